@@ -1,0 +1,144 @@
+"""Integer codes: checked, frozen, selected and grouped."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.errors import AnnotationError
+
+Codes = npt.NDArray[np.int32]
+Selection = Sequence[int] | Sequence[bool] | npt.NDArray[Any]  # codes, or a mask over all codes
+
+
+@dataclass(frozen=True, eq=False)
+class Grouped:
+    """Rows grouped by a code (CSR): the rows of group g are ``order[indptr[g]:indptr[g + 1]]``, in input order.
+
+    >>> rows = Grouped.of(np.array([1, 0, 1], np.int32), 3)
+    >>> rows[1], rows[2]
+    (array([0, 2]), array([], dtype=int64))
+    """
+
+    indptr: npt.NDArray[np.int64]  # (groups + 1,)
+    order: npt.NDArray[np.int64]  # (E,)
+
+    @classmethod
+    def of(cls, codes: Codes, groups: int) -> Grouped:
+        """Group ``codes`` (E,), which lie in ``0..groups-1``."""
+        indptr = np.zeros(groups + 1, np.int64)
+        np.cumsum(np.bincount(codes, minlength=groups), out=indptr[1:])
+        return cls(freeze(indptr), freeze(stable_argsort(codes)))
+
+    @property
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Size of every group."""
+        return np.diff(self.indptr)
+
+    def __getitem__(self, group: int) -> npt.NDArray[np.int64]:
+        return self.order[self.indptr[group] : self.indptr[group + 1]]
+
+
+def stable_argsort(codes: Codes) -> npt.NDArray[np.int64]:
+    """Rows by code, ties in input order; no sort where codes already ascend.
+
+    Code and row are packed into one int64: numpy sorts plain integers several times faster than it argsorts.
+    """
+    rows = np.arange(len(codes), dtype=np.int64)
+    if bool(np.all(codes[1:] >= codes[:-1])):
+        return rows
+    packed = codes.astype(np.int64)
+    packed <<= 32
+    packed |= rows
+    packed.sort()
+    packed &= 0xFFFFFFFF
+    return packed
+
+
+def cells(rows: Codes, width: int, columns: Codes) -> npt.NDArray[np.int64]:
+    """Position of each (row, column) in a table of ``width`` columns; in place, as there may be tens of millions."""
+    positions = rows.astype(np.int64)
+    positions *= width
+    positions += columns
+    return positions
+
+
+def distinct_rows(keys: npt.NDArray[np.int64], *, last: bool) -> npt.NDArray[np.int64]:
+    """Rows, ascending, of the first (or last) occurrence of every key."""
+    order = np.argsort(keys, kind="stable")
+    border = np.ones(len(keys) + 1, bool)  # border[k]: a new key begins at the k-th row in order
+    border[1:-1] = np.diff(keys[order]) != 0
+    return np.sort(order[border[1:] if last else border[:-1]])
+
+
+def count(number: int, plural: str) -> str:
+    """A number with its noun.
+
+    >>> count(1, "classes"), count(2, "classes"), count(1, "instances")
+    ('1 class', '2 classes', '1 instance')
+    """
+    return f"{number} {plural if number != 1 else plural.removesuffix('es' if plural == 'classes' else 's')}"
+
+
+def freeze(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same array, made read-only."""
+    array.setflags(write=False)
+    return array
+
+
+def integers(values: Any, name: str) -> npt.NDArray[Any]:
+    """Values as an integer array with one axis; an empty one may have any type."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise AnnotationError(f"{name} must have one axis, got shape {array.shape}")
+    if array.size == 0:
+        return np.empty(0, np.int32)
+    if array.dtype.kind not in "iu":
+        raise AnnotationError(
+            f"{name} must hold integer codes, got {array.dtype} (row 0: {array[0]!r}); "
+            "ids of other types go through Annotations.from_frame"
+        )
+    return array
+
+
+def size_of(size: int | None, codes: npt.NDArray[Any], kind: str) -> int:
+    """How many instances, annotators or classes there are: as passed, or else the largest code + 1."""
+    if size is None:
+        return int(codes.max(initial=-1)) + 1
+    try:
+        number = operator.index(size)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise AnnotationError(f"n_{kind} must be an integer of 0 or more, got {size!r}")
+    return number
+
+
+def checked(codes: npt.NDArray[Any], name: str, kind: str, size: int) -> Codes:
+    """Codes as a read-only int32 array, all in ``0..size-1``."""
+    if len(codes) and (codes.min() < 0 or codes.max() >= size):
+        row = int(np.argmax((codes < 0) | (codes >= size)))
+        bounds = f"{size} {kind} (0..{size - 1})" if size else f"no {kind}"
+        raise AnnotationError(f"row {row}: {name} {codes[row]} is out of range: this crowd has {bounds}")
+    if codes.dtype == np.int32 and not codes.flags.writeable:
+        return codes
+    return freeze(codes.astype(np.int32))  # a copy, so that nobody else can write to it
+
+
+def selected(selection: Selection, name: str, size: int) -> npt.NDArray[np.int64]:
+    """Codes that a selection (codes without repeats, or a mask over all of them) picks, in its order."""
+    array = np.asarray(selection)
+    if array.dtype == bool:
+        if array.shape != (size,):
+            raise AnnotationError(f"the {name} mask has shape {array.shape}, expected ({size},)")
+        return np.flatnonzero(array)
+    codes = checked(integers(array, name), name, name + "s", size).astype(np.int64)
+    counts = np.bincount(codes, minlength=size)
+    if counts.max(initial=0) > 1:
+        raise AnnotationError(f"{name} {int(counts.argmax())} is selected {int(counts.max())} times; once is allowed")
+    return codes

@@ -1,0 +1,250 @@
+"""Users' ids -> integer codes, through arrow's hash tables, and back.
+
+A `Vocabulary` keeps the ids in arrow memory, where three million strings are two buffers and not three million objects;
+numpy sees them only when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crowdwise._codes import Codes, freeze
+from crowdwise.errors import AnnotationError
+
+Ids = Sequence[Any] | npt.NDArray[Any]  # ids as users hand them over
+
+# Ids up to this many characters become a fixed-width numpy string array (no pickle needed to store it);
+# longer ones (whole sentences as ids) would waste memory that way and become an array of str objects.
+FIXED_WIDTH = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column of ids, and how to speak of it in an error."""
+
+    data: pa.ChunkedArray
+    name: str
+    where: Callable[[int], str] = "row {}".format
+
+    @classmethod
+    def of(cls, values: Any, name: str, where: Callable[[int], str] = "row {}".format) -> Column:
+        """Any one-dimensional array or sequence as a column; values of several types are refused."""
+        try:
+            return cls(_chunked(values), name, where)
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+            raise _mixed_types(values, name, where) or AnnotationError(
+                f"{name}: cannot be read as ids ({error})"
+            ) from error
+
+    def error(self, row: int, problem: str) -> AnnotationError:
+        """The error that ``row`` of this column has a problem."""
+        return AnnotationError(f"{self.name}, {self.where(row)}: {problem}")
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """The ids that codes ``0..size-1`` stand for; without ``ids`` the codes are their own ids."""
+
+    size: int
+    ids: pa.Array | None = None
+
+    @classmethod
+    def of(cls, values: Ids, kind: str) -> Vocabulary:
+        """The vocabulary that a user lists in full; ids must be unique and not missing."""
+        column = Column.of(values, kind, "entry {}".format)
+        codes, vocabulary = factorise(column)
+        repeated = np.flatnonzero(codes != np.arange(len(codes)))
+        if repeated.size:
+            row = int(repeated[0])
+            raise column.error(row, f"{column.data[row].as_py()!r} is listed twice")
+        return vocabulary
+
+    @cached_property
+    def values(self) -> npt.NDArray[Any]:
+        """The ids as a read-only numpy array."""
+        if self.ids is None:
+            return freeze(np.arange(self.size))
+        array: npt.NDArray[Any] = self.ids.to_numpy(zero_copy_only=False)
+        if self.size and is_text(self.ids.type) and pc.max(pc.utf8_length(self.ids)).as_py() <= FIXED_WIDTH:
+            array = array.astype(str)
+        return freeze(array)
+
+    @property
+    def arrow(self) -> pa.Array:
+        """The ids as an arrow array."""
+        return pa.array(np.arange(self.size)) if self.ids is None else self.ids
+
+    def same_as(self, other: Vocabulary) -> bool:
+        """Whether both name the same ids in the same order."""
+        if self.size != other.size or (self.ids is None and other.ids is None):
+            return self.size == other.size
+        return self.size == 0 or bool(self.arrow.equals(other.arrow))
+
+    def take(self, codes: npt.NDArray[Any]) -> pa.Array:
+        """The ids of ``codes``, as arrow."""
+        return pa.array(codes.astype(np.int64)) if self.ids is None else self.ids.take(pa.array(codes))
+
+    def subset(self, codes: npt.NDArray[Any]) -> Vocabulary:
+        """The vocabulary of some codes, in the order given."""
+        whole = len(codes) == self.size and bool(np.array_equal(codes, np.arange(self.size)))
+        return self if whole else Vocabulary(len(codes), self.take(codes))
+
+    def lookup(self, column: Column) -> Codes:
+        """Codes of a column of ids, all of which must be in the vocabulary."""
+        found, seen = factorise(column)
+        if not seen.size:
+            return found
+        mine, theirs = self.arrow, seen.arrow
+        if self.size and mine.type != theirs.type:
+            raise AnnotationError(
+                f"{column.name}: values such as {theirs[0].as_py()!r} are {theirs.type}, "
+                f"but the known ids, such as {mine[0].as_py()!r}, are {mine.type}"
+            )
+        positions = pc.index_in(theirs, value_set=mine.cast(theirs.type))
+        if positions.null_count:
+            unknown = row_of(positions.is_null())
+            known = ", ".join(map(repr, mine[:8].to_pylist())) + (", ..." if self.size > 8 else "")
+            problem = f"{theirs[unknown].as_py()!r} is unknown; known: {known or 'none'}"
+            raise column.error(int(np.argmax(found == unknown)), problem)
+        return freeze(positions.to_numpy()[found])
+
+
+def factorise(column: Column) -> tuple[Codes, Vocabulary]:
+    """Codes (E,) of a column and its vocabulary, in order of first appearance."""
+    data, kind = column.data, column.data.type
+    if pa.types.is_dictionary(kind):  # categories may be unused, unsorted or differ by chunk: count as plain values
+        data, kind = data.cast(kind.value_type), kind.value_type
+    if pa.types.is_nested(kind):
+        raise AnnotationError(f"{column.name}: ids cannot be of type {kind}; use a column of strings or integers")
+    if is_text(kind) and not pa.types.is_string(kind):  # string views have no hash table in older versions of arrow
+        data = data.cast(pa.large_string())
+    _check_complete(Column(data, column.name, column.where))
+    if len(data) == 0:
+        return freeze(np.empty(0, np.int32)), Vocabulary(0)
+    # arrow encodes all chunks with one hash table, so every chunk carries the same, complete dictionary
+    chunks = [chunk for chunk in data.dictionary_encode().chunks if len(chunk)]
+    codes = [chunk.indices.to_numpy() for chunk in chunks]
+    ids = plain(chunks[0].dictionary)
+    return freeze(codes[0] if len(codes) == 1 else np.concatenate(codes)), Vocabulary(len(ids), ids)
+
+
+def encode(column: Column, ids: Ids | None) -> tuple[Codes, Vocabulary]:
+    """Codes (E,) of a column, and its vocabulary: ``ids`` where given, else in order of first appearance."""
+    if ids is None:
+        return factorise(column)
+    vocabulary = Vocabulary.of(ids, f"known ids of {column.name}")
+    return vocabulary.lookup(column), vocabulary
+
+
+def encode_classes(column: Column, ids: Ids | None) -> tuple[Codes, Vocabulary]:
+    """Codes (E,) of a column, and its vocabulary: ``ids`` where given, else ascending, strings of digits as numbers."""
+    codes, vocabulary = encode(column, ids)
+    if ids is not None:
+        return codes, vocabulary
+    classes = vocabulary.arrow
+    texts = classes.to_pylist() if is_text(classes.type) else []
+    if texts and all(text.isdecimal() for text in texts):
+        order = np.array(sorted(range(len(texts)), key=lambda code: (int(texts[code]), texts[code])))
+    else:
+        order = pc.array_sort_indices(classes).to_numpy()
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return freeze(rank[codes]), vocabulary.subset(order)
+
+
+def merge(parts: Sequence[tuple[Codes, Vocabulary]], kind: str) -> tuple[Codes, Vocabulary]:
+    """Codes one after the other, in the union of their vocabularies: equal ids become one, new ids are appended."""
+    vocabularies = [vocabulary for _, vocabulary in parts if vocabulary.size]
+    if all(vocabulary.ids is None for vocabulary in vocabularies):
+        columns = [column for column, _ in parts]
+        union = Vocabulary(max((vocabulary.size for vocabulary in vocabularies), default=0))
+    else:
+        arrays = [vocabulary.arrow for vocabulary in vocabularies]
+        for array in arrays:
+            if array.type != arrays[0].type:
+                raise AnnotationError(
+                    f"{kind} cannot be merged: ids such as {arrays[0][0].as_py()!r} are {arrays[0].type}, "
+                    f"others such as {array[0].as_py()!r} are {array.type}"
+                )
+        numbers, union = factorise(Column(pa.chunked_array(arrays), kind))
+        borders = np.cumsum([0] + [vocabulary.size for _, vocabulary in parts])
+        columns = [numbers[start + column] for start, (column, _) in zip(borders[:-1], parts, strict=True)]
+    return freeze(np.concatenate([np.empty(0, np.int32), *columns])), union
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether an arrow type holds text, in any of its layouts."""
+    return str(kind) in ("string", "large_string", "string_view")
+
+
+def plain(values: pa.Array) -> pa.Array:
+    """One arrow type per kind of id (int64, double, large_string), so that equal ids compare equal across sources."""
+    kind = values.type
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return values.cast(pa.int64())
+    if kind == pa.uint64() and pc.max(values).as_py() < 2**63:
+        return values.cast(pa.int64())
+    if pa.types.is_floating(kind):
+        return values.cast(pa.float64())
+    return values.cast(pa.large_string()) if is_text(kind) else values
+
+
+def row_of(mask: pa.ChunkedArray | pa.Array) -> int:
+    """Position of the first true value of a boolean arrow array, -1 when there is none."""
+    return int(pc.index(mask, True).as_py())
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a Python value stands for nothing: None, NaN, or the missing value of pandas."""
+    return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value))) or _is_na(value)
+
+
+def _is_na(value: Any) -> bool:
+    return type(value).__name__ in ("NAType", "NaTType")  # by name: pandas may not be installed
+
+
+def _check_complete(column: Column) -> None:
+    if column.data.null_count:
+        raise column.error(row_of(column.data.is_null()), "the value is missing; leave such rows out")
+    if pa.types.is_floating(column.data.type):
+        row = row_of(pc.is_nan(column.data))
+        if row >= 0:
+            raise column.error(row, "the value is NaN; leave such rows out")
+
+
+def _chunked(values: Any) -> pa.ChunkedArray:
+    if isinstance(values, pa.ChunkedArray):
+        return values
+    if isinstance(values, pa.Array):
+        return pa.chunked_array([values])
+    values = np.asarray(values) if hasattr(values, "__array__") else list(values)
+    return pa.chunked_array([pa.array(values, from_pandas=True)])
+
+
+def _mixed_types(values: Any, name: str, where: Callable[[int], str]) -> AnnotationError | None:
+    first: Any = None
+    for row, value in enumerate(values):
+        if is_missing(value):
+            continue
+        if first is None:
+            first = value
+        elif _kind(value) != _kind(first):
+            return AnnotationError(
+                f"{name}, {where(row)}: {value!r} is a {_kind(value)}, but earlier values such as {first!r} are "
+                f"{_kind(first)}; convert all to one type"
+            )
+    return None
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
+        return "bool"
+    return "number" if isinstance(value, int | float | np.number) else type(value).__name__

@@ -1,0 +1,177 @@
+"""Frames of any library, and dense matrices, as columns of ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from crowdwise._factorise import Column, is_missing
+from crowdwise.errors import AnnotationError, suggest
+
+ALIASES: dict[str, tuple[str, ...]] = {
+    "instance": ("instance", "item", "task", "example", "sample", "question"),
+    "annotator": ("annotator", "worker", "rater", "performer", "user"),
+    "label": ("label", "answer", "value", "response"),
+}
+MISSING: tuple[Any, ...] = (-1, "")  # beside None and NaN, which are always missing
+
+
+def is_frame(data: Any) -> bool:
+    """Whether ``data`` has named columns: a frame of pandas, polars or arrow, or a mapping of columns."""
+    import narwhals.stable.v1 as nw
+
+    return isinstance(data, Mapping) or isinstance(nw.from_native(data, pass_through=True), nw.DataFrame | nw.LazyFrame)
+
+
+def find_column(aliases: Iterable[str], columns: Sequence[Any]) -> Any:
+    """The first alias that is a column, ignoring case, punctuation and a final "id"; None when there is none.
+
+    >>> find_column(ALIASES["annotator"], ["HITId", "WorkerId"])
+    'WorkerId'
+    """
+    simple = [re.sub(r"[\W_]", "", str(column)).lower() for column in columns]
+    for names in (simple, [name.removesuffix("id") for name in simple]):
+        for alias in aliases:
+            if alias in names:
+                return columns[names.index(alias)]
+    return None
+
+
+def choose_columns(columns: Sequence[Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Role -> column, as chosen by the user or else found by its usual names."""
+    taken: dict[str, Any] = {}
+    for role, aliases in ALIASES.items():
+        free = [column for column in columns if column not in chosen.values()]
+        name = chosen.get(role)
+        taken[role] = find_column(aliases, free) if name is None else known_column(name, role, columns)
+        if taken[role] is None:
+            raise AnnotationError(
+                f"no column for the {role}: looked for {', '.join(aliases)}; columns: {listing(columns)}; name it "
+                f"with {role}=... (a table with one column per annotator goes through Annotations.from_dense)"
+            )
+    for role, other in (("instance", "annotator"), ("instance", "label"), ("annotator", "label")):
+        if taken[role] == taken[other]:
+            raise AnnotationError(f"column {taken[role]!r} cannot be both the {role} and the {other}")
+    return taken
+
+
+def known_column(name: Any, role: str, columns: Sequence[Any]) -> Any:
+    """``name`` if it is one of the columns, else an error with a suggestion."""
+    if name in columns:
+        return name
+    hint = suggest(str(name), map(str, columns))
+    hint = hint if "did you mean" in hint else ""  # the list of columns follows anyway
+    raise AnnotationError(f"no column {name!r} for the {role}{hint}; columns: {listing(columns)}")
+
+
+def listing(columns: Sequence[Any]) -> str:
+    """Names of columns for a message."""
+    return ", ".join(map(repr, columns)) or "none"
+
+
+def frame_columns(frame: Any) -> list[Any]:
+    """Names of a frame's columns."""
+    return list(frame) if isinstance(frame, Mapping) else list(_narwhals(frame).columns)
+
+
+def take_columns(frame: Any, names: Iterable[Any]) -> list[Column]:
+    """Columns of a frame of any library as arrow, without copying where the library allows it."""
+    if isinstance(frame, Mapping):
+        columns = [Column.of(frame[name], f"column {name!r}") for name in names]
+        lengths = {column.name: len(column.data) for column in columns}
+        if len(set(lengths.values())) > 1:
+            raise AnnotationError(
+                "columns differ in length: " + ", ".join(f"{name} has {length}" for name, length in lengths.items())
+            )
+        return columns
+    wrapped = _narwhals(frame)
+    return [Column.of(_arrow(wrapped[name]), f"column {name!r}") for name in names]
+
+
+def dense_columns(
+    matrix: Any, missing: Collection[Any]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Column, tuple[int, int]]:
+    """Row, column and value of every cell that is not missing, row by row, and the shape (n, R)."""
+    cells = _matrix(matrix)
+    width = cells.shape[1]
+    kind = cells.dtype.kind
+    if kind in "iufbU":
+        absent = [m for m in missing if isinstance(m, str if kind == "U" else int | float | np.number)]
+        keep = ~np.isin(cells, absent)
+        if kind == "f":
+            keep &= ~np.isnan(cells)
+        rows, columns = np.nonzero(keep)
+        values = cells[rows, columns]
+        if kind == "f" and np.array_equal(values, np.trunc(values)):  # integers that NaN has turned into floats
+            values = values.astype(np.int64)
+        data = Column.of(values, "matrix").data
+    else:
+        absent_set = set(missing)
+        flat = [None if is_missing(cell) or cell in absent_set else cell for cell in cells.ravel().tolist()]
+        cell_column = Column.of(flat, "matrix", lambda k: f"row {k // width}, column {k % width}")
+        rows, columns = np.divmod(np.flatnonzero(cell_column.data.is_valid().to_numpy()), max(width, 1))
+        data = cell_column.data.drop_null()
+    where = Column(data, "matrix", lambda k: f"row {rows[k]}, column {columns[k]}")
+    return rows, columns, where, (len(cells), width)
+
+
+def row_ids(frame: Any) -> Any:
+    """Ids of a frame's rows, where it has any other than 0, 1, ...: the index of pandas."""
+    index = getattr(frame, "index", None)
+    if index is None or type(index).__name__ == "MultiIndex" or np.array_equal(index, np.arange(len(index))):
+        return None
+    return index.to_numpy()
+
+
+def _arrow(series: Any) -> Any:
+    native = series.to_native()
+    if isinstance(native, pa.ChunkedArray):
+        return native  # narwhals would copy it into one chunk
+    try:
+        return series.to_arrow()
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # objects of several types: the caller says which
+        return series.to_list()
+
+
+def _narwhals(frame: Any) -> Any:
+    import narwhals.stable.v1 as nw
+
+    try:
+        wrapped: Any = nw.from_native(frame, pass_through=True)
+    except nw.exceptions.NarwhalsError as error:  # a column name that occurs twice
+        raise AnnotationError(f"cannot read this {type(frame).__name__}: {error}") from error
+    if isinstance(wrapped, nw.LazyFrame):
+        return wrapped.collect()
+    if isinstance(wrapped, nw.DataFrame):
+        return wrapped
+    raise AnnotationError(f"expected a table (pandas, polars, arrow, a mapping of columns), got {type(frame).__name__}")
+
+
+def _matrix(matrix: Any) -> npt.NDArray[Any]:
+    cells: npt.NDArray[Any]
+    if is_frame(matrix):
+        cells = _narwhals(pa.table(matrix) if isinstance(matrix, Mapping) else matrix).to_numpy()
+    elif hasattr(matrix, "__array__"):
+        cells = np.asarray(matrix)
+    else:
+        cells = _from_rows(list(matrix))
+    if cells.ndim != 2:
+        raise AnnotationError(f"a dense matrix has two axes (instances, annotators), got shape {cells.shape}")
+    return cells
+
+
+def _from_rows(rows: list[Any]) -> npt.NDArray[Any]:
+    width = len(rows[0]) if rows and isinstance(rows[0], Sequence | np.ndarray) else 0
+    cells = np.empty((len(rows), width), dtype=object)  # object: numpy would turn a -1 between strings into "-1"
+    for i, row in enumerate(rows):
+        if isinstance(row, str) or not isinstance(row, Sequence | np.ndarray):
+            raise AnnotationError(f"matrix, row {i}: expected one label per annotator, got {row!r}")
+        if len(row) != width:
+            raise AnnotationError(f"matrix, row {i}: {len(row)} cells, but row 0 has {width}")
+        cells[i] = row
+    return cells

@@ -1,0 +1,1 @@
+"""Truth inference: from annotations to labels."""

@@ -1,0 +1,422 @@
+"""Annotations: who gave which label to what, as int32 triples with vocabularies, validated once.
+
+Everything else in crowdwise reads this one structure. It is sparse: nothing of size (instances x annotators) is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from crowdwise import _frames
+from crowdwise._codes import (
+    Codes,
+    Grouped,
+    Selection,
+    cells,
+    checked,
+    count,
+    distinct_rows,
+    freeze,
+    integers,
+    selected,
+    size_of,
+)
+from crowdwise._factorise import Column, Ids, Vocabulary, encode, encode_classes, merge
+from crowdwise.errors import AnnotationError, ConfigError
+
+__all__ = ["Annotations", "Grouped"]
+
+Duplicates = Literal["keep", "first", "last", "error"]
+Backend = Literal["pyarrow", "pandas", "polars"]
+_COLUMNS = ("instance", "annotator", "label")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Annotations:
+    """Immutable triples (instance, annotator, label), with the ids that the codes stand for.
+
+    Build one with `from_frame`, `from_triples`, `from_dense` or `coerce`. Instances and annotators without labels,
+    classes that nobody chose, repeated (instance, annotator) pairs and no annotations at all are legal. Rows in error
+    messages count from 0.
+
+    >>> table = {"task": ["t1", "t1", "t2"], "worker": ["ann", "bob", "ann"], "label": ["cat", "dog", "cat"]}
+    >>> a = Annotations.from_frame(table)
+    >>> a
+    Annotations(2 instances, 2 annotators, 2 classes, 3 annotations)
+    >>> a.label, a.classes
+    (array([0, 1, 0], dtype=int32), array(['cat', 'dog'], dtype='<U3'))
+    >>> a.votes()
+    array([[1, 1],
+           [1, 0]])
+    """
+
+    instance: Codes
+    """Code of the instance of every annotation, (E,), in input order; likewise ``annotator`` and ``label``."""
+    annotator: Codes
+    label: Codes
+    instance_vocabulary: Vocabulary
+    annotator_vocabulary: Vocabulary
+    class_vocabulary: Vocabulary
+
+    def __post_init__(self) -> None:
+        if not len(self.instance) == len(self.annotator) == len(self.label):
+            raise AnnotationError(
+                f"columns differ in length: instance has {len(self.instance)}, annotator has {len(self.annotator)}, "
+                f"label has {len(self.label)}"
+            )
+        set_once = object.__setattr__
+        set_once(self, "instance", checked(self.instance, "instance", "instances", self.n_instances))
+        set_once(self, "annotator", checked(self.annotator, "annotator", "annotators", self.n_annotators))
+        set_once(self, "label", checked(self.label, "label", "classes", self.n_classes))
+
+    # -- construction ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_triples(
+        cls,
+        instance: Ids,
+        annotator: Ids,
+        label: Ids,
+        *,
+        n_instances: int | None = None,
+        n_annotators: int | None = None,
+        n_classes: int | None = None,
+        instances: Ids | None = None,
+        annotators: Ids | None = None,
+        classes: Ids | None = None,
+        duplicates: Duplicates = "keep",
+    ) -> Annotations:
+        """Annotations from integer codes.
+
+        A size that is not passed is the length of its vocabulary, or else the largest code + 1; pass it wherever
+        trailing instances may be unlabelled, annotators silent or classes unseen.
+
+        >>> Annotations.from_triples([0, 0, 2], [0, 1, 1], [1, 0, 1], n_instances=4)
+        Annotations(4 instances, 2 annotators, 2 classes, 3 annotations)
+        """
+        i, j, y = integers(instance, "instance"), integers(annotator, "annotator"), integers(label, "label")
+        return cls(
+            i,
+            j,
+            y,
+            _vocabulary(i, "instances", n_instances, instances),
+            _vocabulary(j, "annotators", n_annotators, annotators),
+            _vocabulary(y, "classes", n_classes, classes),
+        )._deduplicated(duplicates)
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        instance: str | None = None,
+        annotator: str | None = None,
+        label: str | None = None,
+        *,
+        instances: Ids | None = None,
+        annotators: Ids | None = None,
+        classes: Ids | None = None,
+        duplicates: Duplicates = "keep",
+    ) -> Annotations:
+        """Annotations from a long table: pandas, polars, arrow, or a mapping of columns.
+
+        Columns that are not named are found by the names in use (item, task, ...; worker, annotator, ...; label,
+        answer, ...), so a crowd-kit frame works as it is. Instances and annotators are numbered in order of first
+        appearance, classes in ascending order; ``instances``, ``annotators`` and ``classes`` fix the vocabularies,
+        and may hold ids that the table lacks.
+        """
+        chosen = {"instance": instance, "annotator": annotator, "label": label}
+        taken = _frames.choose_columns(_frames.frame_columns(frame), chosen)
+        i, j, y = _frames.take_columns(frame, taken.values())
+        return cls._from_columns(i, j, y, instances, annotators, classes, duplicates)
+
+    @classmethod
+    def from_dense(
+        cls, matrix: Any, *, missing: Collection[Any] = _frames.MISSING, classes: Ids | None = None
+    ) -> Annotations:
+        """Annotations from a matrix (n, R): one row per instance, one column per annotator.
+
+        ``matrix`` is an array, a list of rows or a frame, whose column names (and index, in pandas) then are the ids.
+        ``None`` and NaN are always missing, and so is every value in ``missing``.
+
+        >>> Annotations.from_dense([[0, 1, -1], [1, None, 1]])
+        Annotations(2 instances, 3 annotators, 2 classes, 4 annotations)
+        """
+        if isinstance(missing, str) or not isinstance(missing, Collection):
+            missing = [missing]
+        rows, columns, values, (n, width) = _frames.dense_columns(matrix, missing)
+        label, class_vocabulary = encode_classes(values, classes)
+        instances, annotators = Vocabulary(n), Vocabulary(width)
+        if _frames.is_frame(matrix):
+            annotators = Vocabulary.of(_frames.frame_columns(matrix), "column names")
+            ids = _frames.row_ids(matrix)
+            instances = instances if ids is None else Vocabulary.of(ids, "index")
+        return cls(rows.astype(np.int32), columns.astype(np.int32), label, instances, annotators, class_vocabulary)
+
+    @classmethod
+    def coerce(cls, data: Any) -> Annotations:
+        """Annotations from whatever a user has: annotations, a long table, a tuple of three arrays, a dense matrix.
+
+        Three integer arrays are codes; three arrays of which one is not are ids.
+
+        >>> Annotations.coerce((["a", "b"], ["ann", "ann"], ["yes", "no"]))
+        Annotations(2 instances, 1 annotator, 2 classes, 2 annotations)
+        """
+        if isinstance(data, Annotations):
+            return data
+        if isinstance(data, tuple):
+            if len(data) != 3:
+                raise AnnotationError(f"expected three arrays (instance, annotator, label), got a tuple of {len(data)}")
+            i, j, y = (Column.of(values, name) for values, name in zip(data, _COLUMNS, strict=True))
+            if all(pa.types.is_integer(column.data.type) and not column.data.null_count for column in (i, j, y)):
+                return cls.from_triples(i.data.to_numpy(), j.data.to_numpy(), y.data.to_numpy())
+            return cls._from_columns(i, j, y)
+        if _frames.is_frame(data):
+            return cls.from_frame(data)
+        if isinstance(data, list) or hasattr(data, "__array__"):
+            return cls.from_dense(data)
+        raise AnnotationError(
+            f"cannot read annotations from a {type(data).__name__}: expected Annotations, a table with instance, "
+            "annotator and label columns, a tuple of three arrays, or a matrix (instances, annotators)"
+        )
+
+    @classmethod
+    def concat(cls, parts: Iterable[Annotations]) -> Annotations:
+        """All annotations of several sets, in order; equal ids become one, new ids are appended to the vocabularies."""
+        parts = list(parts)
+        instance, instances = merge([(p.instance, p.instance_vocabulary) for p in parts], "instances")
+        annotator, annotators = merge([(p.annotator, p.annotator_vocabulary) for p in parts], "annotators")
+        label, classes = merge([(p.label, p.class_vocabulary) for p in parts], "classes")
+        return cls(instance, annotator, label, instances, annotators, classes)
+
+    @classmethod
+    def _from_columns(
+        cls,
+        instance: Column,
+        annotator: Column,
+        label: Column,
+        instances: Ids | None = None,
+        annotators: Ids | None = None,
+        classes: Ids | None = None,
+        duplicates: Duplicates = "keep",
+    ) -> Annotations:
+        """Annotations from arrow columns of ids; the vocabularies that are given are kept."""
+        i, instance_vocabulary = encode(instance, instances)
+        j, annotator_vocabulary = encode(annotator, annotators)
+        y, class_vocabulary = encode_classes(label, classes)
+        if not len(i) == len(j) == len(y):
+            lengths = ", ".join(f"{column.name} has {len(column.data)}" for column in (instance, annotator, label))
+            raise AnnotationError(f"columns differ in length: {lengths}")
+        made = cls(i, j, y, instance_vocabulary, annotator_vocabulary, class_vocabulary)
+        return made._deduplicated(duplicates, instance.where)
+
+    # -- sizes and ids -----------------------------------------------------------------------------------------------
+
+    @property
+    def n_instances(self) -> int:
+        """Number of instances n, with or without annotations."""
+        return self.instance_vocabulary.size
+
+    @property
+    def n_annotators(self) -> int:
+        """Number of annotators R, with or without annotations."""
+        return self.annotator_vocabulary.size
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes C, chosen by anybody or not."""
+        return self.class_vocabulary.size
+
+    @property
+    def instances(self) -> npt.NDArray[Any]:
+        """Ids of the instances, (n,)."""
+        return self.instance_vocabulary.values
+
+    @property
+    def annotators(self) -> npt.NDArray[Any]:
+        """Ids of the annotators, (R,)."""
+        return self.annotator_vocabulary.values
+
+    @property
+    def classes(self) -> npt.NDArray[Any]:
+        """Ids of the classes, (C,)."""
+        return self.class_vocabulary.values
+
+    def instance_codes(self, ids: Ids) -> Codes:
+        """Codes of instances by id; an unknown id is an error."""
+        return self.instance_vocabulary.lookup(Column.of(ids, "instances", "entry {}".format))
+
+    def annotator_codes(self, ids: Ids) -> Codes:
+        """Codes of annotators by id; an unknown id is an error."""
+        return self.annotator_vocabulary.lookup(Column.of(ids, "annotators", "entry {}".format))
+
+    def class_codes(self, ids: Ids) -> Codes:
+        """Codes of classes by id; an unknown id is an error."""
+        return self.class_vocabulary.lookup(Column.of(ids, "classes", "entry {}".format))
+
+    def __len__(self) -> int:
+        return len(self.instance)
+
+    def __repr__(self) -> str:
+        sizes = (self.n_instances, "instances"), (self.n_annotators, "annotators"), (self.n_classes, "classes")
+        return f"Annotations({', '.join(count(*size) for size in (*sizes, (len(self), 'annotations')))})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Annotations):
+            return NotImplemented
+        return (
+            self.instance_vocabulary.same_as(other.instance_vocabulary)
+            and self.annotator_vocabulary.same_as(other.annotator_vocabulary)
+            and self.class_vocabulary.same_as(other.class_vocabulary)
+            and np.array_equal(self.instance, other.instance)
+            and np.array_equal(self.annotator, other.annotator)
+            and np.array_equal(self.label, other.label)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and worker processes rebuild through the constructor, which freezes the arrays again."""
+        vocabularies = self.instance_vocabulary, self.annotator_vocabulary, self.class_vocabulary
+        return Annotations, (self.instance, self.annotator, self.label, *vocabularies)
+
+    # -- views -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def by_instance(self) -> Grouped:
+        """Rows grouped by instance."""
+        return Grouped.of(self.instance, self.n_instances)
+
+    @cached_property
+    def by_annotator(self) -> Grouped:
+        """Rows grouped by annotator."""
+        return Grouped.of(self.annotator, self.n_annotators)
+
+    @cached_property
+    def labels_per_instance(self) -> npt.NDArray[np.int64]:
+        """Number of annotations of every instance, (n,)."""
+        return freeze(np.bincount(self.instance, minlength=self.n_instances))
+
+    @cached_property
+    def labels_per_annotator(self) -> npt.NDArray[np.int64]:
+        """Number of annotations of every annotator, (R,)."""
+        return freeze(np.bincount(self.annotator, minlength=self.n_annotators))
+
+    def votes(self) -> npt.NDArray[np.int64]:
+        """How often each class was chosen for each instance, (n, C)."""
+        n, c = self.n_instances, self.n_classes
+        return np.bincount(cells(self.instance, c, self.label), minlength=n * c).reshape(n, c)
+
+    @cached_property
+    def n_duplicates(self) -> int:
+        """Number of annotations that repeat the (instance, annotator) pair of an earlier one."""
+        pairs = cells(self.instance, self.n_annotators, self.annotator)
+        if not np.all(pairs[1:] > pairs[:-1]):
+            pairs.sort()
+        return int(np.count_nonzero(pairs[1:] == pairs[:-1]))
+
+    # -- new annotations from these ----------------------------------------------------------------------------------
+
+    def select(self, instances: Selection | None = None, annotators: Selection | None = None) -> Annotations:
+        """The annotations of some instances, some annotators, or both; each given as codes or as a boolean mask.
+
+        Instances are renumbered 0, 1, ... in the order given. Annotators and classes keep their codes, so that what
+        was learnt about them still applies.
+
+        >>> a = Annotations.from_triples([0, 1, 2], [0, 1, 1], [0, 1, 1])
+        >>> a.select([2, 0]).instance, a.select(annotators=[1])
+        (array([1, 0], dtype=int32), Annotations(3 instances, 2 annotators, 2 classes, 2 annotations))
+        """
+        instance, vocabulary, keep = self.instance, self.instance_vocabulary, np.ones(len(self), bool)
+        if annotators is not None:
+            wanted = np.zeros(self.n_annotators, bool)
+            wanted[selected(annotators, "annotator", self.n_annotators)] = True
+            keep &= wanted[self.annotator]
+        if instances is not None:
+            codes = selected(instances, "instance", self.n_instances)
+            number = np.full(self.n_instances, -1, np.int32)
+            number[codes] = np.arange(len(codes), dtype=np.int32)
+            instance, vocabulary = number[self.instance], vocabulary.subset(codes)
+            keep &= instance >= 0
+        return self._rows(keep, instance, vocabulary)
+
+    def split(
+        self, fractions: float | Sequence[float], *, random_state: int | np.random.Generator | None = None
+    ) -> list[tuple[Annotations, npt.NDArray[np.int64]]]:
+        """Random parts by instance, each with the codes that its instances have here (ascending).
+
+        ``fractions`` is the share of the last of two parts (``0.1``: nine tenths, then one tenth), or the shares of
+        all parts, which sum to 1.
+
+        >>> a = Annotations.from_triples(range(10), [0] * 10, [0] * 10)
+        >>> (train, train_codes), (test, test_codes) = a.split(0.2, random_state=0)
+        >>> train.n_instances, test.n_instances, len(test_codes)
+        (8, 2, 2)
+        """
+        shares = np.array([1 - fractions, fractions] if isinstance(fractions, int | float) else fractions, float)
+        if shares.ndim != 1 or not np.all(shares >= 0) or not np.isclose(shares.sum(), 1):
+            raise ConfigError(f"fractions must be a number in 0..1, or non-negative and sum to 1; got {fractions!r}")
+        borders = np.rint(np.cumsum(shares)[:-1] * self.n_instances).astype(np.int64)
+        shuffled = np.random.default_rng(random_state).permutation(self.n_instances)
+        return [(self.select(codes), codes) for codes in map(np.sort, np.split(shuffled, borders))]
+
+    def to_frame(self, backend: Backend = "pyarrow") -> Any:
+        """A table with columns instance, annotator and label, in the user's own ids."""
+        _check_choice("backend", backend, get_args(Backend))
+        table = pa.table(
+            {
+                "instance": self.instance_vocabulary.take(self.instance),
+                "annotator": self.annotator_vocabulary.take(self.annotator),
+                "label": self.class_vocabulary.take(self.label),
+            }
+        )
+        if backend == "polars":
+            import polars
+
+            return polars.from_arrow(table)
+        return table.to_pandas() if backend == "pandas" else table
+
+    def _rows(self, rows: npt.NDArray[Any], instance: Codes, vocabulary: Vocabulary) -> Annotations:
+        return Annotations(
+            freeze(instance[rows]),
+            freeze(self.annotator[rows]),
+            freeze(self.label[rows]),
+            vocabulary,
+            self.annotator_vocabulary,
+            self.class_vocabulary,
+        )
+
+    def _deduplicated(self, policy: Duplicates, where: Callable[[int], str] = "row {}".format) -> Annotations:
+        _check_choice("duplicates", policy, get_args(Duplicates))
+        if policy == "keep" or not self.n_duplicates:
+            return self
+        rows = distinct_rows(cells(self.instance, self.n_annotators, self.annotator), last=policy == "last")
+        if policy == "error":
+            row = int(np.setdiff1d(np.arange(len(self)), rows)[0])
+            (instance,) = self.instance_vocabulary.take(self.instance[[row]]).to_pylist()
+            (annotator,) = self.annotator_vocabulary.take(self.annotator[[row]]).to_pylist()
+            raise AnnotationError(
+                f"{where(row)}: annotator {annotator!r} labels instance {instance!r} again (repeats in all: "
+                f"{self.n_duplicates}); pass duplicates='keep', 'first' or 'last'"
+            )
+        return self._rows(rows, self.instance, self.instance_vocabulary)
+
+
+def _vocabulary(codes: npt.NDArray[Any], kind: str, size: int | None, ids: Ids | None) -> Vocabulary:
+    if ids is None:
+        return Vocabulary(size_of(size, codes, kind))
+    vocabulary = Vocabulary.of(ids, kind)
+    if size is not None and size != vocabulary.size:
+        raise AnnotationError(f"n_{kind} is {size}, but {kind} lists {vocabulary.size} ids")
+    return vocabulary
+
+
+def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ConfigError(f"unknown {name} {value!r}; known: {', '.join(map(repr, known))}")

@@ -1,0 +1,103 @@
+"""Data-parallel training under torch.distributed, with the result of one process at the same global batch.
+
+Every process knows the whole plan of an epoch and takes its share of each batch; losses are divided by the counts of the
+global batch, so that summing gradients over processes gives the gradient of the global batch exactly.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+
+def world_size() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def rank() -> int:
+    return dist.get_rank() if world_size() > 1 else 0
+
+
+def join(device: torch.device) -> torch.device:
+    """Join the process group that ``torchrun`` describes in the environment, if any; the device of this process."""
+    if dist.is_available() and not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    if device.type == "cuda" and device.index is None and world_size() > 1:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(device)
+    return device
+
+
+class _SumOverRanks(torch.autograd.Function):
+    """Sum over processes. Losses of processes are summed too, so the gradient counts once for each process."""
+
+    @staticmethod
+    def forward(ctx, value: Tensor) -> Tensor:  # type: ignore[no-untyped-def,override]
+        total = value.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> Tensor:  # type: ignore[no-untyped-def,override]
+        total = gradient.clone()
+        dist.all_reduce(total)
+        return total
+
+
+def sum_over_ranks(value: Tensor) -> Tensor:
+    """The sum over processes, differentiable; the value itself with one process."""
+    if world_size() == 1:
+        return value
+    total: Tensor = _SumOverRanks.apply(value)
+    return total
+
+
+def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Add up gradients over processes in place, in one message."""
+    if world_size() == 1:
+        return
+    parameters = list(parameters)
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    flat = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])
+    dist.all_reduce(flat)
+    offset = 0
+    for parameter in parameters:
+        assert parameter.grad is not None
+        parameter.grad.copy_(flat[offset : offset + parameter.numel()].view_as(parameter))
+        offset += parameter.numel()
+
+
+def global_batch_norm(module: nn.Module) -> None:
+    """Let the batch norms of ``module`` take their statistics over all processes (torch's own version is GPU-only)."""
+    for layer in module.modules():
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+            layer.forward = _global_forward.__get__(layer)  # type: ignore[method-assign]
+
+
+def _global_forward(self: nn.modules.batchnorm._BatchNorm, x: Tensor) -> Tensor:
+    if not self.training or world_size() == 1:
+        return type(self).forward(self, x)
+    axes = [0, *range(2, x.ndim)]
+    shape = [1, -1, *[1] * (x.ndim - 2)]
+    count = sum_over_ranks(torch.tensor(float(x.numel() // x.shape[1]), device=x.device))
+    wide = x.float()
+    mean = sum_over_ranks(wide.sum(axes)) / count
+    centred = wide - mean.view(shape)
+    variance = sum_over_ranks(centred.square().sum(axes)) / count
+    with torch.no_grad():
+        momentum = self.momentum if self.momentum is not None else 0.1
+        if self.running_mean is not None and self.running_var is not None:
+            self.running_mean.lerp_(mean, momentum)
+            self.running_var.lerp_(variance * count / (count - 1).clamp_min(1), momentum)
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+    result = centred * (variance + self.eps).rsqrt().view(shape)
+    if self.affine:
+        result = result * self.weight.view(shape) + self.bias.view(shape)
+    return result.to(x.dtype)

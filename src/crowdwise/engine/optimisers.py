@@ -1,0 +1,100 @@
+"""Optimisers for the groups of a stage. Learning rates are tensors on the GPU, so that a captured step can follow a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from crowdwise.errors import ConfigError
+
+
+class RowSGD(torch.optim.Optimizer):
+    """SGD with momentum for stacked heads (R, ...): a row without gradient does not move, and keeps its momentum.
+
+    Training R heads in one tensor then equals training each of them alone.
+    """
+
+    def __init__(self, params: Iterable[Tensor], lr: float, momentum: float, weight_decay: float) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                gradient = parameter.grad
+                active = gradient.flatten(1).ne(0).any(1)
+                rows = torch.nonzero(active).squeeze(1)
+                state = self.state[parameter]
+                if "momentum_buffer" not in state:
+                    state["momentum_buffer"] = torch.zeros_like(parameter)
+                update = gradient[rows] + group["weight_decay"] * parameter[rows]
+                update += group["momentum"] * state["momentum_buffer"][rows]
+                state["momentum_buffer"][rows] = update
+                parameter[rows] -= group["lr"] * update
+
+
+def make_optimisers(
+    name: str, groups: Iterable[tuple[nn.Module, float, float, bool]], momentum: float, device: torch.device
+) -> list[torch.optim.Optimizer]:
+    """One optimiser for ordinary parameters and one for stacked heads; groups are (module, lr, weight decay, rows)."""
+    ordinary: list[dict[str, Any]] = []
+    optimisers: list[torch.optim.Optimizer] = []
+    cuda = device.type == "cuda"
+    for module, lr, weight_decay, rows in groups:
+        parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        if rows:
+            optimisers.append(RowSGD(parameters, lr, momentum, weight_decay))
+        elif parameters:
+            rate = torch.tensor(lr, device=device) if cuda else lr
+            ordinary.append({"params": parameters, "lr": rate, "weight_decay": weight_decay})
+    if ordinary:
+        if name == "sgd":
+            optimisers.append(torch.optim.SGD(ordinary, lr=0.01, momentum=momentum, fused=cuda or None))
+        elif name == "adam":
+            optimisers.append(torch.optim.Adam(ordinary, capturable=cuda, fused=cuda or None))
+        else:
+            raise ConfigError(f"unknown optimiser {name!r}; use 'sgd' or 'adam'")
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            group["initial_lr"] = float(group["lr"])
+    return optimisers
+
+
+def set_rates(optimisers: Iterable[torch.optim.Optimizer], factor: float) -> None:
+    """Scale every learning rate to ``factor`` times its initial value, in place where it is a tensor."""
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(group["initial_lr"] * factor)
+            else:
+                group["lr"] = group["initial_lr"] * factor
+
+
+def optimiser_tensors(optimisers: Iterable[torch.optim.Optimizer]) -> dict[str, Tensor]:
+    """Every state tensor under a stable name, for checkpoints."""
+    tensors = {}
+    for which, optimiser in enumerate(optimisers):
+        parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+        for number, parameter in enumerate(parameters):
+            for key, value in optimiser.state.get(parameter, {}).items():
+                if isinstance(value, Tensor):
+                    tensors[f"{which}.{number}.{key}"] = value
+    return tensors
+
+
+def restore_optimisers(optimisers: Iterable[torch.optim.Optimizer], tensors: dict[str, Tensor]) -> None:
+    """Put back what :func:`optimiser_tensors` named."""
+    for which, optimiser in enumerate(optimisers):
+        parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+        for name, value in tensors.items():
+            owner, number, key = name.split(".")
+            if int(owner) == which:
+                parameter = parameters[int(number)]
+                # Adam counts its steps on the CPU unless it is capturable
+                on = parameter.device if key != "step" or optimiser.defaults.get("capturable") else "cpu"
+                optimiser.state[parameter][key] = value.to(on).clone()

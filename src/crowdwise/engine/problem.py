@@ -1,0 +1,113 @@
+"""What a method is given: inputs and annotations, split into training and validation. True labels have no place here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdwise.annotations import Annotations
+from crowdwise.engine.device import derive_seed
+from crowdwise.engine.prepare import Prepare
+from crowdwise.engine.tensors import Inputs, ResidentInputs, StreamedInputs, Units, to_channels_first
+from crowdwise.errors import ConfigError, DataError
+
+REDUCTIONS = ("annotation", "instance")
+
+
+@dataclass
+class Problem:
+    """Inputs, annotations and the split; codes only, no vocabularies, no truth."""
+
+    prepare: Prepare
+    train: Units
+    validation: Units
+    shape: tuple[int, ...]  # of one prepared instance
+    n_annotators: int
+    n_classes: int
+    device: torch.device
+    seed: int
+    annotations: Annotations  # of the training instances, in the order of `train`
+
+    @classmethod
+    def make(
+        cls,
+        X: Any,
+        annotations: Annotations,
+        *,
+        device: torch.device,
+        seed: int,
+        prepare: str = "auto",
+        reduction: str = "annotation",
+        validation_fraction: float = 0.1,
+    ) -> Problem:
+        inputs = make_inputs(X, device)
+        if len(inputs) != annotations.n_instances:
+            raise DataError(
+                f"X has {len(inputs)} instances, the annotations speak of {annotations.n_instances}; "
+                "they must be the same instances in the same order"
+            )
+        if not 0 <= validation_fraction < 1:
+            raise ConfigError(f"validation_fraction must be in [0, 1), got {validation_fraction}")
+        if reduction not in REDUCTIONS:
+            raise ConfigError(f"unknown reduction {reduction!r}; use 'annotation' or 'instance'")
+        labelled = np.flatnonzero(annotations.labels_per_instance)
+        if len(labelled) < 2:
+            raise DataError(f"at least 2 instances must have a label to train on, got {len(labelled)}")
+        labelled = np.random.default_rng(derive_seed(seed, "split")).permutation(labelled)
+        n_validation = min(int(validation_fraction * len(labelled)), len(labelled) - 2)
+        validation, train = np.sort(labelled[:n_validation]), np.sort(labelled[n_validation:])
+        everything = make_units(inputs, annotations, device, reduction)
+        sample = train[:: max(1, len(train) // 2000)] if not inputs.resident else train
+        raw = inputs.take(torch.from_numpy(sample).to(device))
+        learned = Prepare.learn(prepare, raw).to(device)
+        return cls(
+            learned,
+            everything.subset(torch.from_numpy(train).to(device)),
+            everything.subset(torch.from_numpy(validation).to(device)),
+            tuple(raw.shape[1:]),
+            annotations.n_annotators,
+            annotations.n_classes,
+            device,
+            seed,
+            annotations.select(instances=train),
+        )
+
+
+def make_units(inputs: Inputs, annotations: Annotations, device: torch.device, reduction: str) -> Units:
+    """All instances with their annotations; weights 1, or 1 / r_i where instances count alike."""
+    grouped = annotations.by_instance
+    label = torch.from_numpy(annotations.label[grouped.order].astype(np.int64)).to(device)
+    annotator = torch.from_numpy(annotations.annotator[grouped.order].astype(np.int64)).to(device)
+    indptr = torch.from_numpy(np.asarray(grouped.indptr, dtype=np.int64)).to(device)
+    counts = indptr.diff()
+    weight = torch.ones(len(label), device=device)
+    if reduction == "instance":
+        weight = torch.repeat_interleave(1 / counts.clamp_min(1), counts)
+    instance = torch.arange(annotations.n_instances, device=device)
+    return Units(inputs, instance, torch.full_like(instance, -1), indptr, annotator, label, weight)
+
+
+def make_inputs(X: Any, device: torch.device) -> Inputs:
+    """Arrays and tensors go to the device whole where they fit; everything else is streamed."""
+    if isinstance(X, Tensor):
+        X = X.detach().cpu().numpy()
+    elif not isinstance(X, np.ndarray):
+        if hasattr(X, "__getitem__") and hasattr(X, "__len__") and not isinstance(X, list | tuple):
+            if not hasattr(X, "__array__"):
+                return StreamedInputs(X, device)
+        X = np.asarray(X)
+    if X.dtype == object or not (np.issubdtype(X.dtype, np.number) or X.dtype == bool):
+        raise DataError(f"X must hold numbers, got dtype {X.dtype}")
+    if X.dtype != np.uint8:
+        if np.issubdtype(X.dtype, np.floating) and not np.isfinite(X).all():
+            at = tuple(int(axis) for axis in np.argwhere(~np.isfinite(X))[0])
+            raise DataError(f"X{list(at)} is {X[at]}; replace missing or infinite values before training")
+        X = X.astype(np.float32)
+    array = to_channels_first(X)
+    if device.type == "cuda" and array.nbytes > 0.5 * torch.cuda.mem_get_info(device)[0]:
+        return StreamedInputs(array, device)
+    return ResidentInputs(torch.from_numpy(np.ascontiguousarray(array)).to(device))

@@ -1,0 +1,208 @@
+"""Data on the device: inputs, annotations as CSR tensors, and the plan of an epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdwise.errors import DataError
+
+
+class Inputs(Protocol):
+    """Instances by index, as raw tensors on the device."""
+
+    resident: bool
+
+    def __len__(self) -> int: ...
+
+    def take(self, index: Tensor) -> Tensor:
+        """Raw inputs (B, ...) of the given instances."""
+
+    def stream(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
+        """Raw inputs of one batch after the other; loads ahead where loading takes time."""
+
+
+class ResidentInputs:
+    """All inputs in one tensor on the device."""
+
+    resident = True
+
+    def __init__(self, data: Tensor) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def take(self, index: Tensor) -> Tensor:
+        return self.data[index]
+
+    def stream(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
+        return (self.data[index] for index in batches)
+
+
+class StreamedInputs:
+    """Inputs from a map-style data set (``__len__``, ``__getitem__``), loaded by threads ahead of use.
+
+    An item is an array or tensor, or a tuple that starts with one.
+    """
+
+    resident = False
+
+    def __init__(self, dataset: Any, device: torch.device, workers: int = 4, ahead: int = 4) -> None:
+        self.dataset, self.device, self.workers, self.ahead = dataset, device, workers, ahead
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def _load(self, index: int) -> Tensor:
+        item = self.dataset[index]
+        item = item[0] if isinstance(item, tuple | list) else item
+        array = item.detach().cpu().numpy() if isinstance(item, Tensor) else np.asarray(item)
+        return torch.from_numpy(np.ascontiguousarray(to_channels_first(array[None])[0]))
+
+    def _collate(self, index: Sequence[int]) -> Tensor:
+        batch = torch.stack([self._load(at) for at in index])
+        return batch.pin_memory() if self.device.type == "cuda" else batch
+
+    def take(self, index: Tensor) -> Tensor:
+        return self._collate(index.tolist()).to(self.device, non_blocking=True)
+
+    def stream(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
+        with ThreadPoolExecutor(self.workers) as pool:
+            pending: list[Future[Tensor]] = []
+            waiting = iter(batches)
+            while True:
+                while len(pending) < self.ahead and (index := next(waiting, None)) is not None:
+                    pending.append(pool.submit(self._collate, index.tolist()))
+                if not pending:
+                    return
+                yield pending.pop(0).result().to(self.device, non_blocking=True)
+
+
+def to_channels_first(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """(N, H, W), (N, H, W, channels) or (N, channels, H, W) -> (N, channels, H, W); (N, d) as it is."""
+    if array.ndim == 2:
+        return array
+    if array.ndim == 3:
+        return array[:, None]
+    if array.ndim == 4:
+        if array.shape[3] in (1, 3, 4) and array.shape[1] not in (1, 3):
+            return np.moveaxis(array, 3, 1)
+        return array
+    raise DataError(
+        f"instances must be feature vectors (n, d) or images (n, h, w), (n, h, w, channels) or (n, channels, h, w); "
+        f"got an array of shape {array.shape}"
+    )
+
+
+@dataclass
+class Units:
+    """What a stage iterates over: instances (or single annotations) with their annotations in CSR form.
+
+    Unit u is instance ``instance[u]`` of ``inputs`` with distilled label ``target[u]`` (-1: none) and annotations
+    ``indptr[u]:indptr[u+1]`` of ``annotator``, ``label`` and ``weight``.
+    """
+
+    inputs: Inputs
+    instance: Tensor  # (N,)
+    target: Tensor  # (N,)
+    indptr: Tensor  # (N + 1,)
+    annotator: Tensor  # (E,)
+    label: Tensor  # (E,)
+    weight: Tensor  # (E,)
+
+    def __len__(self) -> int:
+        return len(self.instance)
+
+    @property
+    def device(self) -> torch.device:
+        return self.instance.device
+
+    def subset(self, at: Tensor, target: Tensor | None = None) -> Units:
+        """The units at the given positions, with new targets if given."""
+        row, pair = pairs_of(self.indptr, at)
+        counts = torch.bincount(row, minlength=len(at))
+        return Units(
+            self.inputs,
+            self.instance[at],
+            self.target[at] if target is None else target,
+            _indptr(counts),
+            self.annotator[pair],
+            self.label[pair],
+            self.weight[pair],
+        )
+
+    def with_inputs(self, data: Tensor) -> Units:
+        """The same units over other inputs, ``data[u]`` for unit u: cached features, for instance."""
+        at = torch.arange(len(self), device=self.device)
+        return Units(ResidentInputs(data), at, self.target, self.indptr, self.annotator, self.label, self.weight)
+
+    def by_annotation(self) -> Units:
+        """A unit for each single annotation."""
+        row, pair = pairs_of(self.indptr, torch.arange(len(self), device=self.device))
+        indptr = torch.arange(len(pair) + 1, device=self.device)
+        return Units(
+            self.inputs,
+            self.instance[row],
+            self.target[row],
+            indptr,
+            self.annotator[pair],
+            self.label[pair],
+            torch.ones_like(self.weight[pair]),
+        )
+
+
+def _indptr(counts: Tensor) -> Tensor:
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+def pairs_of(indptr: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+    """Annotations of the units ``at``, in that order: (position in ``at``, index of the annotation), both (P,)."""
+    counts = indptr[at + 1] - indptr[at]
+    row = torch.repeat_interleave(torch.arange(len(at), device=at.device), counts)
+    first = counts.cumsum(0) - counts
+    pair = torch.arange(len(row), device=at.device) - first[row] + indptr[at][row]
+    return row, pair
+
+
+@dataclass
+class Plan:
+    """All batches of an epoch: unit positions in order, and their annotations, cut at the batches' borders."""
+
+    order: Tensor  # (N,) unit positions
+    row: Tensor  # (P,) position in `order`
+    pair: Tensor  # (P,) index of the annotation
+    unit_borders: list[int]  # batch b holds order[unit_borders[b]:unit_borders[b + 1]]
+    pair_borders: list[int]
+
+    def __len__(self) -> int:
+        return len(self.unit_borders) - 1
+
+    @property
+    def widest(self) -> int:
+        return max((b - a for a, b in zip(self.pair_borders, self.pair_borders[1:], strict=False)), default=0)
+
+
+def make_plan(units: Units, batches: Sequence[Tensor]) -> Plan:
+    """Lay out the given batches of unit positions."""
+    order = torch.cat(list(batches)) if batches else torch.zeros(0, dtype=torch.int64, device=units.device)
+    row, pair = pairs_of(units.indptr, order)
+    unit_borders = np.concatenate([[0], np.cumsum([len(batch) for batch in batches])]).astype(np.int64)
+    cumulative = _indptr(units.indptr[order + 1] - units.indptr[order])
+    pair_borders = cumulative[torch.from_numpy(unit_borders).to(units.device)].tolist()
+    return Plan(order, row, pair, unit_borders.tolist(), pair_borders)
+
+
+def shuffled_batches(n_units: int, batch_size: int, generator: torch.Generator, device: torch.device) -> list[Tensor]:
+    """A random order cut into batches; a last batch of one, on which batch norm fails, joins the one before it."""
+    order = torch.randperm(n_units, generator=generator).to(device)
+    batches = list(order.split(batch_size))
+    if len(batches) > 1 and len(batches[-1]) == 1:
+        batches[-2:] = [torch.cat(batches[-2:])]
+    return batches

@@ -1,0 +1,53 @@
+"""Named exceptions. A message says what is wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class CrowdwiseError(Exception):
+    """Base class of every error that crowdwise raises on purpose."""
+
+
+class AnnotationError(CrowdwiseError, ValueError):
+    """Annotations that cannot be what they claim to be: names column, row and value."""
+
+
+class ConfigError(CrowdwiseError, ValueError):
+    """A parameter, preset or command-line option that is unknown or out of range."""
+
+
+class DataError(CrowdwiseError, ValueError):
+    """Inputs (arrays, files, data sets) that cannot be used as they are."""
+
+
+class DatasetError(CrowdwiseError, OSError):
+    """A public data set that is missing, truncated or corrupted."""
+
+
+class ModelFileError(CrowdwiseError, ValueError):
+    """A saved model or run directory that is damaged, tampered with or from an unknown version."""
+
+
+class TrainingError(CrowdwiseError, RuntimeError):
+    """Training that cannot go on (no distilled examples, non-finite loss, ...)."""
+
+
+class CrowdwiseWarning(UserWarning):
+    """Something was repaired or degraded, and the result should be read with that in mind."""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt name: ``; did you mean 'x'?``, else the list of what is known.
+
+    >>> suggest("taidmt", ["ce", "taidtm"])
+    "; did you mean 'taidtm'?"
+    >>> suggest("zzz", ["b", "a"])
+    "; known: 'a', 'b'"
+    """
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return "; known: " + ", ".join(map(repr, known)) if known else ""

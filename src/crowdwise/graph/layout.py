@@ -1,0 +1,40 @@
+"""Annotators as points in the plane, for drawing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from crowdwise.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from crowdwise.graph.similarity import FloatArray
+
+
+def pca(vectors: ArrayLike, n_components: int = 2) -> FloatArray:
+    """Centred principal components of (R, D) vectors, (R, n_components): U S of the centred matrix.
+
+    In each component the (first) entry of largest magnitude is positive: a picture does not flip between machines.
+    Components that do not exist (fewer dimensions, one annotator, equal vectors) are 0.
+
+    >>> pca([[0.0, 0.0], [1.0, 0.0], [5.0, 0.0]]).round(6).tolist()
+    [[-2.0, 0.0], [-1.0, 0.0], [3.0, 0.0]]
+    """
+    matrix = np.asarray(vectors, dtype=np.float64)
+    if matrix.ndim != 2:
+        raise DataError(f"vectors must have shape (annotators, parameters), not {matrix.shape}")
+    if n_components < 1:
+        raise ConfigError(f"n_components must be at least 1, not {n_components}")
+    coordinates = np.zeros((len(matrix), n_components))
+    if not matrix.size:
+        return coordinates
+    left, values, _ = np.linalg.svd(matrix - matrix.mean(axis=0), full_matrices=False)
+    rounding = np.finfo(np.float64).eps * max(matrix.shape) * np.linalg.norm(matrix)
+    for component in range(min(n_components, int(np.sum(values > rounding)))):
+        column = left[:, component]
+        magnitude = np.abs(column)
+        largest = np.argmax(magnitude >= magnitude.max() * (1 - 1e-9))  # the first, if several are equally large
+        coordinates[:, component] = column * values[component] * np.sign(column[largest])
+    return coordinates

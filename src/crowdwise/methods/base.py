@@ -1,0 +1,352 @@
+"""What every method shares: parameters, fitting, prediction, transition matrices, saving and loading."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import NotFittedError
+from torch import Tensor, nn
+
+from crowdwise.annotations import Annotations
+from crowdwise.engine import Engine, Problem, Stage, StageResult, distributed
+from crowdwise.engine.checkpoint import RunDirectory
+from crowdwise.engine.device import derive_seed, resolve_device, resolve_precision, seeded
+from crowdwise.engine.loop import Observer, evaluate
+from crowdwise.engine.prepare import Prepare
+from crowdwise.engine.problem import make_inputs
+from crowdwise.engine.stage import step_schedule
+from crowdwise.errors import ConfigError, DataError
+from crowdwise.methods.files import fingerprint, load_model, save_model
+from crowdwise.networks import Classifier, TransitionNetwork
+
+Array = npt.NDArray[Any]
+_PAIRS_AT_ONCE = 4096  # transition matrices evaluated in one go
+
+
+@dataclass
+class Fitted:
+    """What a method returns at the end of its stages."""
+
+    classifier: nn.Module
+    transition: TransitionNetwork | None = None
+    arrays: dict[str, Array] = field(default_factory=dict)  # saved with the model, see `attributes`
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Base class of all methods, a scikit-learn classifier whose ``y`` is a crowd's annotations.
+
+    Subclasses are dataclasses that add parameters, and a generator ``stages(engine)`` that yields training stages.
+    """
+
+    name: ClassVar[str] = ""
+
+    backbone: str | nn.Module = "auto"
+    """``"resnet18"``, ``"resnet34"``, ``"cnn"``, ``"mlp"``, a module that maps (B, ...) to (B, d) (each network starts as a
+    copy of it), or ``"auto"``: mlp for feature vectors, cnn for images."""
+    backbone_options: Mapping[str, Any] | None = None
+    """Arguments of the named backbone, ``{"hidden": 128, "dropout": 0.5}`` for instance."""
+    prepare: str = "auto"
+    """How inputs are scaled: ``"auto"`` (images standardised by channel, features as they are), ``"standardise"``,
+    ``"log1p"`` or ``"none"``."""
+    epochs: int = 60
+    """Epochs of the (last) classifier stage."""
+    batch_size: int = 128
+    lr: float = 0.01
+    optimiser: str = "sgd"
+    """``"sgd"`` or ``"adam"``."""
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    milestones: Sequence[float] = (2 / 3, 11 / 12)
+    """When the learning rate is multiplied by ``gamma``: numbers of epochs, or shares of ``epochs`` if below 1."""
+    gamma: float = 0.1
+    reduction: str = "annotation"
+    """``"annotation"``: every annotation counts alike; ``"instance"``: every instance does."""
+    validation_fraction: float = 0.1
+    """Share of the labelled instances that is held out to measure agreement with their (noisy) annotations."""
+    device: str = "auto"
+    precision: str = "auto"
+    """``"bf16"`` (convolutions in bfloat16), ``"fp32"``, or ``"auto"``: bf16 on GPUs that have it."""
+    random_state: int | np.random.Generator | None = 0
+    verbose: int = 1
+    """0: silent; 1: progress bars on a terminal; 2: a line for each epoch."""
+
+    # what subclasses write
+
+    def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
+        """The method: yield a stage, get its result, build the next from it; return what was fitted."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what its stages are")
+
+    def build_transition(self, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> TransitionNetwork | None:
+        """An untrained transition network into which saved ``tensors`` fit."""
+        return None
+
+    # fitting
+
+    def fit(
+        self,
+        X: Any,
+        annotations: Any,
+        *,
+        run_dir: str | Path | None = None,
+        resume: str | Path | None = None,
+        observer: Observer | None = None,
+    ) -> Self:
+        """Train on instances ``X`` and what a crowd said of them.
+
+        ``X`` is an array of features (n, d) or images (n, h, w[, channels]), or a map-style data set. ``annotations`` is
+        an `Annotations`, a long table, a matrix (n, R) with missing values, or labels (n,) of a single source.
+        With ``run_dir`` the run can be interrupted at any time, and continued with ``resume=run_dir``. ``observer`` is
+        called after every epoch with its record and the classifier.
+        """
+        crowd = as_annotations(annotations, len(X))
+        run, seed = self._open_run(run_dir, resume), self._seed()
+        device = distributed.join(resolve_device(self.device))
+        problem = Problem.make(
+            X,
+            crowd,
+            device=device,
+            seed=seed,
+            prepare=self.prepare,
+            reduction=self.reduction,
+            validation_fraction=self.validation_fraction,
+        )
+        if run is not None and distributed.rank() == 0:
+            description = {
+                "method": self.name,
+                "parameters": self._json_parameters(),
+                "data": fingerprint(problem.train.inputs, crowd),
+            }
+            run.resume(description) if resume is not None else run.start(description)
+        engine = Engine(
+            problem, precision=self.precision, verbose=self.verbose, title=self.name, run=run, observer=observer
+        )
+        fitted = engine.run(self.stages(engine))
+        self._adopt(fitted, problem.prepare, crowd.classes, crowd.annotators)
+        self.history_ = engine.history
+        if run is not None and distributed.rank() == 0:
+            self.save(run.path / "model")
+            run.checkpoint_file.unlink(missing_ok=True)
+        return self
+
+    def _open_run(self, run_dir: str | Path | None, resume: str | Path | None) -> RunDirectory | None:
+        if run_dir is not None and resume is not None and Path(run_dir) != Path(resume):
+            raise ConfigError(f"run_dir={str(run_dir)!r} and resume={str(resume)!r} name different runs; pass one of them")
+        path = resume if resume is not None else run_dir
+        if path is None:
+            return None
+        if not isinstance(self.random_state, int):
+            raise ConfigError(f"a run that can be resumed needs an integer random_state, got {self.random_state!r}")
+        return RunDirectory(path)
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(np.random.default_rng(self.random_state).integers(2**31))
+
+    def _json_parameters(self) -> dict[str, Any]:
+        """Parameters that decide the result, as JSON; a module as backbone becomes its class's name."""
+        parameters = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        for neutral in ("device", "verbose"):
+            parameters.pop(neutral)
+        if isinstance(self.backbone, nn.Module):
+            parameters["backbone"] = f"module:{type(self.backbone).__name__}"
+        for name, value in parameters.items():
+            if isinstance(value, tuple):
+                parameters[name] = list(value)
+        if not isinstance(self.random_state, int):
+            parameters["random_state"] = None
+        return parameters
+
+    def _adopt(self, fitted: Fitted, prepare: Prepare, classes: Array, annotators: Array) -> None:
+        self.classifier_ = fitted.classifier.eval()
+        self.transition_ = fitted.transition.eval() if fitted.transition is not None else None
+        self.prepare_ = prepare
+        self.classes_, self.annotators_ = classes, annotators
+        self.n_features_in_ = int(np.prod(prepare.shape))
+        self.arrays_ = fitted.arrays
+
+    # pieces for subclasses
+
+    def new_classifier(self, engine: Engine, name: str) -> Classifier:
+        """A classifier with starting weights that depend on ``random_state`` and ``name`` alone."""
+        problem = engine.problem
+        return build(
+            engine, name, lambda: Classifier(self._backbone(), problem.shape, problem.n_classes, self.backbone_options)
+        )
+
+    def _backbone(self) -> str | nn.Module:
+        return copy.deepcopy(self.backbone) if isinstance(self.backbone, nn.Module) else self.backbone
+
+    def schedule(self) -> Callable[[int], float]:
+        """The learning-rate schedule of the classifier stage."""
+        epochs = [round(at * self.epochs) if at < 1 else int(at) for at in self.milestones]
+        return step_schedule(epochs, self.gamma)
+
+    # using what was fitted
+
+    def predict(self, X: Any) -> Array:
+        """The most probable class of each instance, in the user's vocabulary: (len(X),)."""
+        probabilities = self.predict_proba(X)
+        return self.classes_[probabilities.argmax(1)]
+
+    def predict_proba(self, X: Any) -> Array:
+        """Probability of each class, in the order of ``classes_``: (len(X), C)."""
+        return torch.softmax(self._evaluate(self._fitted_classifier(), X).double(), 1).cpu().numpy()
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy against true labels ``y`` (n,), or soft agreement with annotations (of any accepted form)."""
+        if isinstance(y, Annotations) or np.ndim(y) != 1 or hasattr(y, "columns"):
+            crowd = as_annotations(y, len(X))
+            votes = crowd.votes()
+            known = {value: code for code, value in enumerate(crowd.classes.tolist())}
+            predicted = np.array([known.get(value, -1) for value in self.predict(X).tolist()])
+            labelled = votes.sum(1) > 0
+            hits = np.where(predicted >= 0, votes[np.arange(len(votes)), predicted], 0)
+            return float((hits[labelled] / votes.sum(1)[labelled]).mean())
+        return float(np.average(self.predict(X) == np.asarray(y), weights=sample_weight))
+
+    def transition(self, X: Any, annotators: Any = None) -> Array:
+        """Estimated T^j(x)[p, q] = P(annotator j says q | true class p, x): (len(X), len(annotators), C, C).
+
+        ``annotators`` are ids; all of them by default.
+        """
+        network = self._fitted_transition()
+        codes = self._annotator_codes(annotators)
+        features = self._evaluate(network, X, network.features)
+        n, n_classes = len(features), len(self.classes_)
+        row = torch.arange(n, device=features.device).repeat_interleave(len(codes))
+        annotator = torch.from_numpy(np.tile(codes, n)).to(features.device)
+        result = np.empty((n * len(codes), n_classes, n_classes), dtype=np.float32)
+        with torch.no_grad():
+            for start in range(0, len(row), _PAIRS_AT_ONCE):
+                part = slice(start, start + _PAIRS_AT_ONCE)
+                used, local = torch.unique(row[part], return_inverse=True)
+                logits = network.pair_logits(features[used], local, annotator[part])
+                result[part] = torch.softmax(logits, 2).cpu().numpy()
+        return result.reshape(n, len(codes), n_classes, n_classes)
+
+    def _annotator_codes(self, annotators: Any) -> Array:
+        if annotators is None:
+            return np.arange(len(self.annotators_), dtype=np.int64)
+        known = {value: code for code, value in enumerate(self.annotators_.tolist())}
+        values = np.asarray(annotators).reshape(-1).tolist()
+        unknown = [value for value in values if value not in known]
+        if unknown:
+            raise DataError(f"unknown annotator {unknown[0]!r}: this model knows {len(known)} annotators (annotators_)")
+        return np.array([known[value] for value in values], dtype=np.int64)
+
+    def _evaluate(self, module: nn.Module, X: Any, function: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        device = resolve_device(self.device)
+        inputs = make_inputs(X, device)
+        if len(inputs):
+            shape = tuple(inputs.take(torch.zeros(1, dtype=torch.int64, device=device)).shape[1:])
+            if shape != self.prepare_.shape:
+                raise DataError(f"this model was trained on instances of shape {self.prepare_.shape}, X has {shape}")
+        at = torch.arange(len(inputs), device=device)
+        dtype = resolve_precision(self.precision, device)
+        module.to(device)
+        result = evaluate(module, inputs, at, self.prepare_.to(device), dtype=dtype, function=function)
+        return result if len(inputs) else result.reshape(0, len(self.classes_))
+
+    def _fitted_classifier(self) -> nn.Module:
+        if not hasattr(self, "classifier_"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X, annotations) first")
+        return self.classifier_
+
+    def _fitted_transition(self) -> TransitionNetwork:
+        self._fitted_classifier()
+        if self.transition_ is None:
+            raise ConfigError(f"{self.name!r} has no transition matrices; BLTM and TAIDTM estimate them")
+        return self.transition_
+
+    # files
+
+    def save(self, path: str | Path) -> Path:
+        """Write the fitted model to a directory (safetensors and JSON, data only); read it with `crowdwise.load`."""
+        self._fitted_classifier()
+        tensors = {f"classifier/{k}": v for k, v in self.classifier_.state_dict().items()}
+        tensors |= {f"prepare/{k}": v for k, v in self.prepare_.state_dict().items()}
+        if self.transition_ is not None:
+            tensors |= {f"transition/{k}": v for k, v in self.transition_.state_dict().items()}
+        tensors |= {f"array/{k}": torch.from_numpy(np.ascontiguousarray(v)) for k, v in self.arrays_.items()}
+        about = {
+            "method": self.name,
+            "parameters": self._json_parameters(),
+            "classes": self.classes_.tolist(),
+            "annotators": self.annotators_.tolist(),
+            "prepare": {"mode": self.prepare_.mode, "shape": self.prepare_.shape, "scale": self.prepare_.scale},
+            "history": self.history_,
+        }
+        return save_model(Path(path), tensors, about)
+
+    def _restore(self, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+        def part(prefix: str) -> dict[str, Tensor]:
+            return {k.split("/", 1)[1]: v for k, v in tensors.items() if k.startswith(prefix + "/")}
+
+        shape = tuple(about["prepare"]["shape"])
+        prepare = Prepare(about["prepare"]["mode"], shape, scale=about["prepare"]["scale"])
+        prepare.load_state_dict(part("prepare"))
+        classifier = Classifier(self._backbone(), shape, len(about["classes"]), self.backbone_options)
+        classifier.load_state_dict(part("classifier"))
+        transition = self.build_transition(shape, part("transition")) if part("transition") else None
+        if transition is not None:
+            transition.load_state_dict(part("transition"))
+        arrays = {name: tensor.numpy() for name, tensor in part("array").items()}
+        self._adopt(
+            Fitted(classifier, transition, arrays), prepare, np.array(about["classes"]), np.array(about["annotators"])
+        )
+        self.history_ = about["history"]
+
+
+def build(engine: Engine, name: str, make: Callable[[], Any]) -> Any:
+    """Make a module with seeded starting weights and put it on the engine's device."""
+    with seeded(derive_seed(engine.problem.seed, "init", name), torch.device("cpu")):
+        module = make()
+    module.to(engine.device)
+    if engine.device.type == "cuda":
+        module.to(memory_format=torch.channels_last)
+    return module
+
+
+def as_annotations(data: Any, n_instances: int) -> Annotations:
+    """Any accepted form of annotations; labels (n,) become a crowd of one."""
+    if not isinstance(data, Annotations | tuple) and not hasattr(data, "columns") and np.ndim(data) == 1:
+        data = np.asarray(data).reshape(-1, 1)
+    crowd = Annotations.coerce(data)
+    if crowd.n_instances != n_instances:
+        raise DataError(
+            f"X has {n_instances} instances, the annotations speak of {crowd.n_instances}; they must be the same "
+            "instances in the same order (Annotations.from_frame(..., instances=ids) fixes the order)"
+        )
+    return crowd
+
+
+def load(path: str | Path, *, backbone: nn.Module | None = None, device: str = "auto") -> CrowdClassifier:
+    """Read a model that `CrowdClassifier.save` wrote. Nothing in the files is executed.
+
+    A model that was trained with a module of yours as its backbone needs one of the same kind: ``backbone=``.
+    """
+    from crowdwise.registry import METHODS
+
+    tensors, about = load_model(Path(path))
+    parameters = dict(about["parameters"])
+    if str(parameters.get("backbone", "")).startswith("module:"):
+        if backbone is None:
+            raise ConfigError(
+                f"{path} was trained with your own backbone ({parameters['backbone'][7:]}): pass load(..., backbone=module)"
+            )
+        parameters["backbone"] = backbone
+    method = METHODS[about["method"]]
+    model: CrowdClassifier = method(**parameters, device=device)
+    model._restore(tensors, about)
+    return model

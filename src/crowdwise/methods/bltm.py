@@ -1,0 +1,240 @@
+"""BLTM: the instance-dependent Bayes-label transition matrix of a crowd taken as one source.
+
+S. Yang et al., "Estimating Instance-dependent Bayes-label Transition Matrix using a Deep Neural Network", ICML 2022, in the
+variant that the TAIDTM paper compares with: warm-up, distillation, a transition network, and a joint correction run.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
+from crowdwise.engine.device import side_by_side
+from crowdwise.engine.tensors import Units
+from crowdwise.errors import CrowdwiseWarning, TrainingError
+from crowdwise.methods.base import CrowdClassifier, Fitted, build
+from crowdwise.methods.ce import annotation_cross_entropy
+from crowdwise.networks import Classifier, GlobalHead, TransitionNetwork
+from crowdwise.networks.transition import corrected_loss, row_loss
+from crowdwise.registry import METHODS
+
+
+@METHODS.register("bltm")
+@dataclass(kw_only=True, eq=False, repr=False)
+class BLTM(CrowdClassifier):
+    """One transition matrix T(x) for the whole crowd; the classifier is trained through it.
+
+    After fitting: ``distilled_`` (indices of training instances, their distilled labels), ``transition(X)``.
+    """
+
+    name: ClassVar[str] = "bltm"
+
+    warmup_epochs: int = 5
+    transition_epochs: int = 5
+    """Epochs of the global transition network on the distilled examples."""
+    transition_lr: float = 0.01
+    bottleneck: int = 64
+    """Width of the layer before the transition head; 0: none, as the paper describes it."""
+    rho_max: float = 0.1
+    """Bound on the rate with which other classes flip into one: p > (1 + rho_max) / 2 makes an example distilled."""
+    min_distilled: int = 6
+    """Distilled examples that every class must have, or else the warm-up is tried again."""
+    max_retries: int = 10
+    prior_weight: float = 1.0
+    """Weight of KL(class_prior || mean prediction) in the warm-up; 0 for crowds with very unequal classes."""
+    class_prior: Sequence[float] | None = None
+    """Uniform by default."""
+
+    @property
+    def distilled_(self) -> tuple[np.ndarray, np.ndarray]:
+        """Indices of the distilled training instances, and their distilled classes."""
+        self._fitted_classifier()
+        return self.arrays_["distilled_instance"], self.classes_[self.arrays_["distilled_class"]]
+
+    def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
+        warm = yield from self.warm_up(engine)
+        distilled = self.distil(engine, warm)
+        transition = yield from self.fit_global(engine, distilled)
+        classifier = copy.deepcopy(warm)
+        yield self.correction(engine, "correction", classifier, transition)
+        return Fitted(classifier, transition, distilled_arrays(distilled))
+
+    # the stages, shared with TAIDTM
+
+    def warm_up(self, engine: Engine) -> Generator[Stage, StageResult, Classifier]:
+        """Train on the noisy labels for a few epochs; again from new weights while some class has too few distilled."""
+        for attempt in range(max(self.max_retries, 1)):
+            classifier = self.new_classifier(engine, f"warm-up {attempt}")
+            prior = self._class_prior(engine)
+
+            def loss(batch: Batch, classifier: Classifier = classifier, prior: Tensor = prior) -> Tensor:
+                if not self.prior_weight:
+                    return annotation_cross_entropy(classifier, batch)
+                logits = classifier(batch.x)
+                losses = torch.nn.functional.cross_entropy(logits[batch.row], batch.label, reduction="none")
+                penalty = class_prior_penalty(batch.instance_mean(torch.softmax(logits, 1)), prior)
+                return batch.mean(losses) + batch.once(self.prior_weight * penalty)
+
+            yield Stage(
+                "warm-up" if attempt == 0 else f"warm-up {attempt + 1}",
+                engine.problem.train,
+                loss,
+                {"classifier": Group(classifier, self.lr)},
+                self.warmup_epochs,
+                self.batch_size,
+                self.optimiser,
+                self.momentum,
+                score=classifier,
+                keep="best",
+            )
+            if self._missing(engine, distil(self._posterior(engine, classifier), self.rho_max)[1]).numel() == 0:
+                return classifier
+        return classifier
+
+    def distil(self, engine: Engine, warm: Classifier) -> Units:
+        """Training instances whose Bayes label is known (Cheng et al., ICML 2020), with that label as target."""
+        posterior = self._posterior(engine, warm)
+        at, label = distil(posterior, self.rho_max)
+        missing = self._missing(engine, label)
+        if missing.numel():
+            warnings.warn(
+                f"classes {missing.tolist()} have fewer than {self.min_distilled} distilled examples after "
+                f"{self.max_retries} warm-ups; their most confident examples are taken instead",
+                CrowdwiseWarning,
+                stacklevel=2,
+            )
+            at, label = top_up(posterior, at, label, missing, self.min_distilled)
+        if len(at) == 0:
+            raise TrainingError(
+                "no example could be distilled: the warm-up classifier is nowhere surer than "
+                f"{(1 + self.rho_max) / 2:.2f}; train it longer (warmup_epochs) or lower rho_max"
+            )
+        return engine.problem.train.subset(at, target=label)
+
+    def fit_global(self, engine: Engine, distilled: Units) -> Generator[Stage, StageResult, TransitionNetwork]:
+        """Minimise L1: one head for all annotators, on the distilled examples."""
+        transition: TransitionNetwork = build(engine, "transition", lambda: self.new_transition(engine.problem.shape))
+        transition.head = build(
+            engine, "global head", lambda: GlobalHead(transition.width, engine.problem.n_classes)
+        )
+
+        def loss(batch: Batch) -> Tensor:
+            g = transition.features(batch.x)
+            logits = transition.row_logits(g, batch.target, batch.row, batch.annotator)
+            return batch.mean(row_loss(logits, batch.label))
+
+        yield Stage(
+            "global transition",
+            distilled,
+            loss,
+            {"transition": Group(transition, self.transition_lr)},
+            self.transition_epochs,
+            self.batch_size,
+            momentum=self.momentum,
+        )
+        return transition
+
+    def correction(self, engine: Engine, name: str, classifier: Classifier, transition: TransitionNetwork) -> Stage:
+        """Minimise L4: train the classifier through the transition matrices, and revise these with it."""
+
+        def loss(batch: Batch) -> Tensor:
+            f, g = side_by_side(lambda: classifier(batch.x), lambda: transition.features(batch.x))
+            t = transition.pair_logits(g, batch.row, batch.annotator)
+            return batch.mean(corrected_loss(f, t, batch.row, batch.label))
+
+        return Stage(
+            name,
+            engine.problem.train,
+            loss,
+            {
+                "classifier": Group(classifier, self.lr, self.weight_decay),
+                "transition": Group(transition, self.lr, self.weight_decay),
+            },
+            self.epochs,
+            self.batch_size,
+            self.optimiser,
+            self.momentum,
+            self.schedule(),
+            score=classifier,
+        )
+
+    def new_transition(self, shape: tuple[int, ...]) -> TransitionNetwork:
+        return TransitionNetwork(
+            self._backbone(), shape, bottleneck=self.bottleneck, options=self.backbone_options
+        )
+
+    def build_transition(self, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> TransitionNetwork:
+        transition = self.new_transition(shape)
+        transition.head = GlobalHead(transition.width, tensors["head.theta"].shape[1])
+        return transition
+
+    def _posterior(self, engine: Engine, classifier: Classifier) -> Tensor:
+        return torch.softmax(engine.evaluate(classifier, engine.problem.train), 1)
+
+    def _missing(self, engine: Engine, label: Tensor) -> Tensor:
+        """Classes that annotators use, but with too few distilled examples."""
+        n_classes = engine.problem.n_classes
+        used = torch.bincount(engine.problem.train.label, minlength=n_classes) > 0
+        return torch.nonzero(used & (torch.bincount(label, minlength=n_classes) < self.min_distilled)).squeeze(1)
+
+    def _class_prior(self, engine: Engine) -> Tensor:
+        n_classes = engine.problem.n_classes
+        prior = torch.full((n_classes,), 1 / n_classes, device=engine.device)
+        if self.class_prior is not None:
+            prior = torch.tensor(self.class_prior, dtype=torch.float32, device=engine.device)
+            if prior.shape != (n_classes,) or bool((prior < 0).any()) or float(prior.sum()) <= 0:
+                raise TrainingError(f"class_prior must be {n_classes} non-negative numbers, got {self.class_prior}")
+            prior = prior / prior.sum()
+        return prior
+
+
+def class_prior_penalty(mean_prediction: Tensor, prior: Tensor) -> Tensor:
+    """KL(prior || mean prediction) of a batch: keeps the warm-up from giving up a class.
+
+    >>> round(class_prior_penalty(torch.tensor([0.5, 0.3, 0.2]), torch.full((3,), 1 / 3)).item(), 6)
+    0.07024
+    """
+    return (torch.special.xlogy(prior, prior) - prior * mean_prediction.clamp_min(1e-8).log()).sum()
+
+
+def distil(posterior: Tensor, rho_max: float) -> tuple[Tensor, Tensor]:
+    """Instances with p_c > (1 + rho_max) / 2, and that class c: positions (m,) and labels (m,).
+
+    If other classes flip into c with a rate of at most rho_max, the noisy posterior is at most eta_c + (1 - eta_c) rho_max;
+    above the threshold eta_c must exceed 1/2, so c is the Bayes label.
+
+    >>> [part.tolist() for part in distil(torch.tensor([[0.56, 0.44], [0.55, 0.45]]), 0.1)]
+    [[0], [0]]
+    """
+    confidence, label = posterior.max(1)
+    at = torch.nonzero(confidence > (1 + rho_max) / 2).squeeze(1)
+    return at, label[at]
+
+
+def top_up(posterior: Tensor, at: Tensor, label: Tensor, classes: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Add, for each of ``classes``, its ``count`` most confident instances among those that were not distilled."""
+    free = torch.ones(len(posterior), dtype=torch.bool, device=posterior.device)
+    free[at] = False
+    for p in classes.tolist():
+        candidates = torch.where(free & (posterior.argmax(1) == p), posterior[:, p], -1.0)
+        chosen = candidates.topk(min(count, len(candidates))).indices
+        chosen = chosen[candidates[chosen] > 0]
+        free[chosen] = False
+        at, label = torch.cat([at, chosen]), torch.cat([label, torch.full_like(chosen, p)])
+    order = torch.argsort(at)
+    return at[order], label[order]
+
+
+def distilled_arrays(distilled: Units) -> dict[str, np.ndarray]:
+    return {
+        "distilled_instance": distilled.instance.cpu().numpy(),
+        "distilled_class": distilled.target.cpu().numpy(),
+    }

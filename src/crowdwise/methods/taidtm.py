@@ -1,0 +1,317 @@
+"""TAIDTM: transferring annotator- and instance-dependent transition matrices.
+
+S. Li, X. Xia, J. Deng, S. Ge, T. Liu, "Transferring Annotator- and Instance-dependent Transition Matrix for Learning from
+Crowds", IEEE TPAMI 2024 (arXiv 2306.03116). ``stages`` reads like the paper's Algorithm 1.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+
+from crowdwise import graph
+from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
+from crowdwise.engine.distributed import sum_over_ranks
+from crowdwise.engine.tensors import Units
+from crowdwise.errors import ConfigError
+from crowdwise.graph.mapping import MAPPINGS
+from crowdwise.methods.base import Fitted, build
+from crowdwise.methods.bltm import BLTM, distilled_arrays
+from crowdwise.networks import GlobalHead, IndividualHeads, TransitionNetwork
+from crowdwise.networks.transition import row_loss
+from crowdwise.registry import METHODS
+
+
+@dataclass(frozen=True)
+class AnnotatorGraph:
+    """Who errs like whom. Rows are centres: ``before[i, j] > 0`` says that j is a neighbour of i."""
+
+    before: sp.csr_array
+    """k-nearest-neighbour graph (R, R), entries 1, no self loops."""
+    after: sp.csr_array
+    """Purified graph: weighted, diagonal 1."""
+    positions: np.ndarray
+    """Principal components (R, 2) of what sets each annotator's head apart, for drawing."""
+    skipped: np.ndarray
+    """Annotators with too few distilled examples for a head of their own."""
+
+
+@METHODS.register("taidtm")
+@dataclass(kw_only=True, eq=False, repr=False)
+class TAIDTM(BLTM):
+    """Annotator- and instance-dependent transition matrices T^j(x), learned by two transfers of knowledge.
+
+    From the crowd to its members: individual heads start at a global transition network. Between similar annotators: a
+    graph convolution over the purified nearest-neighbour graph of heads maps them to better ones. The classifier is then
+    trained through the matrices of the annotated pairs, and these are revised with it.
+
+    After fitting: ``transition(X, annotators)``, ``heads_`` (R, d+1, C, C), ``annotator_graph_``, ``distilled_``.
+    """
+
+    name: ClassVar[str] = "taidtm"
+
+    transfer: str = "graph"
+    """``"graph"``, or ``"individual"``: without the second transfer (TAIDTM-FT)."""
+    protocol: str = "paper"
+    """``"paper"``: only the last layer is fitted for each annotator, and compared right after; ``"reference"``: the order of
+    the authors' code, with correction runs of BLTM and TAIDTM-FT before the graph, at about three times the cost."""
+    individual_epochs: int = 2
+    individual_lr: float = 0.01
+    min_examples: int = 30
+    """Annotators with fewer distilled examples keep the global head, and become neighbours of each other."""
+    similarity: str = "delta-cosine"
+    """How heads are compared: ``"delta-cosine"`` (their differences from the global head), ``"cosine"``, ``"l1-normalised"``."""
+    k: int = 50
+    """Neighbours of each annotator."""
+    purify: bool = True
+    """Clean the graph by a low-rank approximation (left as it is for k = 1, where that is not unique)."""
+    svd_rank: int = 5
+    norm: str = "ref"
+    """Normalisation of the graph: ``"ref"`` (by how often annotators are chosen), ``"sym_row"`` or ``"row"``."""
+    mapping: str = "gcn"
+    gcn_layers: int = 2
+    gcn_hidden: int = 64
+    gcn_epochs: int = 10
+    gcn_lr: float = 0.01
+    residual: bool = False
+    """Add the global head to every mapped head."""
+
+    def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
+        self._check()
+        reference = self.protocol == "reference"
+        warm = yield from self.warm_up(engine)
+        distilled = self.distil(engine, warm)
+
+        # training the global noise-transition network
+        transition = yield from self.fit_global(engine, distilled)
+        if reference:
+            correction = self.correction(engine, "correction (BLTM)", copy.deepcopy(warm), transition)
+            correction.keep = "best"
+            yield correction
+        global_head = transition.head
+        assert isinstance(global_head, GlobalHead)
+
+        # learning individual noise-transition networks
+        individual = copy.deepcopy(transition)
+        skipped = yield from self.fit_individuals(engine, individual, distilled)
+        if reference or self.transfer == "individual":
+            classifier = copy.deepcopy(warm)
+            yield self.correction(engine, "correction (individual)", classifier, individual)
+        if self.transfer == "individual":
+            return Fitted(classifier, individual, distilled_arrays(distilled) | {"skipped": skipped})
+
+        # knowledge transfer between neighbouring individual networks
+        annotators = self.connect(individual, global_head, skipped)
+        yield from self.fit_mapping(engine, transition, distilled, annotators)
+
+        # classifier training with loss correction
+        classifier = copy.deepcopy(warm)
+        yield self.correction(engine, "correction", classifier, transition)
+        return Fitted(classifier, transition, distilled_arrays(distilled) | graph_arrays(annotators))
+
+    def fit_individuals(
+        self, engine: Engine, transition: TransitionNetwork, distilled: Units
+    ) -> Generator[Stage, StageResult, np.ndarray]:
+        """Minimise L2 for every annotator with enough examples, all heads at once; returns the annotators left out."""
+        global_head = transition.head
+        assert isinstance(global_head, GlobalHead)
+        n_annotators = engine.problem.n_annotators
+        heads = transition.head = IndividualHeads.from_global(global_head, n_annotators)
+        counts = torch.bincount(distilled.annotator, minlength=n_annotators)
+        enough = counts >= max(self.min_examples, 2)
+        skipped = torch.nonzero(~enough).squeeze(1).cpu().numpy()
+        if bool(enough.any()) and self.individual_epochs:
+            reference = self.protocol == "reference"
+            if not reference:
+                distilled = distilled.with_inputs(engine.evaluate(transition, distilled, transition.features))
+            examples = distilled.by_annotation()
+            examples = examples.subset(torch.nonzero(enough[examples.annotator]).squeeze(1))
+            # the reference takes one step for each annotator, through all layers; the paper fits the last layer
+            groups = {"heads": Group(heads, self.individual_lr, rows=True)}
+            if reference:
+                layers = nn.ModuleList([transition.backbone, transition.bottleneck])
+                groups["layers"] = Group(layers, self.individual_lr)
+
+            def loss(batch: Batch) -> Tensor:
+                g = transition.features(batch.x) if reference else batch.x
+                logits = transition.row_logits(g, batch.target, batch.row, batch.annotator)
+                return annotator_mean(row_loss(logits, batch.label), batch.annotator, n_annotators)
+
+            def plan(generator: torch.Generator) -> Sequence[Tensor]:
+                if reference:
+                    return whole_annotators(examples.annotator)
+                return annotator_batches(examples.annotator, self.batch_size, generator)
+
+            yield Stage(
+                "individual heads",
+                examples,
+                loss,
+                groups,
+                self.individual_epochs,
+                momentum=self.momentum,
+                planner=plan,
+            )
+        return skipped
+
+    def connect(self, individual: TransitionNetwork, global_head: GlobalHead, skipped: np.ndarray) -> AnnotatorGraph:
+        """The similarity graph of annotators (Eq. 4 and 5), before and after purifying (Eq. 6)."""
+        heads = flat(individual.head.theta)
+        origin = flat(global_head.theta[None])[0]
+        before = graph.knn_from_heads(heads, self.k, similarity=self.similarity, global_head=origin)
+        if self.purify:
+            after = graph.purify(before, self.svd_rank, skipped=skipped.tolist(), k=self.k)
+        else:
+            after = graph.add_self_loops(before, skipped.tolist())
+        return AnnotatorGraph(before, after, graph.pca(heads - origin), skipped)
+
+    def fit_mapping(
+        self, engine: Engine, transition: TransitionNetwork, distilled: Units, annotators: AnnotatorGraph
+    ) -> Generator[Stage, StageResult, None]:
+        """Minimise L3: learn the mapping from the annotator graph to heads, over frozen and cached features."""
+        cached = distilled.with_inputs(engine.evaluate(transition, distilled, transition.features))
+        global_head = transition.head
+        assert isinstance(global_head, GlobalHead)
+        transition.head = build(
+            engine,
+            "mapping",
+            lambda: self._mapped_heads(
+                graph.normalise(annotators.after, self.norm),
+                transition.width,
+                engine.problem.n_classes,
+                global_head.theta.cpu() if self.residual else None,
+            ),
+        )
+
+        def loss(batch: Batch) -> Tensor:
+            logits = transition.row_logits(batch.x, batch.target, batch.row, batch.annotator)
+            return batch.mean(row_loss(logits, batch.label))
+
+        yield Stage(
+            "mapped heads",
+            cached,
+            loss,
+            {"heads": Group(transition.head, self.gcn_lr)},
+            self.gcn_epochs,
+            self.batch_size,
+            momentum=self.momentum,
+        )
+
+    def _mapped_heads(self, matrix: sp.csr_array, width: int, n_classes: int, residual: Tensor | None) -> nn.Module:
+        return MAPPINGS[self.mapping](
+            matrix, width, n_classes, layers=self.gcn_layers, hidden=self.gcn_hidden, residual=residual
+        )
+
+    def _check(self) -> None:
+        choices: dict[str, tuple[Any, ...]] = {
+            "transfer": ("graph", "individual"),
+            "protocol": ("paper", "reference"),
+            "gcn_layers": (1, 2),
+            "mapping": tuple(MAPPINGS),
+            "similarity": tuple(graph.SIMILARITIES),
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                known = ", ".join(map(repr, allowed))
+                raise ConfigError(f"unknown {name}={getattr(self, name)!r}; use one of {known}")
+
+    def schedule(self) -> Any:
+        if self.protocol == "paper":
+            return super().schedule()
+        # the authors' code counts the warm-up epochs in, and drops one epoch later
+        shifted = [round(at * self.epochs) if at < 1 else int(at) for at in self.milestones]
+        return _schedule([at + 1 - self.warmup_epochs for at in shifted], self.gamma)
+
+    # what was fitted
+
+    @property
+    def annotator_graph_(self) -> AnnotatorGraph:
+        """The annotator graph, before and after purifying."""
+        self._fitted_classifier()
+        if "graph_positions" not in self.arrays_:
+            raise ConfigError("transfer='individual' builds no annotator graph")
+        size = len(self.annotators_)
+        parts = [
+            sp.csr_array(tuple(self.arrays_[f"graph_{name}_{part}"] for part in _CSR), shape=(size, size))
+            for name in ("before", "after")
+        ]
+        return AnnotatorGraph(parts[0], parts[1], self.arrays_["graph_positions"], self.arrays_["skipped"])
+
+    @property
+    def heads_(self) -> np.ndarray:
+        """The head of every annotator, (R, d+1, C, C): logits of T^j(x) are sum_d (g(x), 1)_d heads[j, d]."""
+        head = self._fitted_transition().head
+        with torch.no_grad():
+            theta = head.theta if isinstance(head, IndividualHeads) else head.heads()
+        return theta.cpu().numpy()
+
+    def build_transition(self, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> TransitionNetwork:
+        transition = self.new_transition(shape)
+        if self.transfer == "individual":
+            size, _, n_classes, _ = tensors["head.theta"].shape
+            transition.head = IndividualHeads(size, transition.width, n_classes)
+            return transition
+        n_classes = tensors["head.last"].shape[-1]
+        residual = tensors.get("head.residual")
+        transition.head = self._mapped_heads(_saved_graph(tensors), transition.width, n_classes, residual)
+        return transition
+
+
+_CSR = ("data", "indices", "indptr")
+
+
+def graph_arrays(annotators: AnnotatorGraph) -> dict[str, np.ndarray]:
+    arrays = {"graph_positions": annotators.positions, "skipped": annotators.skipped}
+    for name, matrix in (("before", annotators.before), ("after", annotators.after)):
+        arrays |= {f"graph_{name}_{part}": getattr(matrix, part) for part in _CSR}
+    return arrays
+
+
+def _saved_graph(tensors: Mapping[str, Tensor]) -> sp.csr_array:
+    if "head.graph.matrix" in tensors:
+        return sp.csr_array(tensors["head.graph.matrix"].numpy())
+    parts = [tensors[f"head.graph.forward_{part}"].numpy() for part in ("values", "indices", "indptr")]
+    size = len(parts[2]) - 1
+    return sp.csr_array(tuple(parts), shape=(size, size))
+
+
+def flat(theta: Tensor) -> np.ndarray:
+    """(R, d+1, C, C) -> (R, D) in double precision: heads differ little after an epoch or two."""
+    return theta.detach().flatten(1).cpu().double().numpy()
+
+
+def annotator_mean(losses: Tensor, annotator: Tensor, n_annotators: int) -> Tensor:
+    """The mean loss of each annotator in the batch; shows their mean, but lets every head follow its own."""
+    counts = sum_over_ranks(torch.bincount(annotator, minlength=n_annotators).float())
+    total = (losses / counts[annotator].clamp_min(1)).sum()
+    shown = total.detach() / (counts > 0).sum().clamp_min(1)
+    return shown + total - total.detach()
+
+
+def annotator_batches(annotator: Tensor, batch_size: int, generator: torch.Generator) -> list[Tensor]:
+    """Batches of all annotators' mini-batches: the s-th holds the s-th mini-batch of every annotator that has so many."""
+    shuffled = torch.randperm(len(annotator), generator=generator).to(annotator.device)
+    order = shuffled[torch.argsort(annotator[shuffled], stable=True)]
+    sizes = torch.bincount(annotator)
+    first = sizes.cumsum(0) - sizes
+    step = (torch.arange(len(order), device=order.device) - first[annotator[order]]) // batch_size
+    return [order[step == number] for number in range(int(step.max()) + 1)]
+
+
+def whole_annotators(annotator: Tensor) -> list[Tensor]:
+    """All examples of one annotator after the other, in the order of their numbers."""
+    order = torch.argsort(annotator, stable=True)
+    sizes = torch.bincount(annotator)
+    return [part for part in order.split(sizes.tolist()) if len(part)]
+
+
+def _schedule(milestones: Sequence[int], gamma: float) -> Any:
+    from crowdwise.engine.stage import step_schedule
+
+    return step_schedule(milestones, gamma)

@@ -1,0 +1,136 @@
+"""Backbones: what turns an instance into a feature vector. Any ``nn.Module`` that maps (B, ...) to (B, d) will do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from crowdwise.errors import ConfigError, DataError
+from crowdwise.registry import Registry
+
+Builder = Callable[..., nn.Module]
+BACKBONES: Registry[Builder] = Registry("backbone")
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions with a shortcut (He et al., CVPR 2016)."""
+
+    def __init__(self, channels_in: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(channels_in, channels, 3, stride, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(channels, channels, 3, padding=1, bias=False),
+            nn.BatchNorm2d(channels),
+        )
+        self.shortcut = nn.Sequential()
+        if stride != 1 or channels_in != channels:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(channels_in, channels, 1, stride, bias=False), nn.BatchNorm2d(channels)
+            )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.body(x) + self.shortcut(x))
+
+
+def _resnet(shape: tuple[int, ...], blocks: tuple[int, ...]) -> nn.Module:
+    """CIFAR-style residual network: first convolution 3x3, stride 1, padding 0, no max-pool; 512 features."""
+    _require_image(shape, "resnet", smallest=4)
+    layers: list[nn.Module] = [nn.Conv2d(shape[0], 64, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
+    channels_in = 64
+    for stage, (channels, count) in enumerate(zip((64, 128, 256, 512), blocks, strict=True)):
+        for block in range(count):
+            layers.append(BasicBlock(channels_in, channels, stride=2 if stage > 0 and block == 0 else 1))
+            channels_in = channels
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+@BACKBONES.register("resnet18")
+def resnet18(shape: tuple[int, ...]) -> nn.Module:
+    """ResNet-18 for small images, as the paper uses for 28x28 greyscale pictures."""
+    return _resnet(shape, (2, 2, 2, 2))
+
+
+@BACKBONES.register("resnet34")
+def resnet34(shape: tuple[int, ...]) -> nn.Module:
+    """ResNet-34 for small images, as the paper uses for 32x32 colour pictures."""
+    return _resnet(shape, (3, 4, 6, 3))
+
+
+@BACKBONES.register("mlp")
+def mlp(shape: tuple[int, ...], *, hidden: int = 128, batch_norm: bool = False, dropout: float = 0.0) -> nn.Module:
+    """One fully connected layer with ReLU, as the paper uses on LabelMe and (with batch norm) on Music."""
+    width = 1
+    for size in shape:
+        width *= size
+    layers: list[nn.Module] = [nn.Flatten(), nn.Linear(width, hidden)]
+    if batch_norm:
+        layers.append(nn.BatchNorm1d(hidden))
+    layers.append(nn.ReLU())
+    if dropout:
+        layers.append(nn.Dropout(dropout))
+    return nn.Sequential(*layers)
+
+
+@BACKBONES.register("cnn")
+def cnn(shape: tuple[int, ...], *, channels: int = 16, hidden: int = 64, dropout: float = 0.0) -> nn.Module:
+    """A small convolutional network that trains in seconds on a CPU."""
+    _require_image(shape, "cnn", smallest=4)
+    layers: list[nn.Module] = [
+        nn.Conv2d(shape[0], channels, 3, padding=1, bias=False),
+        nn.BatchNorm2d(channels),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(channels, 2 * channels, 3, padding=1, bias=False),
+        nn.BatchNorm2d(2 * channels),
+        nn.ReLU(),
+        nn.AdaptiveMaxPool2d(min(4, shape[1] // 2)),
+        nn.Flatten(),
+        nn.Linear(2 * channels * min(4, shape[1] // 2) ** 2, hidden),
+        nn.ReLU(),
+    ]
+    if dropout:
+        layers.append(nn.Dropout(dropout))
+    return nn.Sequential(*layers)
+
+
+def build_backbone(
+    backbone: str | nn.Module, shape: tuple[int, ...], options: Mapping[str, Any] | None = None
+) -> tuple[nn.Module, int]:
+    """The backbone and its feature width d for inputs of ``shape`` (without the batch axis).
+
+    ``"auto"`` takes ``mlp`` for feature vectors, ``cnn`` for images.
+
+    >>> build_backbone("mlp", (30,), {"hidden": 8})[1]
+    8
+    """
+    if isinstance(backbone, nn.Module):
+        if options:
+            raise ConfigError(f"backbone_options {dict(options)} go with a backbone's name, not with a module")
+        module = backbone
+    else:
+        name = ("mlp" if len(shape) == 1 else "cnn") if backbone == "auto" else backbone
+        try:
+            module = BACKBONES[name](shape, **dict(options or {}))
+        except TypeError as error:
+            raise ConfigError(f"backbone {name!r}: {error}") from error
+    was_training = module.training
+    with torch.no_grad():
+        features = module.eval()(torch.zeros(2, *shape))
+    module.train(was_training)
+    if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
+        got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
+        raise ConfigError(f"a backbone must map (2, {', '.join(map(str, shape))}) to (2, d), this one gave {got}")
+    return module, features.shape[1]
+
+
+def _require_image(shape: tuple[int, ...], name: str, smallest: int) -> None:
+    if len(shape) != 3 or min(shape[1:]) < smallest:
+        raise DataError(
+            f"backbone {name!r} needs images (channels, height, width) of at least {smallest}x{smallest} pixels, "
+            f"got instances of shape {shape}; use backbone='mlp' for feature vectors"
+        )

@@ -1,0 +1,136 @@
+"""Noise-transition networks: T^j(x)[p, q] = P(annotator j says q | true class p, instance x).
+
+A network is a feature extractor g(x), shared by all annotators, and a head that turns features and an annotator into a
+C x C matrix of logits. Only annotated (instance, annotator) pairs are ever evaluated, and only row y* where y* is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from crowdwise.networks.backbones import build_backbone
+
+
+class Head(Protocol):
+    """What maps features and annotators to logits of T^j(x). ``g`` is (B, d+1), with a constant 1 in the last column."""
+
+    def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
+        """Logits (P, C, C) of pair k = (instance ``row[k]`` of the batch, ``annotator[k]``)."""
+
+    def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
+        """Logits (P, C) of row ``target[row[k]]`` alone."""
+
+
+class GlobalHead(nn.Module):
+    """One head for all annotators: T(x), the transition matrix of the crowd as a single source (BLTM).
+
+    Its starting values are those of ``nn.Linear(d, C * C)``.
+    """
+
+    def __init__(self, width: int, n_classes: int) -> None:
+        super().__init__()
+        linear = nn.Linear(width, n_classes * n_classes)
+        theta = torch.cat([linear.weight.detach().T, linear.bias.detach()[None]])
+        self.theta = nn.Parameter(theta.reshape(width + 1, n_classes, n_classes).clone())  # (d+1, C, C)
+
+    def logits(self, g: Tensor) -> Tensor:  # (B, C, C)
+        return (g @ self.theta.flatten(1)).unflatten(1, self.theta.shape[1:])
+
+    def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
+        return self.logits(g)[row]
+
+    def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
+        return _take_row(self.logits(g), target)[row]
+
+
+class IndividualHeads(nn.Module):
+    """A head for each annotator, stacked: theta (R, d+1, C, C), all starting at the global head (section 3.3, L2)."""
+
+    def __init__(self, n_annotators: int, width: int, n_classes: int) -> None:
+        super().__init__()
+        self.theta = nn.Parameter(torch.zeros(n_annotators, width + 1, n_classes, n_classes))
+
+    @classmethod
+    def from_global(cls, head: GlobalHead, n_annotators: int) -> IndividualHeads:
+        width, n_classes = head.theta.shape[0] - 1, head.theta.shape[1]
+        heads = cls(n_annotators, width, n_classes).to(head.theta.device)
+        with torch.no_grad():
+            heads.theta.copy_(head.theta)
+        return heads
+
+    def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
+        return torch.bmm(g[row, None], self.theta[annotator].flatten(2)).squeeze(1).unflatten(1, self.theta.shape[2:])
+
+    def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
+        return torch.bmm(g[row, None], self.theta[annotator, :, target[row]]).squeeze(1)
+
+
+class TransitionNetwork(nn.Module):
+    """Backbone, optional bottleneck (Linear + ReLU) and a head.
+
+    The paper resizes the classifier's last layer to C^2; the authors' code puts a bottleneck of 64 units before it, which
+    makes heads small enough to have one for each annotator. ``bottleneck=0`` leaves it out.
+    """
+
+    def __init__(
+        self,
+        backbone: str | nn.Module,
+        shape: tuple[int, ...],
+        *,
+        bottleneck: int = 64,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.backbone, width = build_backbone(backbone, shape, options)
+        self.bottleneck = nn.Sequential(nn.Linear(width, bottleneck), nn.ReLU()) if bottleneck else nn.Sequential()
+        self.width = bottleneck or width
+        self.head: nn.Module = nn.Module()  # set by the stage that trains one
+
+    def features(self, x: Tensor) -> Tensor:  # (B, d+1)
+        features: Tensor = self.backbone(x)
+        with torch.autocast(x.device.type, enabled=False):
+            return append_one(self.bottleneck(features.float()))
+
+    def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:  # (P, C, C)
+        with torch.autocast(g.device.type, enabled=False):
+            return cast(Head, self.head).pair_logits(g, row, annotator)
+
+    def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:  # (P, C)
+        with torch.autocast(g.device.type, enabled=False):
+            return cast(Head, self.head).row_logits(g, target, row, annotator)
+
+
+def append_one(g: Tensor) -> Tensor:
+    """(B, d) -> (B, d+1), so that a head's bias is its last row."""
+    return torch.cat([g, g.new_ones(len(g), 1)], dim=1)
+
+
+def row_loss(logits: Tensor, label: Tensor) -> Tensor:
+    """Cross-entropy of row y* of T^j(x) and the given label, for each pair: the losses L1, L2 and L3. (P, C) -> (P,)."""
+    return F.cross_entropy(logits, label, reduction="none")
+
+
+def corrected_loss(class_logits: Tensor, transition_logits: Tensor, row: Tensor, label: Tensor) -> Tensor:
+    """Forward-corrected loss L4 for each pair: -ln sum_p f_p(x_i) T^j(x_i)[p, label], in log space.
+
+    ``class_logits`` (B, C), ``transition_logits`` (P, C, C), ``row`` and ``label`` (P,) -> (P,).
+
+    >>> f = torch.log(torch.tensor([[0.7, 0.3]]))
+    >>> t = torch.log(torch.tensor([[[0.25, 0.75], [0.8, 0.2]]]))
+    >>> round(corrected_loss(f, t, torch.tensor([0]), torch.tensor([1])).item(), 6)
+    0.536143
+    """
+    log_f = F.log_softmax(class_logits, dim=1)[row]  # (P, C)
+    log_t = F.log_softmax(transition_logits, dim=2)  # (P, C, C)
+    index = label[:, None, None].expand(-1, log_t.shape[1], 1)
+    return -torch.logsumexp(log_f + log_t.gather(2, index).squeeze(2), dim=1)
+
+
+def _take_row(logits: Tensor, target: Tensor) -> Tensor:
+    """(B, C, C) -> (B, C): row ``target`` of each matrix."""
+    return logits.gather(1, target[:, None, None].expand(-1, 1, logits.shape[2])).squeeze(1)
