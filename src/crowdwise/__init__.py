@@ -19,7 +19,19 @@ _EXPORTS = {
     "TAIDTM": "crowdwise.methods.taidtm",
     "DeepAggregate": "crowdwise.methods.deep_aggregate",
 }
-_MODULES = ("aggregation", "datasets", "engine", "errors", "graph", "methods", "networks", "simulate")
+_MODULES = (
+    "aggregation",
+    "datasets",
+    "engine",
+    "errors",
+    "graph",
+    "methods",
+    "networks",
+    "presets",
+    "readers",
+    "report",
+    "simulate",
+)
 
 __all__ = ["__version__", *_EXPORTS, *_MODULES]
 

@@ -109,7 +109,7 @@ def integers(values: Any, name: str) -> npt.NDArray[Any]:
 def size_of(size: int | None, codes: npt.NDArray[Any], kind: str) -> int:
     """How many instances, annotators or classes there are: as passed, or else the largest code + 1."""
     if size is None:
-        return int(codes.max(initial=-1)) + 1
+        return int(codes.max()) + 1 if len(codes) else 0
     try:
         number = operator.index(size)
     except TypeError:

@@ -17,14 +17,14 @@ from crowdwise.engine.device import derive_seed, resolve_precision, seeded
 from crowdwise.engine.optimisers import make_optimisers, optimiser_tensors, restore_optimisers, set_rates
 from crowdwise.engine.problem import Problem
 from crowdwise.engine.progress import Progress
-from crowdwise.engine.stage import Batch, Stage, StageResult
-from crowdwise.engine.step import Step, fields_of
-from crowdwise.engine.tensors import Inputs, Units, make_plan, pairs_of, shuffled_batches
+from crowdwise.engine.stage import Stage, StageResult
+from crowdwise.engine.step import CapturedSteps, Step, batch_of
+from crowdwise.engine.tensors import Inputs, Plan, Units, make_plan, pairs_of, shuffled_batches
 from crowdwise.errors import ModelFileError, TrainingError
 
 R = TypeVar("R")
 Observer = Callable[[dict[str, Any], nn.Module | None], None]
-_EVALUATION_BATCH = 2048
+_EVALUATION_BATCH = 4096
 
 
 class Engine:
@@ -96,6 +96,9 @@ class Engine:
         optimisers = make_optimisers(stage.optimiser, groups, stage.momentum, self.device)
         prepare = self._prepare(stage)
         step = Step(stage.loss, prepare, modules, optimisers, self.device, self.dtype)
+        steps = None
+        if self.captured and stage.planner is None and distributed.world_size() == 1 and len(stage.units) >= stage.batch_size:
+            steps = CapturedSteps(step, stage.units, stage.batch_size)
         result = StageResult(stage.name, stage.epochs, -1, None)
         best: dict[str, dict[str, Tensor]] = {}
         if resumed is not None:
@@ -104,7 +107,7 @@ class Engine:
         for epoch in range(len(result.history), stage.epochs):
             started = time.perf_counter()
             set_rates(optimisers, stage.schedule(epoch))
-            loss = self._epoch(index, stage, step, epoch)
+            loss = self._epoch(index, stage, step, steps, epoch)
             if not math.isfinite(loss):
                 raise TrainingError(
                     f"the loss of stage {stage.name!r} became {loss} in epoch {epoch + 1}: lower lr "
@@ -138,7 +141,7 @@ class Engine:
             result.agreement = result.history[-1]["agreement"]
         return result
 
-    def _epoch(self, index: int, stage: Stage, step: Step, epoch: int) -> float:
+    def _epoch(self, index: int, stage: Stage, step: Step, steps: CapturedSteps | None, epoch: int) -> float:
         if stage.before_epoch is not None:
             stage.before_epoch(epoch)
         generator = torch.Generator().manual_seed(derive_seed(self.problem.seed, index, epoch, "order"))
@@ -150,15 +153,27 @@ class Engine:
         world, rank = distributed.world_size(), distributed.rank()
         mine = [stage.units.instance[batch[rank::world]] for batch in batches]
         step.loss_sum.zero_()
-        static = self.captured and stage.planner is None and world == 1 and len(batches) > 1
         with seeded(derive_seed(self.problem.seed, index, epoch, "noise", rank), self.device):
-            for number, raw in enumerate(stage.units.inputs.stream(mine)):
-                fields = fields_of(stage.units, plan, number, raw)
-                if static and len(batches[number]) == stage.batch_size:
-                    step.captured(fields, plan.widest)
-                else:
-                    step.eager(Batch(**fields))
+            if steps is None:
+                for number, raw in enumerate(stage.units.inputs.stream(mine)):
+                    step(batch_of(stage.units, plan, number, raw))
+            else:
+                self._captured_epoch(stage.units, plan, mine, step, steps)
         return float(distributed.sum_over_ranks(step.loss_sum.clone())) / max(len(batches), 1)
+
+    def _captured_epoch(
+        self, units: Units, plan: Plan, instances: list[Tensor], step: Step, steps: CapturedSteps
+    ) -> None:
+        """Full batches through the graph, what is left over eagerly."""
+        resident = units.inputs.resident
+        inputs: Iterator[Tensor | None] = iter([None] * len(plan)) if resident else units.inputs.stream(instances)
+        for number, raw in enumerate(inputs):
+            if number == 0:
+                steps.load(plan, raw)
+            if len(instances[number]) == steps.batch_size:
+                steps.run(number, raw)
+            else:
+                step(batch_of(units, plan, number, units.inputs.take(instances[number]) if raw is None else raw))
 
     def _prepare(self, stage: Stage) -> Callable[[Tensor], Tensor]:
         if stage.units.inputs is self.problem.train.inputs:

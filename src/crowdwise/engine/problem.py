@@ -82,7 +82,7 @@ def make_units(inputs: Inputs, annotations: Annotations, device: torch.device, r
     grouped = annotations.by_instance
     label = torch.from_numpy(annotations.label[grouped.order].astype(np.int64)).to(device)
     annotator = torch.from_numpy(annotations.annotator[grouped.order].astype(np.int64)).to(device)
-    indptr = torch.from_numpy(np.asarray(grouped.indptr, dtype=np.int64)).to(device)
+    indptr = torch.from_numpy(grouped.indptr.copy()).to(device)
     counts = indptr.diff()
     weight = torch.ones(len(label), device=device)
     if reduction == "instance":

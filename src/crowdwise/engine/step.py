@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -33,70 +34,147 @@ class Step:
         self.device, self.dtype = device, dtype
         self.parameters = [p for optimiser in optimisers for group in optimiser.param_groups for p in group["params"]]
         self.loss_sum = torch.zeros((), device=device)
-        self._graph: torch.cuda.CUDAGraph | None = None
-        self._static: dict[str, Tensor] = {}
+        self.half_weights = HalfWeights(modules.values(), dtype if device.type == "cuda" else torch.float32)
 
-    def eager(self, batch: Batch) -> None:
+    def __call__(self, batch: Batch) -> None:
         for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
-        with torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32):
+        with (
+            self.half_weights(),
+            torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32),
+        ):
             batch.x = self.prepare(batch.x)
             loss = self.loss(batch)
+            if loss.requires_grad:
+                loss.backward()  # type: ignore[no-untyped-call]
         if loss.requires_grad:
-            loss.backward()  # type: ignore[no-untyped-call]
             sum_gradients(self.parameters)
             for optimiser in self.optimisers:
                 optimiser.step()
         self.loss_sum += loss.detach()
 
-    def captured(self, fields: dict[str, Tensor], widest: int) -> None:
-        """Run one step through the graph; ``fields`` as in :class:`Batch`, with at most ``widest`` annotations."""
-        if self._graph is None or len(self._static["row"]) < widest or len(self._static["x"]) != len(fields["x"]):
-            self._capture(fields, widest)
-        self._fill(fields)
-        assert self._graph is not None
-        self._graph.replay()
 
-    def _fill(self, fields: dict[str, Tensor]) -> None:
-        for name, value in fields.items():
-            static = self._static[name]
-            if name in ("row", "annotator", "label", "weight"):
-                static[: len(value)].copy_(value)
-            else:
-                static.copy_(value)
-        self._static["weight"][len(fields["weight"]) :].zero_()
+class HalfWeights:
+    """Half-precision copies of all convolution weights, made and differentiated in one go.
 
-    def _capture(self, fields: dict[str, Tensor], widest: int) -> None:
+    Autocast would convert weight by weight, and gradient by gradient: some eighty small kernels in a step.
+    """
+
+    def __init__(self, modules: object, dtype: torch.dtype) -> None:
+        self.layers: list[nn.Conv2d] = []
+        if dtype != torch.float32:
+            for module in modules:  # type: ignore[attr-defined]
+                self.layers += [layer for layer in module.modules() if isinstance(layer, nn.Conv2d)]
+        self.masters = [layer.weight for layer in self.layers]
+        self.copies = [nn.Parameter(master.detach().to(dtype)) for master in self.masters]
+
+    @contextlib.contextmanager
+    def __call__(self) -> Iterator[None]:
+        if not self.layers:
+            yield
+            return
+        with torch.no_grad():
+            torch._foreach_copy_(self.copies, self.masters)
+        for layer, copy in zip(self.layers, self.copies, strict=True):
+            copy.grad = None
+            layer.weight = copy
+        try:
+            yield
+        finally:
+            for layer, master in zip(self.layers, self.masters, strict=True):
+                layer.weight = master
+        used = [(m, c.grad) for m, c in zip(self.masters, self.copies, strict=True) if c.grad is not None]
+        for master, _ in used:
+            master.grad = torch.empty_like(master)
+        with torch.no_grad():
+            torch._foreach_copy_([master.grad for master, _ in used], [gradient for _, gradient in used])
+
+
+class CapturedSteps:
+    """The steps of a plan's full batches through one CUDA graph.
+
+    The whole plan lies on the device, padded to a static width; a step copies one row of it and replays the graph.
+    """
+
+    def __init__(self, step: Step, units: Units, batch_size: int) -> None:
+        self.step, self.units, self.batch_size = step, units, batch_size
+        self.width = 0
+        self.graph = torch.cuda.CUDAGraph()
+        self.integers = self.floats = self.codes = self.weights = torch.zeros(0, device=units.device)
+        self.raw: Tensor | None = None
+
+    def load(self, plan: Plan, raw: Tensor | None) -> None:
+        """Lay out the plan of an epoch; record the step first, or anew if some batch has more annotations than before."""
+        grow = plan.widest > self.width
+        if grow:
+            self.width = -(-max(plan.widest, 1) // _PAIR_GRAIN) * _PAIR_GRAIN
+        self.codes, self.weights = self._layout(plan)
+        if grow:
+            self.raw = None if raw is None else raw.clone()
+            self.integers, self.floats = self.codes[0].clone(), self.weights[0].clone()
+            self._capture()
+
+    def run(self, number: int, raw: Tensor | None) -> None:
+        self.integers.copy_(self.codes[number])
+        self.floats.copy_(self.weights[number])
+        if self.raw is not None and raw is not None:
+            self.raw.copy_(raw)
+        self.graph.replay()
+
+    def _layout(self, plan: Plan) -> tuple[Tensor, Tensor]:
+        """Rows (batches, 3 W + 3 B) of codes and (batches, W + 2) of weights, counts and sizes."""
+        units, width, size = self.units, self.width, self.batch_size
+        full = sum(b - a == size for a, b in zip(plan.unit_borders, plan.unit_borders[1:], strict=False))
+        order, pair = plan.order[: full * size], plan.pair[: plan.pair_borders[full]]
+        row = plan.row[: len(pair)]
+        batch = row // size
+        borders = torch.tensor(plan.pair_borders, device=units.device)
+        column = torch.arange(len(pair), device=units.device) - borders[batch]
+        codes = torch.zeros(full, 3 * width + 3 * size, dtype=torch.int64, device=units.device)
+        for offset, values in enumerate((row % size, units.annotator[pair], units.label[pair])):
+            codes[batch, offset * width + column] = values
+        for offset, values in enumerate((order, units.target[order], units.instance[order])):
+            codes[:, 3 * width + offset * size : 3 * width + (offset + 1) * size] = values.view(full, size)
+        weights = torch.zeros(full, width + 2, device=units.device)
+        weights[batch, column] = units.weight[pair]
+        weights[:, width] = weights[:, :width].sum(1).clamp_min(1e-12)
+        weights[:, width + 1] = float(size)
+        return codes, weights
+
+    def _batch(self) -> Batch:
+        width, size = self.width, self.batch_size
+        row, annotator, label = self.integers[: 3 * width].view(3, width)
+        unit, target, instance = self.integers[3 * width :].view(3, size)
+        x = self.raw if self.raw is not None else self.units.inputs.take(instance)
+        weight, total, count = self.floats[:width], self.floats[width], self.floats[width + 1]
+        return Batch(x, unit, target, row, annotator, label, weight, total, count)
+
+    def _capture(self) -> None:
         """Record the step. The steps that warm it up are undone, so that results do not depend on them."""
-        width = -(-max(widest, 1) // _PAIR_GRAIN) * _PAIR_GRAIN
-        pair_fields = ("row", "annotator", "label", "weight")
-        self._static = {
-            name: value.new_zeros(width) if name in pair_fields else value.clone() for name, value in fields.items()
-        }
-        self._fill(fields)
-        modules = {name: clone_state(module) for name, module in self.modules.items()}
-        optimiser_state = {name: tensor.clone() for name, tensor in optimiser_tensors(self.optimisers).items()}
-        loss_sum = self.loss_sum.clone()
-        stream = torch.cuda.Stream(self.device)
-        stream.wait_stream(torch.cuda.current_stream(self.device))
+        step, device = self.step, self.step.device
+        modules = {name: clone_state(module) for name, module in step.modules.items()}
+        optimiser_state = {name: tensor.clone() for name, tensor in optimiser_tensors(step.optimisers).items()}
+        loss_sum = step.loss_sum.clone()
+        stream = torch.cuda.Stream(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UP_STEPS):
-                self.eager(Batch(**self._static))
-        torch.cuda.current_stream(self.device).wait_stream(stream)
-        for optimiser in self.optimisers:
+                step(self._batch())
+        torch.cuda.current_stream(device).wait_stream(stream)
+        for optimiser in step.optimisers:
             optimiser.zero_grad(set_to_none=True)
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self.eager(Batch(**self._static))
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph):
+            step(self._batch())
         for name, state in modules.items():
-            self.modules[name].load_state_dict(state)
-        for name, tensor in optimiser_tensors(self.optimisers).items():
+            step.modules[name].load_state_dict(state)
+        for name, tensor in optimiser_tensors(step.optimisers).items():
             tensor.copy_(optimiser_state[name]) if name in optimiser_state else tensor.zero_()
-        self.loss_sum.copy_(loss_sum)
+        step.loss_sum.copy_(loss_sum)
 
 
-def fields_of(units: Units, plan: Plan, number: int, raw: Tensor) -> dict[str, Tensor]:
-    """The fields of batch ``number`` of a plan, without the share of other processes."""
+def batch_of(units: Units, plan: Plan, number: int, raw: Tensor) -> Batch:
+    """Batch ``number`` of a plan, or this process's share of it; ``raw`` holds the inputs of that share."""
     first, last = plan.unit_borders[number], plan.unit_borders[number + 1]
     row = plan.row[plan.pair_borders[number] : plan.pair_borders[number + 1]] - first
     pair = plan.pair[plan.pair_borders[number] : plan.pair_borders[number + 1]]
@@ -108,14 +186,6 @@ def fields_of(units: Units, plan: Plan, number: int, raw: Tensor) -> dict[str, T
         row, pair, weight = row[mine] // world_size(), pair[mine], weight[mine]
         unit = unit[rank() :: world_size()]
     size = torch.tensor(float(last - first), device=units.device)
-    return {
-        "x": raw,
-        "unit": unit,
-        "target": units.target[unit],
-        "row": row,
-        "annotator": units.annotator[pair],
-        "label": units.label[pair],
-        "weight": weight,
-        "total": total,
-        "size": size,
-    }
+    return Batch(
+        raw, unit, units.target[unit], row, units.annotator[pair], units.label[pair], weight, total, size
+    )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import linalg
+from scipy.sparse.linalg import svds
 
 from crowdwise.errors import ConfigError, DataError
+from crowdwise.graph.purify import DENSE_SVD
 
 if TYPE_CHECKING:
     from crowdwise.graph.similarity import FloatArray
@@ -30,8 +33,15 @@ def pca(vectors: ArrayLike, n_components: int = 2) -> FloatArray:
     coordinates = np.zeros((len(matrix), n_components))
     if not matrix.size:
         return coordinates
-    left, values, _ = np.linalg.svd(matrix - matrix.mean(axis=0), full_matrices=False)
+    centred = matrix - matrix.mean(axis=0)
     rounding = np.finfo(np.float64).eps * max(matrix.shape) * np.linalg.norm(matrix)
+    if np.linalg.norm(centred) <= rounding:
+        return coordinates
+    if min(matrix.shape) <= max(DENSE_SVD, n_components):
+        left, values, _ = linalg.svd(centred, full_matrices=False)
+    else:
+        triplets: Any = svds(centred, k=n_components, v0=np.random.default_rng(0).standard_normal(min(matrix.shape)))
+        left, values = triplets[0][:, ::-1], triplets[1][::-1]  # ascending
     for component in range(min(n_components, int(np.sum(values > rounding)))):
         column = left[:, component]
         magnitude = np.abs(column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -48,7 +49,9 @@ class Graph(nn.Module):
     def _csr(self, name: str) -> Tensor:
         parts = [getattr(self, f"{name}_{part}") for part in ("indptr", "indices", "values")]
         size = len(parts[0]) - 1
-        return torch.sparse_csr_tensor(*parts, size=(size, size), check_invariants=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+            return torch.sparse_csr_tensor(*parts, size=(size, size), check_invariants=False)
 
     def forward(self, hidden: Tensor) -> Tensor:
         if self.dense:

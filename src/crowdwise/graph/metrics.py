@@ -138,7 +138,8 @@ def _smallest_eigenpairs(graph: sparse.csr_array[np.float64], count: int) -> tup
         values, vectors = linalg.eigh(affinity.toarray(), subset_by_index=(size - count, size - 1))
     else:
         start = np.random.default_rng(0).standard_normal(size)
-        values, vectors = eigsh(affinity, k=count, which="LA", tol=1e-5, v0=start)
+        basis = min(size, max(20, 4 * count))  # wide, as the eigenvalues beyond the groups lie close together
+        values, vectors = eigsh(affinity, k=count, which="LA", tol=1e-3, ncv=basis, v0=start)
     order = np.argsort(-values)
     return 1.0 - values[order], vectors[:, order]
 

@@ -109,7 +109,7 @@ def jaccard(annotations: Annotations) -> sparse.csr_array[np.float64]:
     indicator.data[:] = 1.0  # a pair given twice is one member of the set
     sizes = np.diff(indicator.indptr)
     shared = (indicator @ indicator.T).tocoo()
-    rows, columns = shared.coords
+    rows, columns = shared.row, shared.col
     return sparse.csr_array((shared.data / (sizes[rows] + sizes[columns] - shared.data), (rows, columns)), shared.shape)
 
 

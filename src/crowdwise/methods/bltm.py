@@ -19,7 +19,7 @@ from torch import Tensor
 from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
 from crowdwise.engine.device import side_by_side
 from crowdwise.engine.tensors import Units
-from crowdwise.errors import CrowdwiseWarning, TrainingError
+from crowdwise.errors import ConfigError, CrowdwiseWarning, TrainingError
 from crowdwise.methods.base import CrowdClassifier, Fitted, build
 from crowdwise.methods.ce import annotation_cross_entropy
 from crowdwise.networks import Classifier, GlobalHead, TransitionNetwork
@@ -38,6 +38,7 @@ class BLTM(CrowdClassifier):
     name: ClassVar[str] = "bltm"
 
     warmup_epochs: int = 5
+    warmup_lr: float = 0.01
     transition_epochs: int = 5
     """Epochs of the global transition network on the distilled examples."""
     transition_lr: float = 0.01
@@ -52,6 +53,11 @@ class BLTM(CrowdClassifier):
     """Weight of KL(class_prior || mean prediction) in the warm-up; 0 for crowds with very unequal classes."""
     class_prior: Sequence[float] | None = None
     """Uniform by default."""
+    classifier_start: str = "sharpened"
+    """Where the corrected classifier starts: at the ``"warm-up"`` classifier (the authors' code), at ``"random"`` weights (the
+    paper's Algorithm 1), or ``"sharpened"``: at the warm-up classifier with its logits scaled up to a mean confidence of 0.9.
+    A warmed-up classifier gives the *noisy* posterior; trained on through noise as it is, it pulls T towards the identity
+    and then memorises. Random weights may settle on permuted classes where heads had few examples."""
 
     @property
     def distilled_(self) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +69,7 @@ class BLTM(CrowdClassifier):
         warm = yield from self.warm_up(engine)
         distilled = self.distil(engine, warm)
         transition = yield from self.fit_global(engine, distilled)
-        classifier = copy.deepcopy(warm)
+        classifier = self.start_classifier(engine, warm)
         yield self.correction(engine, "correction", classifier, transition)
         return Fitted(classifier, transition, distilled_arrays(distilled))
 
@@ -87,7 +93,7 @@ class BLTM(CrowdClassifier):
                 "warm-up" if attempt == 0 else f"warm-up {attempt + 1}",
                 engine.problem.train,
                 loss,
-                {"classifier": Group(classifier, self.lr)},
+                {"classifier": Group(classifier, self.warmup_lr)},
                 self.warmup_epochs,
                 self.batch_size,
                 self.optimiser,
@@ -141,6 +147,21 @@ class BLTM(CrowdClassifier):
             momentum=self.momentum,
         )
         return transition
+
+    def start_classifier(self, engine: Engine, warm: Classifier) -> Classifier:
+        """The classifier that a correction stage starts from."""
+        if self.classifier_start not in ("sharpened", "warm-up", "random"):
+            known = "'sharpened', 'warm-up' or 'random'"
+            raise ConfigError(f"unknown classifier_start={self.classifier_start!r}; use {known}")
+        if self.classifier_start == "random":
+            return self.new_classifier(engine, "classifier")
+        classifier = copy.deepcopy(warm)
+        if self.classifier_start == "sharpened":
+            factor = sharpening(engine.evaluate(warm, engine.problem.train), confidence=0.9)
+            with torch.no_grad():
+                classifier.linear.weight.mul_(factor)
+                classifier.linear.bias.mul_(factor)
+        return classifier
 
     def correction(self, engine: Engine, name: str, classifier: Classifier, transition: TransitionNetwork) -> Stage:
         """Minimise L4: train the classifier through the transition matrices, and revise these with it."""
@@ -203,6 +224,22 @@ def class_prior_penalty(mean_prediction: Tensor, prior: Tensor) -> Tensor:
     0.07024
     """
     return (torch.special.xlogy(prior, prior) - prior * mean_prediction.clamp_min(1e-8).log()).sum()
+
+
+def sharpening(logits: Tensor, confidence: float) -> float:
+    """The factor (at least 1) on logits (n, C) with which the mean of the largest probability reaches ``confidence``.
+
+    >>> round(sharpening(torch.tensor([[1.0, 0.0]]), 0.9), 3)  # ln 9
+    2.197
+    """
+    low, high = 1.0, 64.0
+    for _ in range(30):
+        middle = (low + high) / 2
+        if float(torch.softmax(middle * logits.double(), 1).amax(1).mean()) < confidence:
+            low = middle
+        else:
+            high = middle
+    return low
 
 
 def distil(posterior: Tensor, rho_max: float) -> tuple[Tensor, Tensor]:

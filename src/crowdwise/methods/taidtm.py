@@ -7,7 +7,7 @@ Crowds", IEEE TPAMI 2024 (arXiv 2306.03116). ``stages`` reads like the paper's A
 from __future__ import annotations
 
 import copy
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,12 +19,13 @@ from torch import Tensor, nn
 from crowdwise import graph
 from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
 from crowdwise.engine.distributed import sum_over_ranks
+from crowdwise.engine.stage import step_schedule
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError
 from crowdwise.graph.mapping import MAPPINGS
 from crowdwise.methods.base import Fitted, build
 from crowdwise.methods.bltm import BLTM, distilled_arrays
-from crowdwise.networks import GlobalHead, IndividualHeads, TransitionNetwork
+from crowdwise.networks import Classifier, GlobalHead, IndividualHeads, TransitionNetwork
 from crowdwise.networks.transition import row_loss
 from crowdwise.registry import METHODS
 
@@ -92,7 +93,7 @@ class TAIDTM(BLTM):
         # training the global noise-transition network
         transition = yield from self.fit_global(engine, distilled)
         if reference:
-            correction = self.correction(engine, "correction (BLTM)", copy.deepcopy(warm), transition)
+            correction = self.correction(engine, "correction (BLTM)", self.start_classifier(engine, warm), transition)
             correction.keep = "best"
             yield correction
         global_head = transition.head
@@ -102,7 +103,7 @@ class TAIDTM(BLTM):
         individual = copy.deepcopy(transition)
         skipped = yield from self.fit_individuals(engine, individual, distilled)
         if reference or self.transfer == "individual":
-            classifier = copy.deepcopy(warm)
+            classifier = self.start_classifier(engine, warm)
             yield self.correction(engine, "correction (individual)", classifier, individual)
         if self.transfer == "individual":
             return Fitted(classifier, individual, distilled_arrays(distilled) | {"skipped": skipped})
@@ -112,9 +113,12 @@ class TAIDTM(BLTM):
         yield from self.fit_mapping(engine, transition, distilled, annotators)
 
         # classifier training with loss correction
-        classifier = copy.deepcopy(warm)
+        classifier = self.start_classifier(engine, warm)
         yield self.correction(engine, "correction", classifier, transition)
         return Fitted(classifier, transition, distilled_arrays(distilled) | graph_arrays(annotators))
+
+    def start_classifier(self, engine: Engine, warm: Classifier) -> Classifier:
+        return copy.deepcopy(warm) if self.protocol == "reference" else super().start_classifier(engine, warm)
 
     def fit_individuals(
         self, engine: Engine, transition: TransitionNetwork, distilled: Units
@@ -221,12 +225,12 @@ class TAIDTM(BLTM):
                 known = ", ".join(map(repr, allowed))
                 raise ConfigError(f"unknown {name}={getattr(self, name)!r}; use one of {known}")
 
-    def schedule(self) -> Any:
+    def schedule(self) -> Callable[[int], float]:
         if self.protocol == "paper":
             return super().schedule()
         # the authors' code counts the warm-up epochs in, and drops one epoch later
         shifted = [round(at * self.epochs) if at < 1 else int(at) for at in self.milestones]
-        return _schedule([at + 1 - self.warmup_epochs for at in shifted], self.gamma)
+        return step_schedule([at + 1 - self.warmup_epochs for at in shifted], self.gamma)
 
     # what was fitted
 
@@ -261,6 +265,16 @@ class TAIDTM(BLTM):
         residual = tensors.get("head.residual")
         transition.head = self._mapped_heads(_saved_graph(tensors), transition.width, n_classes, residual)
         return transition
+
+
+@METHODS.register("taidtm-ft")
+@dataclass(kw_only=True, eq=False, repr=False)
+class TAIDTMFT(TAIDTM):
+    """TAIDTM without the transfer between annotators, under the name that the paper's ablation gives it."""
+
+    name: ClassVar[str] = "taidtm-ft"
+
+    transfer: str = "individual"
 
 
 _CSR = ("data", "indices", "indptr")
@@ -310,8 +324,3 @@ def whole_annotators(annotator: Tensor) -> list[Tensor]:
     sizes = torch.bincount(annotator)
     return [part for part in order.split(sizes.tolist()) if len(part)]
 
-
-def _schedule(milestones: Sequence[int], gamma: float) -> Any:
-    from crowdwise.engine.stage import step_schedule
-
-    return step_schedule(milestones, gamma)

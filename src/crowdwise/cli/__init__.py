@@ -1,0 +1,53 @@
+"""The command line: one file per verb, which parses and then calls one function.
+
+Everything that is slow to import (torch, scikit-learn, scipy, matplotlib, numpy) is imported inside the verbs.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+import crowdwise
+from crowdwise.cli.demo import demo
+from crowdwise.cli.info import info
+from crowdwise.cli.methods import methods
+from crowdwise.cli.predict import predict
+from crowdwise.cli.presets import presets
+from crowdwise.cli.simulate import simulate
+from crowdwise.cli.train import train
+
+app = typer.Typer(
+    name="crowdwise",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for _verb in (demo, simulate, train, predict, info, presets, methods):
+    app.command()(_verb)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"crowdwise {crowdwise.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _crowdwise(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Learning from crowds: classifiers and an understanding of every annotator, from labels that disagree."""
+
+
+def main() -> None:
+    """The entry point of the program ``crowdwise``."""
+    try:
+        app()
+    except KeyboardInterrupt:  # between the verbs' own guards, while modules are imported for instance
+        sys.exit(130)

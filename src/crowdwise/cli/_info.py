@@ -1,0 +1,209 @@
+"""`crowdwise info`: what runs, models, tables, arrays, presets, data sets and methods are."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdwise import datasets, presets
+from crowdwise.cli import _training
+from crowdwise.cli._console import complain, say, show_facts, show_table
+from crowdwise.cli._inputs import ARRAYS, read_arrays
+from crowdwise.engine.checkpoint import read_json
+from crowdwise.errors import AnnotationError, ConfigError, DataError, DatasetError, ModelFileError, suggest
+from crowdwise.methods.files import MODEL_JSON, load_model
+from crowdwise.readers import read_table
+from crowdwise.registry import METHODS
+
+
+def describe(what: str) -> None:
+    """Print what a path holds or a name stands for; a path that exists goes before a name."""
+    path = Path(what)
+    if path.is_dir():
+        return _directory(path)
+    if path.is_file():
+        return _file(path)
+    known = {*presets.names(), *datasets.names(), *METHODS}
+    if what not in known:
+        raise ConfigError(
+            f"there is no file or directory {what}, nor a preset, data set or method of that name{_close(what, known)}"
+        )
+    if what in METHODS:
+        _method(what)
+    if what in presets.names():
+        _preset(presets.load_preset(what))
+    if what in datasets.names():
+        _dataset(what, alone=what not in presets.names())
+    return None
+
+
+def _directory(path: Path) -> None:
+    if (path / MODEL_JSON).exists():
+        return _model(path)
+    if (path / "run.json").exists() or (path / _training.INVOCATION).exists():
+        return _run(path)
+    raise DataError(f"{path} is neither a run directory (it has no run.json) nor a model (no {MODEL_JSON})")
+
+
+def _run(path: Path) -> None:
+    started, finished = (path / "run.json").exists(), _training.finished(path)
+    run: dict[str, Any] = read_json(path / "run.json") if started else read_json(path / _training.INVOCATION)
+    if not isinstance(run, dict) or not {"method", "parameters", "data"} <= set(run):
+        raise ModelFileError(
+            f"{path}: run.json or {_training.INVOCATION} is damaged: method, parameters or data are missing"
+        )
+    state = "finished" if finished else "not finished" if started else "not started"
+    history = _metrics(path / "metrics.jsonl")
+    size = (
+        "{instances:,} instances, {annotators:,} annotators, {classes} classes".format(**run["data"])
+        if started
+        else None
+    )
+    show_facts(
+        f"run {path}",
+        {"method": run["method"], "state": state, "data": size, "parameters": _changed(run)},
+    )
+    if history:
+        rows = _training.stages_table(history)
+        show_table("Stages", _training.STAGE_COLUMNS, rows, right=_training.STAGE_COLUMNS[1:])
+    if finished and (path / _training.RESULTS).exists():
+        show_facts("results", _training.result_facts(read_json(path / _training.RESULTS)))
+    if finished:
+        say(f"predict with  crowdwise predict {shlex.quote(str(path))} INPUTS")
+    elif (path / _training.INVOCATION).exists():
+        say(f"go on with  crowdwise train --resume {shlex.quote(str(path))}")
+    else:
+        say(f"started from Python: go on with fit(X, annotations, resume={str(path)!r})")
+
+
+def _metrics(path: Path) -> list[dict[str, Any]]:
+    """Records of the epochs so far; a last line that was cut off by a crash does not count."""
+    records = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
+        try:
+            records.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return records
+
+
+def _model(path: Path) -> None:
+    _, about = load_model(path)
+    classes, annotators = about["classes"], about["annotators"]
+    show_facts(
+        f"model {path}",
+        {
+            "method": about["method"],
+            "written by": f"crowdwise {about['crowdwise']}",
+            "inputs": " x ".join(map(str, about["prepare"]["shape"])),
+            "classes": f"{len(classes):,}: {_some(classes)}",
+            "annotators": f"{len(annotators):,}: {_some(annotators)}",
+            "parameters": _changed(about),
+            "files": "checksums match",
+        },
+    )
+
+
+def _file(path: Path) -> None:
+    if path.suffix.lower() in ARRAYS:
+        facts = {
+            name or "array": f"{' x '.join(map(str, array.shape)) or 'one value'} {array.dtype}"
+            for name, array in read_arrays(path).items()
+        }
+        return show_facts(f"{path.suffix[1:]} file {path}", facts)
+    if path.suffix.lower() == ".toml":
+        return _preset(presets.load_preset(path))
+    return _table(path)
+
+
+def _table(path: Path) -> None:
+    try:
+        read = read_table(path)
+    except AnnotationError as error:
+        from crowdwise.readers._files import load_columns
+
+        columns = load_columns(path, lambda names: names)
+        show_facts(f"table {path}", {"rows": f"{len(next(iter(columns.values()))):,}", "columns": ", ".join(columns)})
+        complain("warning", f"not a table of annotations: {error}")
+        return
+    crowd = read.annotations
+    votes = crowd.votes()
+    unanimous = float(np.mean(votes.max(1) == votes.sum(1)))
+    show_facts(
+        f"annotations {path}",
+        {
+            "rows": f"{read.n_rows:,}",
+            "columns": ", ".join(f"{role} = {column!r}" for role, column in read.columns.items()),
+            "instances": f"{crowd.n_instances:,}, {_spread(crowd.labels_per_instance)} labels each",
+            "annotators": f"{crowd.n_annotators:,}, {_spread(crowd.labels_per_annotator)} labels each",
+            "classes": f"{crowd.n_classes:,}: {_some(crowd.classes.tolist())}",
+            "unanimous": f"{100 * unanimous:.1f} % of the instances",
+            "repeats": f"{crowd.n_duplicates:,} of the same instance by the same annotator"
+            if crowd.n_duplicates
+            else None,
+            "gold": None if read.gold is None else f"{len(read.gold):,} instances",
+        },
+    )
+
+
+def _preset(preset: presets.Preset) -> None:
+    facts = {
+        "description": preset.description or None,
+        "data": _values(preset.data),
+        "simulate": _values(preset.simulate),
+    }
+    methods = {f"for {name}": _values(values) for name, values in preset.methods.items()}
+    show_facts(f"preset {preset.name}", facts | {"parameters": _values(preset.parameters)} | methods)
+
+
+def _dataset(name: str, *, alone: bool) -> None:
+    try:
+        say(repr(datasets.load(name)))
+    except DatasetError as error:
+        if alone:
+            raise
+        complain("warning", str(error))
+
+
+def _method(name: str) -> None:
+    method = METHODS[name]
+    say(" ".join((method.__doc__ or "").split("\n\n")[0].split()))
+    rows = [[field.name, json.dumps(field.default, default=str)] for field in dataclasses.fields(method)]
+    show_table(f"Parameters of {name}, for `crowdwise train --method {name} --set`", ("parameter", "default"), rows)
+
+
+def _changed(about: dict[str, Any]) -> str | None:
+    """The parameters of a run or model that are not the defaults of its method."""
+    defaults = {}
+    if about["method"] in METHODS:
+        defaults = {field.name: field.default for field in dataclasses.fields(METHODS[about["method"]])}
+    given = about["parameters"].items()
+    return _values(
+        {key: value for key, value in given if json.dumps(value) != json.dumps(defaults.get(key, ...), default=str)}
+    )
+
+
+def _values(settings: Any) -> str | None:
+    return ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items()) or None
+
+
+def _some(values: list[Any], most: int = 10) -> str:
+    return ", ".join(map(str, values[:most])) + (", ..." if len(values) > most else "")
+
+
+def _spread(counts: Any) -> str:
+    """Fewest to most, and the mean."""
+    if not len(counts):
+        return "0"
+    low, high = int(counts.min()), int(counts.max())
+    return f"{low:,}" if low == high else f"{low:,} to {high:,} (mean {float(counts.mean()):.1f})"
+
+
+def _close(what: str, known: set[str]) -> str:
+    hint = suggest(what, known)
+    return hint if "did you mean" in hint else ""

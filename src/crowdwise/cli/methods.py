@@ -1,0 +1,16 @@
+"""The verb `methods`."""
+
+from __future__ import annotations
+
+from crowdwise.cli._console import show_table, verb
+
+
+@verb
+def methods() -> None:
+    """List the methods that can be trained."""
+    from crowdwise.registry import METHODS
+
+    rows = [[name, (METHODS[name].__doc__ or "").strip().splitlines()[0]] for name in METHODS]
+    show_table(
+        "Methods, for `crowdwise train --method`; `crowdwise info NAME` lists parameters", ("name", "what it is"), rows
+    )

@@ -1,0 +1,35 @@
+"""The verb `predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdwise.cli._console import verb
+
+
+@verb
+def predict(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL_OR_RUN", help="A saved model, or the directory of a finished run.")
+    ],
+    inputs: Annotated[
+        str, typer.Argument(metavar="INPUTS", help="Instances, in a file as for `crowdwise train --inputs`.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Table to write: csv, tsv, jsonl, parquet or arrow.")] = Path(
+        "predictions.csv"
+    ),
+    proba: Annotated[
+        bool, typer.Option("--proba", help="Also write the probability of each class, as p_CLASS.")
+    ] = False,
+    ids: Annotated[
+        str | None, typer.Option(metavar="COLUMN|FILE", help="Ids of the rows, as for `crowdwise train`.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+) -> None:
+    """Write the most probable class of each instance: columns instance and label."""
+    from crowdwise.cli._prediction import write_predictions
+
+    write_predictions(model, inputs, out, proba=proba, ids=ids, device=device)

@@ -1,0 +1,101 @@
+"""The verb `train`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdwise.cli._console import verb
+
+
+@verb
+def train(
+    method: Annotated[
+        str | None, typer.Option("--method", "-m", metavar="NAME", help="See `crowdwise methods`.")
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A public data set; with --annotations, labelled by that table instead."),
+    ] = None,
+    inputs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Your instances: .npy or .npz (rows are instances; FILE.npz:NAME picks an array), or a table (.csv, "
+            ".parquet, ...) whose columns are features.",
+        ),
+    ] = None,
+    annotations: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="A table with a row per label: instance, annotator, label. Instances are row numbers 0..n-1 of the "
+            "inputs, or ids (--ids).",
+        ),
+    ] = None,
+    ids: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN|FILE",
+            help="Ids of the inputs' rows: a column of the inputs' table (one named id or instance is found), an array "
+            "in the .npz, or a file with one id per row.",
+        ),
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(metavar="NAME|FILE.toml", help="Settings to start from; see `crowdwise presets`.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="A parameter of the method (k=5), of the data set (data.features=maps) or of a simulated crowd "
+            "(simulate.noise_rate=0.4); TOML or JSON values. May be repeated.",
+        ),
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Short for --set epochs=.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Short for --set random_state=; also of a simulated crowd.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="RUN_DIR", help="Run directory; by default runs/DATA-METHOD-seedN."),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN_DIR", help="Go on with an interrupted run; needs nothing else.")
+    ] = None,
+    download: Annotated[bool, typer.Option("--download", help="Fetch the data set if it is not here.")] = False,
+) -> None:
+    """Train a classifier on annotations, in a run directory. After Ctrl-C, go on with --resume."""
+    if resume is not None:
+        given = (method, data, inputs, annotations, ids, preset, settings, epochs, seed, out, download or None)
+        if any(value is not None for value in given):
+            raise typer.BadParameter("a run goes on as it was started: beside --resume only --device may be given")
+        from crowdwise.cli._training import resume as go_on
+
+        return go_on(resume, device)
+    if method is None:
+        raise typer.BadParameter("say which method: --method NAME (see `crowdwise methods`), or --resume RUN_DIR")
+    if inputs is not None and (data is not None or annotations is None):
+        raise typer.BadParameter("--inputs needs --annotations, and does not go with --data")
+    if ids is not None and inputs is None:
+        raise typer.BadParameter("--ids are ids of the rows of --inputs")
+    from crowdwise.cli._settings import parse
+    from crowdwise.cli._training import plan, start
+
+    short = {"epochs": epochs, "random_state": seed, "device": device}
+    chosen = parse(settings or []) | {key: value for key, value in short.items() if value is not None}
+    invocation = plan(
+        method=method,
+        preset=preset,
+        data=data,
+        inputs=inputs,
+        annotations=annotations,
+        ids=ids,
+        settings=chosen,
+        download=download,
+    )
+    return start(invocation, out)

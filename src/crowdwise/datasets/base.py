@@ -1,0 +1,131 @@
+"""What a data set is, and how it is loaded by name."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdwise.datasets.files import Files
+from crowdwise.errors import AnnotationError, ConfigError, DataError, DatasetError, suggest
+from crowdwise.registry import Registry
+
+if TYPE_CHECKING:
+    from crowdwise.annotations import Annotations
+
+Kind = Literal["image", "features", "text", "labels"]
+Loader = Callable[..., "Dataset"]
+
+DATASETS: Registry[Loader] = Registry("data set", "crowdwise.datasets")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Instances, annotations and, **for evaluation only**, true classes.
+
+    ``y_train``, ``y_valid`` and ``truth`` are there to measure results with; no method may be given them.
+    A part that the data set does not have is None.
+    """
+
+    name: str
+    kind: Kind
+    class_names: tuple[str, ...]
+    X_train: Any = None
+    """Images uint8 (n, H, W) or (n, H, W, 3), features float32 (n, d), texts (n,), or an `ImageFolder`."""
+    y_train: NDArray[np.int64] | None = None
+    X_valid: Any = None
+    y_valid: NDArray[np.int64] | None = None
+    X_test: Any = None
+    y_test: NDArray[np.int64] | None = None
+    annotations: Annotations | None = None
+    """Labels that the annotators gave to the training instances."""
+    truth: NDArray[np.int64] | None = None
+    """True classes of a label-only set, -1 where unknown."""
+    mean: tuple[float, ...] | None = None
+    """Customary mean of each channel, for pixels scaled to [0, 1]."""
+    std: tuple[float, ...] | None = None
+    licence: str = "none stated"
+    citation: str = ""
+
+    def __post_init__(self) -> None:
+        for part in ("train", "valid", "test"):
+            X, y = getattr(self, f"X_{part}"), getattr(self, f"y_{part}")
+            if X is not None and y is not None and len(X) != len(y):
+                raise DataError(f"{self.name}: {part} has {len(X):,} instances but {len(y):,} true classes")
+            self._check_classes(f"y_{part}", y, lowest=0)
+        self._check_classes("truth", self.truth, lowest=-1)
+        if self.annotations is not None:
+            for what, values in (("X_train", self.X_train), ("y_train", self.y_train), ("truth", self.truth)):
+                if values is not None and len(values) != self.annotations.n_instances:
+                    raise DataError(
+                        f"{self.name}: {what} has {len(values):,} entries, "
+                        f"but the annotations are of {self.annotations.n_instances:,} instances"
+                    )
+
+    def _check_classes(self, what: str, y: NDArray[np.int64] | None, lowest: int) -> None:
+        if y is not None and len(y) and not (lowest <= y.min() and y.max() < self.n_classes):
+            wrong = y[(y < lowest) | (y >= self.n_classes)][0]
+            raise DataError(
+                f"{self.name}: {what} holds class {wrong}: there are {self.n_classes} (0..{self.n_classes - 1})"
+            )
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes C."""
+        return len(self.class_names)
+
+    @property
+    def clean(self) -> NDArray[np.int64] | None:
+        """True classes of the annotated instances, for evaluation only: `truth` of a label-only set, else `y_train`."""
+        return self.y_train if self.truth is None else self.truth
+
+    def __repr__(self) -> str:
+        lines = [f"Dataset {self.name!r}: {self.kind}, {self.n_classes} classes"]
+        for part in ("train", "valid", "test"):
+            X = getattr(self, f"X_{part}")
+            if X is not None:
+                dtype = "text" if self.kind == "text" else X.dtype
+                lines.append(f"  {part:7} {' x '.join(f'{side:,}' for side in X.shape)} {dtype}")
+        if self.annotations is not None:
+            n, annotators, labels = self.annotations.n_instances, self.annotations.n_annotators, len(self.annotations)
+            lines.append(f"  crowd   {labels:,} labels of {n:,} instances by {annotators:,} annotators")
+        if self.truth is not None:
+            lines.append(f"  truth   {np.count_nonzero(self.truth >= 0):,} of {len(self.truth):,} known")
+        return "\n".join([*lines, f"  licence {self.licence}"])
+
+
+def names() -> tuple[str, ...]:
+    """Every name that `load` knows, sorted.
+
+    >>> names()[:3]
+    ('bluebird', 'cf-weather', 'cifar10')
+    """
+    return tuple(DATASETS)
+
+
+def load(name: str, *, root: str | os.PathLike[str] | None = None, download: bool = False, **options: Any) -> Dataset:
+    """Load a data set by name; ``options`` are those of its loader, see docs/datasets.md.
+
+    Files are looked for in ``root``, then in the folders of the environment variable ``CROWDWISE_DATA``, then in the
+    cache (``CROWDWISE_CACHE``, else ``~/.cache/crowdwise``), then where the system's packages put them. With
+    ``download=True``, missing files that have an official address are fetched into ``root``, else into the cache.
+
+    >>> digits = load("digits")
+    >>> digits.X_train.shape, digits.y_test.shape, digits.n_classes
+    ((1347, 8, 8), (450,), 10)
+    """
+    loader = DATASETS[name]
+    known = set(list(inspect.signature(loader).parameters)[1:])
+    for option in options:
+        if option not in known:
+            raise ConfigError(f"data set {name!r} has no option {option!r}{suggest(option, known)}")
+    try:
+        return loader(Files(name, None if root is None else Path(root).expanduser(), download), **options)
+    except (DataError, AnnotationError) as error:
+        raise DatasetError(f"the files of data set {name!r} are damaged: {error}") from error

@@ -1,0 +1,120 @@
+"""CIFAR-10, and CIFAR-10N: the same training images with labels by a crowd."""
+
+from __future__ import annotations
+
+import tarfile
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdwise.datasets.base import DATASETS, Dataset
+from crowdwise.datasets.files import Files, Remote
+from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, read_npz, read_strips
+from crowdwise.errors import ConfigError, DatasetError
+
+CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+# The binary version: the python version of the archive is pickled, and unpickling runs whatever code it holds.
+ARCHIVE = Remote("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530")
+BATCHES = (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin")
+PREPARED = ("cifar10_train_a.npz", "cifar10_train_b.npz", "cifar10_test.npz")
+ROW = 1 + 3 * 32 * 32  # a class, then the red, green and blue planes
+MOST_ROWS = 10_000  # in one batch
+
+
+@DATASETS.register("cifar10")
+def cifar10(files: Files) -> Dataset:
+    """CIFAR-10: 50,000 / 10,000 colour images, 32 x 32, 10 classes."""
+    extracted = [f"cifar-10-batches-bin/{name}" for name in BATCHES]
+    paths = files.find([ARCHIVE.name], extracted, PREPARED, remotes=[ARCHIVE])
+    if len(paths) == len(PREPARED):
+        X_train, y_train = read_strips("cifar10-train", *paths[:2])
+        X_test, y_test = read_strips("cifar10-test", paths[2])
+    else:
+        contents = _archive_contents(paths[0]) if len(paths) == 1 else [path.read_bytes() for path in paths]
+        batches = [_parse(content, f"{name} of CIFAR-10") for content, name in zip(contents, BATCHES, strict=True)]
+        X_train, y_train = (np.concatenate(arrays) for arrays in zip(*batches[:5], strict=True))
+        X_test, y_test = batches[5]
+    return Dataset(
+        name="cifar10",
+        kind="image",
+        class_names=CLASS_NAMES,
+        X_train=X_train,
+        y_train=y_train,
+        X_test=X_test,
+        y_test=y_test,
+        mean=(0.4914, 0.4822, 0.4465),
+        std=(0.2470, 0.2435, 0.2616),
+        citation="Krizhevsky: Learning multiple layers of features from tiny images. Technical report, 2009",
+    )
+
+
+def _archive_contents(path: Path) -> list[bytes]:
+    """The batches' bytes. Members are read in memory by their exact names; nothing is extracted to disk."""
+    wanted = {f"cifar-10-batches-bin/{name}" for name in BATCHES}
+    found: dict[str, bytes] = {}
+    try:
+        with tarfile.open(path, "r:gz") as archive:
+            for member in archive:
+                if member.name in wanted and member.isreg() and member.size <= MOST_ROWS * ROW:
+                    file = archive.extractfile(member)
+                    assert file is not None  # regular files have content
+                    found[member.name] = file.read()
+    except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
+        raise DatasetError(f"{path} is not a whole tar.gz archive: {error}") from error
+    if missing := sorted(wanted - found.keys()):
+        raise DatasetError(f"{path} lacks {', '.join(missing)} (as regular files of at most {MOST_ROWS:,} images)")
+    return [found[f"cifar-10-batches-bin/{name}"] for name in BATCHES]
+
+
+def _parse(content: bytes, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    if not content or len(content) % ROW:
+        raise DatasetError(f"{name} has {len(content):,} bytes: not a multiple of {ROW:,}, the size of an image")
+    rows = np.frombuffer(content, np.uint8).reshape(-1, ROW)
+    images = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(images), rows[:, 0].astype(np.int64)
+
+
+@DATASETS.register("cifar10n")
+def cifar10n(files: Files, labels: str = "workers") -> Dataset:
+    """CIFAR-10N: CIFAR-10 with three human labels for each training image.
+
+    ``labels="workers"``: 150,000 labels by 747 worker ids, as published. Beware: the ids carry no measurable relation
+    to the labels, so the link from image to worker seems lost, and nothing about single annotators can be learnt.
+    ``"columns"``: the same labels as three annotators, one for each published column. ``"aggregate"`` and ``"worst"``:
+    the published majority vote, and a wrong label wherever one was given, as one annotator.
+    """
+    sets = {
+        "columns": ("random_label1", "random_label2", "random_label3"),
+        "aggregate": ("aggre_label",),
+        "worst": ("worse_label",),
+    }
+    if labels != "workers" and labels not in sets:
+        raise ConfigError(f"labels of cifar10n must be 'workers', {', '.join(map(repr, sets))}, not {labels!r}")
+    (path,) = files.find(["cifar10n.npz"], hint=PREPARED_HINT)
+    columns = sets.get(labels, ())
+    data = read_npz(path, *TRIPLES, *columns)
+    if columns:
+        data |= _as_triples(np.stack([data[column] for column in columns], axis=1))
+    return replace(
+        cifar10(replace(files, dataset="cifar10")),
+        name="cifar10n",
+        annotations=annotations_from(data, CLASS_NAMES),
+        licence="CC BY-NC 4.0 (labels); none stated (images)",
+        citation="Wei, Zhu, Cheng, Liu, Niu, Liu: Learning with noisy labels revisited, a study using real-world human "
+        "annotations. ICLR 2022",
+    )
+
+
+def _as_triples(table: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """A full table (n, columns) of labels, each column an annotator, as triples."""
+    n, width = table.shape
+    return {
+        "instance": np.repeat(np.arange(n), width),
+        "annotator": np.tile(np.arange(width), n),
+        "label": table.ravel(),
+        "n_annotators": np.asarray(width),
+    }

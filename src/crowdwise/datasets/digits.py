@@ -1,0 +1,31 @@
+"""The 8 x 8 digits that come with scikit-learn: a data set that is always there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from crowdwise.datasets.base import DATASETS, Dataset
+from crowdwise.datasets.files import Files
+from crowdwise.datasets.splits import stratified_split
+
+
+@DATASETS.register("digits")
+def digits(files: Files) -> Dataset:
+    """Optical digits: 1,347 / 450 grey images, 8 x 8, 10 classes; a fixed split, stratified by class."""
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    X = np.rint(bunch.images * (255 / 16)).astype(np.uint8)  # grey levels come as 0..16
+    y = bunch.target.astype(np.int64)
+    train, test = stratified_split(y, n_test=450)
+    return Dataset(
+        name="digits",
+        kind="image",
+        class_names=tuple("0123456789"),
+        X_train=X[train],
+        y_train=y[train],
+        X_test=X[test],
+        y_test=y[test],
+        licence="CC BY 4.0",
+        citation="Alpaydin, Kaynak: Optical recognition of handwritten digits. UCI Machine Learning Repository, 1998",
+    )

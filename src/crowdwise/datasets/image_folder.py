@@ -1,0 +1,89 @@
+"""Images in folders named by class, decoded when asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdwise.errors import ConfigError, DatasetError, suggest
+
+SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp")
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFolder:
+    """Images of ``<folder>/<class>/*``, each decoded and resized when it is asked for; files in sorted order.
+
+    ``images[i]`` is ``(pixels, i)``, pixels uint8 (size, size, 3): scaled to fill the square, then cut to its centre.
+    It needs no torch, and can be the data set of a torch DataLoader, worker processes included.
+    """
+
+    folder: Path
+    size: int = 224
+    classes: tuple[str, ...] | None = None
+    """Folders to take, in the order of their class codes; by default all of them, sorted."""
+    class_names: tuple[str, ...] = field(init=False, repr=False)
+    files: tuple[str, ...] = field(init=False, repr=False)
+    """Paths (n) within ``folder``."""
+    y: NDArray[np.int64] = field(init=False, repr=False)
+    """Class codes (n,)."""
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ConfigError(f"size must be at least 1 pixel, not {self.size}")
+        present = sorted(entry.name for entry in os.scandir(self.folder) if entry.is_dir())
+        classes = tuple(present) if self.classes is None else tuple(self.classes)
+        if not classes:
+            raise DatasetError(f"{self.folder} has no class folders")
+        listed = [_images_in(self.folder, name, present) for name in classes]
+        object.__setattr__(self, "class_names", classes)
+        object.__setattr__(self, "files", tuple(chain.from_iterable(listed)))
+        object.__setattr__(self, "y", np.repeat(np.arange(len(classes)), [len(files) for files in listed]))
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(n, size, size, 3), as if it were an array."""
+        return (len(self), self.size, self.size, 3)
+
+    @property
+    def dtype(self) -> np.dtype[np.uint8]:
+        """Of the pixels."""
+        return np.dtype(np.uint8)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"image {index} is out of range: there are {len(self):,}")
+        index = int(index) % len(self)
+        return _decode(self.folder / self.files[index], self.size), index
+
+
+def _images_in(folder: Path, name: str, present: Sequence[str]) -> list[str]:
+    """Sorted paths, within ``folder``, of the images of one class."""
+    if name not in present:
+        raise DatasetError(f"{folder} has no folder of class {name!r}{suggest(name, present)}")
+    files = [entry.name for entry in os.scandir(folder / name) if entry.name.lower().endswith(SUFFIXES)]
+    if not files:
+        raise DatasetError(f"{folder / name} holds no images ({', '.join(SUFFIXES)})")
+    return [f"{name}/{file}" for file in sorted(files)]
+
+
+def _decode(path: Path, size: int) -> NDArray[np.uint8]:
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(path) as image:
+            image.draft("RGB", (size, size))  # JPEG files decode faster at a reduced scale
+            pixels: Any = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BILINEAR)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DatasetError(f"{path} cannot be decoded as an image: {error}") from error
+    return np.array(pixels)

@@ -1,0 +1,137 @@
+"""Data sets that were annotated on Amazon Mechanical Turk: LabelMe, music genres, sentence polarity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdwise.datasets.base import DATASETS, Dataset
+from crowdwise.datasets.files import Files
+from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, read_npz
+from crowdwise.errors import ConfigError, DatasetError
+
+LABELME_CLASSES = (
+    *("highway", "insidecity", "tallbuilding", "street"),
+    *("forest", "coast", "mountain", "opencountry"),
+)
+PARTS = ("train", "valid", "test")
+
+
+@DATASETS.register("labelme")
+def labelme(files: Files, features: str = "pooled") -> Dataset:
+    """LabelMe-MTurk: 1,000 / 500 / 1,188 scene images as VGG-16 features, 8 classes; 2,547 labels by 59 annotators.
+
+    ``features="pooled"``: 512 averages (``labelme_mturk.npz``). ``"maps"``: the authors' 4 x 4 x 512 maps, flattened
+    to 8,192, from their folder of npy files; its 10,000 training rows are the 1,000 images, each in ten variants with
+    the labels repeated.
+    """
+    if features not in ("pooled", "maps"):
+        raise ConfigError(f"features of labelme must be 'pooled' or 'maps', not {features!r}")
+    arrays = _labelme_pooled(files) if features == "pooled" else _labelme_maps(files)
+    return Dataset(
+        name="labelme",
+        kind="features",
+        class_names=LABELME_CLASSES,
+        licence="GPL-3 (the repository that distributes it)",
+        citation="Rodrigues, Lourenço, Ribeiro, Pereira: Learning supervised topic models for classification and "
+        "regression from crowds. TPAMI 39(12), 2017",
+        **arrays,
+    )
+
+
+def _labelme_pooled(files: Files) -> dict[str, Any]:
+    (path,) = files.find(["labelme_mturk.npz"], hint=PREPARED_HINT)
+    data = read_npz(path, *TRIPLES, *(f"{array}_{part}" for array in "Xy" for part in PARTS))
+    return _parts(data, PARTS) | {"annotations": annotations_from(data, LABELME_CLASSES)}
+
+
+def _labelme_maps(files: Files) -> dict[str, Any]:
+    names = [f"{stem}.npy" for part in PARTS for stem in (f"data_{part}_vgg16", f"labels_{part}")]
+    *paths, answers = files.find(
+        [*names, "answers.npy"],
+        folders=("LabelMe/prepared", "LabelMe"),
+        generic=True,
+        hint="the files are in LabelMe/prepared of the authors' deep_LabelMe archive, http://fprodrigues.com",
+    )
+    arrays = [_read_npy(path) for path in paths]
+    data: dict[str, NDArray[Any]] = {}
+    for part, maps, labels in zip(PARTS, arrays[::2], arrays[1::2], strict=True):
+        data[f"X_{part}"], data[f"y_{part}"] = maps.reshape(len(maps), -1), labels
+    return _parts(data, PARTS) | {"annotations": annotations_from(_answers(answers), LABELME_CLASSES)}
+
+
+def _read_npy(path: Path) -> NDArray[Any]:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise DatasetError(f"{path} is not a readable npy file: {error}") from error
+    if not isinstance(array, np.ndarray) or array.ndim == 0:
+        raise DatasetError(f"{path} does not hold one array with rows")
+    return array
+
+
+def _answers(path: Path) -> dict[str, NDArray[Any]]:
+    """The authors' table of answers (instances, annotators), -1 where there is none, as triples."""
+    table = _read_npy(path)
+    if table.ndim != 2:
+        raise DatasetError(f"{path} has shape {table.shape} instead of (instances, annotators)")
+    blocks = [np.nonzero(table[begin : begin + 1024] >= 0) for begin in range(0, len(table), 1024)]
+    instance = np.concatenate([rows + 1024 * k for k, (rows, _) in enumerate(blocks)])
+    annotator = np.concatenate([columns for _, columns in blocks])
+    return {
+        "instance": instance,
+        "annotator": annotator,
+        "label": table[instance, annotator].astype(np.int64),
+        "n_instances": np.asarray(table.shape[0]),
+        "n_annotators": np.asarray(table.shape[1]),
+        "n_classes": np.asarray(len(LABELME_CLASSES)),
+    }
+
+
+@DATASETS.register("music")
+def music(files: Files) -> Dataset:
+    """Music genres: 700 / 300 songs as 124 features, 10 classes; 2,945 labels by 44 annotators."""
+    (path,) = files.find(["music_mturk.npz"], hint=PREPARED_HINT)
+    data = read_npz(path, *TRIPLES, "X_train", "y_train", "X_test", "y_test", "class_names")
+    class_names = tuple(map(str, data["class_names"]))
+    return Dataset(
+        name="music",
+        kind="features",
+        class_names=class_names,
+        annotations=annotations_from(data, class_names),
+        citation="Rodrigues, Pereira, Ribeiro: Learning from multiple annotators, distinguishing good from random "
+        "labelers. Pattern Recognition Letters 34(12), 2013",
+        **_parts(data, ("train", "test")),
+    )
+
+
+@DATASETS.register("sentiment")
+def sentiment(files: Files) -> Dataset:
+    """Sentence polarity: 4,999 / 3,999 sentences (text) of film reviews, 2 classes; 27,746 labels by 203 annotators."""
+    (path,) = files.find(["sentiment_mturk.npz"], hint=PREPARED_HINT)
+    data = read_npz(path, *TRIPLES, "text_train", "text_test", "y_test")
+    class_names = ("negative", "positive")
+    return Dataset(
+        name="sentiment",
+        kind="text",
+        class_names=class_names,
+        X_train=data["text_train"],
+        y_train=data["clean"].astype(np.int64),
+        X_test=data["text_test"],
+        y_test=data["y_test"].astype(np.int64),
+        annotations=annotations_from(data, class_names),
+        licence="GPL-3 (the repository that distributes it)",
+        citation="Rodrigues, Pereira, Ribeiro: Learning from multiple annotators, distinguishing good from random "
+        "labelers. Pattern Recognition Letters 34(12), 2013; sentences: Pang, Lee, ACL 2005",
+    )
+
+
+def _parts(data: dict[str, NDArray[Any]], parts: Sequence[str]) -> dict[str, Any]:
+    """The parts' features as float32 and classes as int64, under the names of the fields of `Dataset`."""
+    X = {f"X_{part}": np.array(data[f"X_{part}"], dtype=np.float32) for part in parts}
+    y = {f"y_{part}": np.array(data[f"y_{part}"], dtype=np.int64) for part in parts}
+    return X | y

@@ -1,0 +1,117 @@
+"""Prepared npz files: annotations as triples, and images as WebP strips. Their layout is in docs/datasets.md."""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+import zlib
+from collections.abc import Sequence
+from io import BytesIO
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdwise.datasets.files import cache_folder, write_atomically
+from crowdwise.datasets.progress import progress_bar
+from crowdwise.errors import CrowdwiseWarning, DatasetError
+
+if TYPE_CHECKING:
+    from crowdwise.annotations import Annotations
+
+PREPARED_HINT = "this name reads a prepared file; docs/datasets.md says how it is laid out and where the data come from"
+TRIPLES = ("instance", "annotator", "label", "n_instances", "n_annotators", "n_classes", "clean")
+
+
+def read_npz(path: Path, *keys: str) -> dict[str, NDArray[Any]]:
+    """The named arrays of an npz file (never unpickling), or a DatasetError that says what is wrong with it."""
+    try:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
+            return {key: archive[key] for key in keys}
+    except KeyError as error:
+        raise DatasetError(f"{path} lacks an array: {error.args[0]}; wanted are {', '.join(keys)}") from error
+    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        raise DatasetError(f"{path} is not a readable npz file: {error}") from error
+
+
+def annotations_from(data: dict[str, NDArray[Any]], class_names: Sequence[str] | None = None) -> Annotations:
+    """The annotations of a prepared file that holds `TRIPLES`; without ``class_names``, classes are their codes."""
+    from crowdwise.annotations import Annotations
+
+    return Annotations.from_triples(
+        data["instance"],
+        data["annotator"],
+        data["label"],
+        n_instances=int(data["n_instances"]),
+        n_annotators=int(data["n_annotators"]),
+        n_classes=int(data["n_classes"]),
+        classes=class_names,
+    )
+
+
+def read_strips(name: str, *paths: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """Images (n, 32, 32, 3) and classes (n,) of prepared image files, joined in the order given.
+
+    Decoding takes seconds, so the array is cached as ``<cache>/decoded/<name>-<checksum of the strips>.npy``; a cached
+    file of the wrong shape or type, or one that cannot be read, is replaced.
+    """
+    y = np.concatenate([read_npz(path, "y")["y"] for path in paths]).astype(np.int64)
+    shape = (len(y), 32, 32, 3)
+    cached = cache_folder() / "decoded" / f"{name}-{'-'.join(_checksum(path) for path in paths)}.npy"
+    X = _load_cached(cached, shape)
+    if X is None:
+        X = _decode(name, paths, shape)
+        try:
+            write_atomically(cached, lambda file: np.save(file, X, allow_pickle=False))
+        except OSError as error:
+            warnings.warn(
+                f"{name} is decoded anew each time: {cached} cannot be written ({error}); set CROWDWISE_CACHE "
+                "to a folder that can",
+                CrowdwiseWarning,
+                stacklevel=2,
+            )
+    return X, y
+
+
+def _checksum(path: Path) -> str:
+    """The CRC-32 that the zip archive keeps of the strips: known without reading them."""
+    with zipfile.ZipFile(path) as archive:
+        if "webp.npy" not in archive.namelist():
+            raise DatasetError(f"{path} lacks the array webp: it is not a prepared image file")
+        return f"{archive.getinfo('webp.npy').CRC:08x}"
+
+
+def _load_cached(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
+    try:
+        X = np.load(path, allow_pickle=False)
+    except (OSError, ValueError, EOFError):
+        return None
+    return X if isinstance(X, np.ndarray) and X.shape == shape and X.dtype == np.uint8 else None
+
+
+def _decode(name: str, paths: Sequence[Path], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    from PIL import Image
+
+    X = np.empty(shape, np.uint8)
+    filled = 0
+    with progress_bar(f"decoding {name}", shape[0]) as advance:
+        for path in paths:
+            data = read_npz(path, "webp", "offsets")
+            webp, offsets = data["webp"], data["offsets"].astype(np.int64)
+            for k, (begin, end) in enumerate(pairwise(offsets)):
+                try:
+                    with Image.open(BytesIO(webp[begin:end].tobytes()), formats=["WEBP"]) as image:
+                        pixels = np.asarray(image.convert("RGB"))  # 32 wide, the images below each other
+                    if pixels.shape[1] != 32:
+                        raise ValueError(f"it is {pixels.shape[1]} pixels wide instead of 32")
+                    strip = pixels.reshape(-1, 32, 32, 3)
+                    X[filled : filled + len(strip)] = strip
+                except (OSError, ValueError) as error:
+                    raise DatasetError(f"strip {k} of {path} cannot be decoded: {error}") from error
+                filled += len(strip)
+                advance(len(strip))
+    if filled != shape[0]:
+        raise DatasetError(f"{', '.join(map(str, paths))}: {filled:,} images but {shape[0]:,} classes")
+    return X

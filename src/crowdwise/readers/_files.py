@@ -1,0 +1,225 @@
+"""Columns of csv, tsv, jsonl, parquet and arrow files, with errors that say where a file is broken."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from crowdwise.errors import DataError
+
+Columns = dict[str, Any]  # name -> arrow column, or list of Python values
+Choose = Callable[[Sequence[str]], Sequence[str]]  # names of all columns -> names of those that are wanted
+
+FORMATS = {
+    "csv": "csv",
+    "tsv": "tsv",
+    "tab": "tsv",
+    "jsonl": "jsonl",
+    "ndjson": "jsonl",
+    "parquet": "parquet",
+    "pq": "parquet",
+    "arrow": "arrow",
+    "feather": "arrow",
+    "ipc": "arrow",
+}
+BLOCK = 1 << 24  # bytes that arrow's text readers take at once: a longer record cannot be read
+
+
+def format_of(path: Path) -> str:
+    """The format that a file's suffix stands for; ``.gz`` may follow that of a text file.
+
+    >>> format_of(Path("crowd.TSV.gz"))
+    'tsv'
+    """
+    name = path.name.lower()
+    packed = name.endswith(".gz")
+    kind = FORMATS.get(name.removesuffix(".gz").rpartition(".")[2])
+    if kind is None or (packed and kind not in ("csv", "tsv", "jsonl")):
+        known = ", ".join(f".{suffix}" for suffix in FORMATS)
+        raise DataError(f"{path}: unknown format; known: {known}, and .gz of the text formats")
+    return kind
+
+
+def load_columns(path: Path, choose: Choose) -> Columns:
+    """The columns that ``choose`` picks, read by the format that the suffix names."""
+    kind = format_of(path)
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: the file is empty")
+    try:
+        if kind == "parquet":
+            return _parquet(path, choose)
+        if kind == "arrow":
+            return _arrow(path, choose)
+        _check_encoding_mark(path)
+        return _jsonl(path, choose) if kind == "jsonl" else _delimited(path, choose, "\t" if kind == "tsv" else ",")
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise DataError(f"{path}: cannot be read as {kind}: {error}") from error
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """A file for reading, unpacked where its name ends in ``.gz``."""
+    return gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")  # type: ignore[return-value]
+
+
+def _parquet(path: Path, choose: Choose) -> Columns:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        wanted = choose(file.schema_arrow.names)
+        table = file.read(columns=list(wanted))
+    return {name: table.column(name) for name in wanted}
+
+
+def _arrow(path: Path, choose: Choose) -> Columns:
+    with pa.memory_map(str(path)) as source:
+        try:
+            table = pa.ipc.open_file(source).read_all()
+        except pa.ArrowInvalid:  # not the file format (feather): the stream format, or broken
+            source.seek(0)
+            table = pa.ipc.open_stream(source).read_all()
+    return {name: table.column(name) for name in choose(table.column_names)}
+
+
+def _delimited(path: Path, choose: Choose, delimiter: str) -> Columns:
+    from pyarrow import csv as arrow_csv
+
+    header = next((line for line in _lines(path) if line.strip()), "").rstrip("\r\n")
+    if delimiter == "," and "," not in header and ";" in header:  # spreadsheets in many countries
+        delimiter = ";"
+    names = next(csv.reader([header], delimiter=delimiter), [])
+    repeated = [name for name in names if names.count(name) > 1]
+    if repeated:
+        raise DataError(f"{path}: the header names column {repeated[0]!r} twice")
+    wanted = list(choose(names))
+
+    def read(use_threads: bool, invalid_row: Callable[[Any], str] | None) -> pa.Table:
+        # All columns are read as text: inference would turn the id 007 into 7.
+        return arrow_csv.read_csv(
+            path,
+            read_options=arrow_csv.ReadOptions(block_size=BLOCK, use_threads=use_threads),
+            parse_options=arrow_csv.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=invalid_row
+            ),
+            convert_options=arrow_csv.ConvertOptions(
+                include_columns=wanted,
+                column_types=dict.fromkeys(wanted, pa.string()),
+                strings_can_be_null=True,
+                null_values=[""],
+            ),
+        )
+
+    try:
+        table = read(True, None)
+    except pa.ArrowInvalid as error:
+        _check_encoding(path)
+        _check_last_quote(path, delimiter)
+        _check_width(path, read)
+        raise DataError(f"{path}: cannot be read: {error}") from error
+    _check_last_quote(path, delimiter)
+    return {name: table.column(name) for name in wanted}
+
+
+def _jsonl(path: Path, choose: Choose) -> Columns:
+    from pyarrow import json as arrow_json
+
+    try:
+        table = arrow_json.read_json(path, read_options=arrow_json.ReadOptions(block_size=BLOCK))
+        if not table.num_rows:
+            raise DataError(f"{path}: the file has no records")
+        wanted = choose(table.column_names)
+        columns = {name: table.column(name) for name in wanted}
+        for column in columns.values():
+            column.validate(full=True)  # the reader does not check the encoding
+    except pa.ArrowInvalid:
+        return _jsonl_by_line(path, choose)
+    if any(pa.types.is_temporal(column.type) for column in columns.values()):
+        return _jsonl_by_line(path, choose)  # arrow takes ids like "2026-01-02" for times
+    return columns
+
+
+def _jsonl_by_line(path: Path, choose: Choose) -> Columns:
+    """What arrow cannot read: either another field is at fault, which does not matter, or the error has a place."""
+    records: list[dict[str, Any]] = []
+    for number, line in enumerate(_lines(path), start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{path}, line {number}, character {error.colno}: not valid JSON: {error.msg}") from error
+        if not isinstance(record, dict):
+            raise DataError(f"{path}, line {number}: expected an object {{...}}, got {line.strip()[:40]!r}")
+        records.append(record)
+    names = dict.fromkeys(name for record in records for name in record)
+    return {name: [record.get(name) for record in records] for name in choose(list(names))}
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Lines of a text file; the first one that is not UTF-8 is an error."""
+    with open_bytes(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                raise DataError(
+                    f"{path}, line {number}: byte 0x{line[error.start]:02x} is not UTF-8; save the file as UTF-8"
+                ) from error
+
+
+def _check_width(path: Path, read: Callable[[bool, Callable[[Any], str]], object]) -> None:
+    """Refuse a table with a record of too few or too many fields; without threads, arrow counts the records."""
+    rows: list[Any] = []
+
+    def take(row: Any) -> str:
+        rows.append(row)
+        return "error"
+
+    try:
+        read(False, take)
+    except pa.ArrowInvalid as error:
+        if rows:
+            row = rows[0]
+            text = row.text if len(row.text) <= 80 else row.text[:77] + "..."
+            raise DataError(
+                f"{path}, record {row.number - 1}: {row.actual_columns} fields, but the header has "
+                f"{row.expected_columns}: {text!r}"
+            ) from error
+
+
+def _check_encoding(path: Path) -> None:
+    for _ in _lines(path):
+        pass
+
+
+def _check_encoding_mark(path: Path) -> None:
+    with open_bytes(path) as file:
+        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            raise DataError(f"{path}: the file is UTF-16; save it as UTF-8")
+
+
+def _check_last_quote(path: Path, delimiter: str) -> None:
+    """Refuse a file that ends inside quotes, as a truncated one does: arrow takes the end of file for a quote."""
+    with open_bytes(path) as file:
+        quotes = sum(block.count(b'"') for block in iter(lambda: file.read(BLOCK), b""))
+    if quotes % 2 == 0:
+        return
+    with open_bytes(path) as file, io.TextIOWrapper(file, "utf-8", errors="replace", newline="") as text:
+        reader = csv.reader(text, delimiter=delimiter, strict=True)
+        start = 1
+        try:
+            for _ in reader:
+                start = reader.line_num + 1
+        except csv.Error as error:
+            if "unexpected end" in str(error):
+                raise DataError(
+                    f"{path}, line {start}: a quoted field is never closed; the file may be truncated"
+                ) from error

@@ -1,0 +1,218 @@
+"""Long tables, one annotation per row: csv, tsv, jsonl, parquet, arrow and feather (text also as .gz)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crowdwise._codes import count
+from crowdwise._factorise import Column, encode_classes
+from crowdwise._frames import choose_columns, find_column, known_column
+from crowdwise.annotations import Annotations, Duplicates
+from crowdwise.errors import AnnotationError, DataError
+from crowdwise.readers._files import format_of, load_columns
+
+GOLD = ("gold", "golden", "goldlabel", "truelabel", "truth", "groundtruth")
+
+
+@dataclass(frozen=True)
+class TableRead:
+    """What `read_table` found in a file."""
+
+    annotations: Annotations
+    columns: dict[str, str]
+    """Role (instance, annotator, label, gold) -> the column taken for it."""
+    gold: dict[Any, Any] | None
+    """Instance -> true class, in the user's ids, for the instances whose gold is given; None without gold column."""
+    n_rows: int
+    message: str
+    """One line that says what was read, and what was taken for what."""
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    instance: str | None = None,
+    annotator: str | None = None,
+    label: str | None = None,
+    gold: str | None = None,
+    duplicates: Duplicates = "keep",
+) -> TableRead:
+    """Read a long table of annotations; the suffix tells the format.
+
+    Columns that are not named are found by their usual names, as in `Annotations.from_frame`. A column called gold,
+    true_label, truth or ground_truth is taken for gold when its values are labels and agree within every instance;
+    a column that ``gold`` names must be so, and may add classes that nobody chose. In text tables integers become
+    numbers where nothing is lost by it (007 stays text), and an empty cell is a missing value. Records in error
+    messages count from 1, without the header.
+    """
+    path = Path(path)
+    columns: dict[str, str] = {}
+
+    def choose(names: Sequence[str]) -> Sequence[str]:
+        columns.update(choose_columns(names, {"instance": instance, "annotator": annotator, "label": label}))
+        free = [name for name in names if name not in columns.values()]
+        truth = find_column(GOLD, free) if gold is None else known_column(gold, "gold", names)
+        if truth is not None:
+            columns["gold"] = truth
+        return list(dict.fromkeys(columns.values()))
+
+    try:
+        loaded = load_columns(path, choose)
+        read = {role: Column.of(loaded[name], f"column {name!r}", _record) for role, name in columns.items()}
+        if not len(read["instance"].data):
+            raise DataError(f"{path}: the table has columns but no rows")
+        if format_of(path) in ("csv", "tsv"):
+            read = _typed(read)
+        every, truths, note = _with_gold(read, required=gold is not None)
+        annotations = every._deduplicated(duplicates, _record)
+    except AnnotationError as error:
+        raise AnnotationError(f"{path}: {error}") from error
+    if truths is None:
+        columns.pop("gold", None)
+    message = _describe(path, annotations, len(every), columns, truths) + note
+    return TableRead(annotations, columns, truths, len(every), message)
+
+
+def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
+    """Write a table in the format that the suffix tells; the file appears whole or not at all."""
+    path = Path(path)
+    kind = format_of(path)
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: the folder {path.parent} does not exist")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    packed = path.name.lower().endswith(".gz")
+    try:
+        with gzip.open(partial, "wb") if packed else partial.open("wb") as file:
+            _write(table, kind, file)  # type: ignore[arg-type]
+        os.replace(partial, path)
+    except pa.ArrowException as error:
+        raise DataError(f"{path}: cannot be written as {kind}: {error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _record(row: int) -> str:
+    return f"record {row + 1}"
+
+
+def _typed(columns: dict[str, Column]) -> dict[str, Column]:
+    """Text columns as integers where they are integers; labels and gold alike, so that they can be compared."""
+    typed = {role: _integers(column, whole=role in ("label", "gold")) for role, column in columns.items()}
+    if "gold" in typed and typed["gold"].data.type != typed["label"].data.type:
+        typed["gold"], typed["label"] = columns["gold"], columns["label"]
+    return typed
+
+
+def _integers(column: Column, *, whole: bool) -> Column:
+    """A text column as int64 where every value survives the way there and back; ``whole`` also takes 1.0 for 1."""
+    text = numbers = column.data
+    for part in (text.slice(0, 100), text):  # the head first: most columns of names are told by it
+        text = pc.replace_substring_regex(part, r"^(-?\d+)\.0+$", r"\1") if whole else part
+        try:
+            numbers = text.cast(pa.int64())
+        except pa.ArrowInvalid:
+            return column
+    return Column(numbers, column.name, column.where) if numbers.cast(text.type).equals(text) else column
+
+
+def _with_gold(columns: dict[str, Column], *, required: bool) -> tuple[Annotations, dict[Any, Any] | None, str]:
+    """Annotations of all rows, the gold labels, and a remark where a column that looked like gold is not."""
+    i, j, y = columns["instance"], columns["annotator"], columns["label"]
+    if "gold" not in columns:
+        return Annotations._from_columns(i, j, y), None, ""
+    gold = columns["gold"]
+    given = np.flatnonzero(gold.data.is_valid().to_numpy())
+    known = Column(gold.data.drop_null(), gold.name, lambda k: gold.where(int(given[k])))
+    if not required:
+        every = Annotations._from_columns(i, j, y)
+        try:
+            return every, _gold(every, known, given), ""
+        except AnnotationError as error:
+            return every, None, f" (not taken for gold: {error})"
+    _, labels = encode_classes(y, None)
+    _, truths = encode_classes(known, None)
+    if labels.size and truths.size and labels.arrow.type != truths.arrow.type:
+        raise AnnotationError(
+            f"{gold.name}: gold such as {truths.arrow[0].as_py()!r} is {truths.arrow.type}, "
+            f"but labels such as {labels.arrow[0].as_py()!r} are {labels.arrow.type}"
+        )
+    both = pa.chunked_array([v.arrow for v in (labels, truths) if v.size])
+    _, classes = encode_classes(Column(both, y.name), None)
+    every = Annotations._from_columns(i, j, y, classes=classes.arrow)
+    return every, _gold(every, known, given), ""
+
+
+def _gold(annotations: Annotations, known: Column, rows: Any) -> dict[Any, Any]:
+    """Instance id -> class id, from a column of gold labels at ``rows``."""
+    truth = annotations.class_vocabulary.lookup(known)
+    instance = annotations.instance[rows]
+    first = np.full(annotations.n_instances, -1, np.int32)
+    first[instance[::-1]] = truth[::-1]
+    conflicts = np.flatnonzero(first[instance] != truth)
+    if conflicts.size:
+        k = int(conflicts[0])
+        name, one, other = annotations.instances[instance[k]], first[instance[k]], truth[k]
+        raise known.error(
+            k,
+            f"instance {str(name)!r} has gold {str(annotations.classes[other])!r}, "
+            f"but {str(annotations.classes[one])!r} before",
+        )
+    codes = np.flatnonzero(first >= 0)
+    ids = annotations.instance_vocabulary.take(codes).to_pylist()
+    return dict(zip(ids, annotations.class_vocabulary.take(first[codes]).to_pylist(), strict=True))
+
+
+def _describe(
+    path: Path, annotations: Annotations, n_rows: int, columns: dict[str, str], truths: dict[Any, Any] | None
+) -> str:
+    taken = ", ".join(f"{role} = {name!r}" for role, name in columns.items())
+    sizes = (
+        f"{count(len(annotations), 'annotations')} of {count(annotations.n_instances, 'instances')} "
+        f"by {count(annotations.n_annotators, 'annotators')}, {count(annotations.n_classes, 'classes')}"
+    )
+    remarks = "" if truths is None else f"; gold for {count(len(truths), 'instances')}"
+    if n_rows > len(annotations):
+        remarks += f"; dropped {count(n_rows - len(annotations), 'repeats')}"
+    elif annotations.n_duplicates:
+        remarks += f"; kept {count(annotations.n_duplicates, 'repeats')}"
+    return f"{path.name}: {sizes}; {taken}{remarks}"
+
+
+def _write(table: pa.Table, kind: str, file: IO[bytes]) -> None:
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        pq.write_table(table, file)
+    elif kind == "arrow":
+        with pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+    elif kind == "jsonl":
+        for batch in table.to_batches(max_chunksize=65536):
+            file.write(_json_lines(batch))
+    else:
+        from pyarrow import csv
+
+        csv.write_csv(table, file, csv.WriteOptions(delimiter="\t" if kind == "tsv" else ","))
+
+
+def _json_lines(batch: pa.RecordBatch) -> bytes:
+    """One JSON object per row; NaN and infinity, which JSON cannot say, become null."""
+    columns = [
+        [None if isinstance(value, float) and not math.isfinite(value) else value for value in column.to_pylist()]
+        for column in batch.columns
+    ]
+    encode = json.JSONEncoder(ensure_ascii=False, default=str).encode
+    names = batch.schema.names
+    lines = [encode(dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)]
+    return "".join(line + "\n" for line in lines).encode()

@@ -1,0 +1,215 @@
+"""Annotator- and instance-dependent noise (AIDN): Algorithm 2 of Li, Xia, Deng, Ge, Liu, "Transferring Annotator- and
+Instance-dependent Transition Matrix for Learning from Crowds", after the part-dependent noise of Xia et al. (2020).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri, softmax
+
+from crowdwise.annotations import Annotations
+from crowdwise.errors import ConfigError, DataError
+from crowdwise.simulate.crowd import Crowd, FloatArray, IntArray, draw_labels, seeds, to_numpy, true_classes
+from crowdwise.simulate.pairs import draw_pairs
+
+VALUES = 4_000_000  # features held as float64 at a time
+
+
+def aidn(
+    X: Any,
+    y: Any,
+    *,
+    n_annotators: int = 300,
+    n_groups: int = 3,
+    labels_per_instance: float = 2.0,
+    noise_rate: float = 0.4,
+    max_noise_rate: float = 0.6,
+    noise_std: float = 0.1,
+    pixel_scale: float = 255,
+    n_classes: int | None = None,
+    random_state: int | np.random.Generator | None = 0,
+    pairs: Literal["binomial", "paper", "exact"] = "binomial",
+) -> Crowd:
+    """A crowd of groups; the annotators of one group share, for every instance, the distribution of their labels.
+
+    For instance i and group g: q_i ~ N(ρ, σ²) truncated to [0, ρ_max], p = q_i softmax over the wrong classes of
+    x_i W^g[y_i], and p[y_i] = 1 - q_i; the entries of W^g (C, S, C) are standard normal. Only drawn pairs are computed.
+
+    Args:
+        X: features, (n, ...), flattened to (n, S): uint8 pixels, or floats in [0, 1]; an array, a torch tensor, or
+            images decoded when asked for (:class:`crowdwise.datasets.ImageFolder`).
+        y: true class codes, (n,).
+        n_annotators: R.
+        n_groups: G; annotator j belongs to group floor(j G / R).
+        labels_per_instance: r̄, as in :func:`crowdwise.simulate.draw_pairs`.
+        noise_rate: ρ, the mean of q_i before truncation (after it, e.g. 0.39449 for 0.4, 0.47124 for 0.5).
+        max_noise_rate: ρ_max, the cap of q_i.
+        noise_std: σ.
+        pixel_scale: value of the brightest pixel. At 255, as in the released code, softmax is practically one-hot: a
+            group gives an instance one and the same wrong class. At 1 the wrong labels spread. Integers are pixels
+            0..255 and are divided by 255 / ``pixel_scale``, floats are multiplied by ``pixel_scale``.
+        n_classes: C; the largest class + 1 by default.
+        random_state: which pairs are drawn depends on it and on n, R, r̄ only, not on groups or noise.
+        pairs: how the annotators of an instance are drawn, as in :func:`crowdwise.simulate.draw_pairs`.
+
+    >>> X, y = np.random.default_rng(0).integers(256, size=(500, 8, 8), dtype=np.uint8), np.arange(500) % 10
+    >>> crowd = aidn(X, y, n_annotators=30, noise_rate=0.3)
+    >>> crowd.annotations.n_annotators, crowd.groups[::10].tolist()
+    (30, [0, 1, 2])
+    >>> crowd.transition(X, instances=[0, 0], annotators=[4, 25]).shape
+    (2, 10, 10)
+    """
+    truth, count = true_classes(y, n_classes)
+    features = _as_features(X)
+    if len(features) != len(truth):
+        raise DataError(f"X has {len(features)} instances, y has {len(truth)}")
+    if not 1 <= n_groups <= n_annotators:
+        raise ConfigError(f"n_groups must be between 1 and the number of annotators, {n_annotators}, not {n_groups}")
+    pair_seed, label_seed, *group_seeds = seeds(random_state, 2 + n_groups)
+    instance, annotator = draw_pairs(
+        len(truth),
+        n_annotators,
+        labels_per_instance=labels_per_instance,
+        pairs=pairs,
+        random_state=np.random.default_rng(pair_seed),
+    )
+    streams = [seed.spawn(1 + count) for seed in group_seeds]
+    rates = [
+        truncated_normal(noise_rate, noise_std, max_noise_rate, len(truth), np.random.default_rng(stream[0]))
+        for stream in streams
+    ]
+    process = _Aidn(
+        groups=np.arange(n_annotators) * n_groups // n_annotators,
+        noise_rates=np.stack(rates, axis=1),
+        weight_seeds=[stream[1:] for stream in streams],
+        pixel_scale=pixel_scale,
+    )
+    rows = process.rows(features, truth, instance, process.groups[annotator])
+    label = draw_labels(rows, np.random.default_rng(label_seed))
+    annotations = Annotations.from_triples(
+        instance, annotator, label, n_instances=len(truth), n_annotators=n_annotators, n_classes=count
+    )
+    return Crowd(annotations, truth, process.groups, rows, process, noise_rates=process.noise_rates)
+
+
+def label_distribution(x: ArrayLike, weights: ArrayLike, y: int, q: ArrayLike) -> FloatArray:
+    """p over the labels of instances of class y: q on the wrong classes, split by softmax(x W), and 1 - q on y.
+
+    Shapes: x (..., S), weights W (S, C) of class y, q (...) -> (..., C).
+
+    >>> label_distribution([1, 2], [[0, 1, 0], [0, 0, 1]], y=0, q=0.4).round(6).tolist()
+    [0.6, 0.107577, 0.292423]
+    """
+    logits = np.asarray(x, dtype=np.float64) @ np.asarray(weights, dtype=np.float64)
+    rate = np.asarray(q, dtype=np.float64)
+    logits[..., y] = -np.inf
+    distribution: FloatArray = rate[..., None] * softmax(logits, axis=-1)
+    distribution[..., y] = 1 - rate
+    return distribution
+
+
+def truncated_normal(mean: float, std: float, high: float, size: int, rng: np.random.Generator) -> FloatArray:
+    """Noise rates: N(mean, std²) truncated to [0, high], by inversion; ``std`` 0 gives the mean itself.
+
+    >>> truncated_normal(0.5, 0.1, 0.6, 100_000, np.random.default_rng(0)).mean().round(2)
+    np.float64(0.47)
+    """
+    if not 0 <= mean <= high <= 1:
+        raise ConfigError(f"noise rates need 0 <= noise_rate <= max_noise_rate <= 1, not {mean:g} and {high:g}")
+    if std < 0:
+        raise ConfigError(f"noise_std must be at least 0, not {std:g}")
+    if std == 0:
+        return np.full(size, mean, dtype=np.float64)
+    below, above = ndtr(-mean / std), ndtr((high - mean) / std)
+    quantiles = rng.uniform(below, above, size)
+    return np.clip(mean + std * ndtri(quantiles), 0.0, high)
+
+
+@dataclass(frozen=True, eq=False)
+class _Aidn:
+    """The process behind a crowd. Weights are drawn again when needed: (C, S, C) for each group may be too much."""
+
+    groups: IntArray  # (R,)
+    noise_rates: FloatArray  # (n, G)
+    weight_seeds: list[list[np.random.SeedSequence]]  # of group, class
+    pixel_scale: float
+
+    def rows(self, features: _Features, y: IntArray, instances: IntArray, groups: IntArray) -> FloatArray:
+        """P(label | x_i, y_i, group) of each pair (instance, group), (pairs, C); pairs in common are computed once."""
+        n_groups, n_classes = self.noise_rates.shape[1], len(self.weight_seeds[0])
+        pairs, inverse = np.unique(instances * n_groups + groups, return_inverse=True)
+        kind = y[pairs // n_groups] * n_groups + pairs % n_groups
+        order = np.argsort(kind, kind="stable")
+        distributions = np.empty((len(pairs), n_classes))
+        for of_kind in np.split(order, np.flatnonzero(np.diff(kind[order])) + 1):
+            label, group = divmod(int(kind[of_kind[0]]), n_groups)
+            weights = self._weights(features, group, label)
+            for some in _blocks(of_kind, len(weights)):
+                instance = pairs[some] // n_groups
+                rates = self.noise_rates[instance, group]
+                distributions[some] = label_distribution(self._flat(features, instance), weights, label, rates)
+        return distributions[inverse]
+
+    def transition(self, X: Any, instances: IntArray, annotators: IntArray) -> FloatArray:
+        features = _as_features(X)
+        if len(features) != len(self.noise_rates):
+            raise DataError(f"X has {len(features)} instances, this crowd was made from {len(self.noise_rates)}")
+        groups, n_classes = self.groups[annotators], len(self.weight_seeds[0])
+        matrices = np.empty((len(instances), n_classes, n_classes))
+        for group in np.unique(groups).tolist():
+            for some in _blocks(np.flatnonzero(groups == group), _n_features(features)):
+                x = self._flat(features, instances[some])
+                rates = self.noise_rates[instances[some], group]
+                for label in range(n_classes):
+                    weights = self._weights(features, group, label)
+                    matrices[some, label] = label_distribution(x, weights, label, rates)
+        return matrices
+
+    def _weights(self, features: _Features, group: int, label: int) -> FloatArray:
+        rng = np.random.default_rng(self.weight_seeds[group][label])
+        return rng.standard_normal((_n_features(features), len(self.weight_seeds[group])))
+
+    def _flat(self, features: _Features, instances: IntArray) -> FloatArray:
+        full = 255 if np.issubdtype(features.dtype, np.integer) else 1
+        if isinstance(features, np.ndarray):
+            chosen = features[instances]
+        else:
+            chosen = np.stack([features[instance][0] for instance in instances.tolist()])
+        x: FloatArray = chosen.reshape(len(instances), -1).astype(np.float64)
+        x *= self.pixel_scale / full
+        return x
+
+
+class _LazyImages(Protocol):
+    """Images that are decoded when asked for: ``images[i]`` is (pixels, i)."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> tuple[NDArray[Any], int]: ...
+
+
+_Features: TypeAlias = NDArray[Any] | _LazyImages
+
+
+def _as_features(X: Any) -> _Features:
+    lazy = hasattr(X, "shape") and not hasattr(X, "__array__")
+    return cast("_LazyImages", X) if lazy else to_numpy(X)
+
+
+def _n_features(features: _Features) -> int:
+    return math.prod(features.shape[1:])
+
+
+def _blocks(indices: IntArray, n_features: int) -> Iterator[IntArray]:
+    step = max(1, VALUES // max(n_features, 1))
+    for start in range(0, len(indices), step):
+        yield indices[start : start + step]

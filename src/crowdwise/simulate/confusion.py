@@ -1,0 +1,237 @@
+"""Class-conditional crowds: every annotator j has one matrix T^j, T^j[p, q] = P(label q | true class p).
+
+What all of them share: ``y`` holds the true class codes, (n,); ``n_classes`` is the largest code + 1 by default; the
+keywords ``labels_per_instance``, ``labels_per_annotator`` and ``pairs`` are those of
+:func:`crowdwise.simulate.draw_pairs`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias, Unpack
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from crowdwise.annotations import Annotations
+from crowdwise.errors import ConfigError, DataError
+from crowdwise.simulate.crowd import Crowd, FloatArray, IntArray, draw_labels, seeds, true_classes
+from crowdwise.simulate.pairs import Design, draw_pairs
+
+RandomState: TypeAlias = int | np.random.Generator | None
+
+
+def confusion_matrices(
+    y: Any,
+    matrices: ArrayLike,
+    *,
+    groups: ArrayLike | None = None,
+    random_state: RandomState = 0,
+    **design: Unpack[Design],
+) -> Crowd:
+    """Annotators with the given matrices, (R, C, C), who err independently of each other.
+
+    ``groups`` (R,) says which annotators err alike; by default each one is a group of its own.
+
+    >>> sure, guess = np.eye(2), np.full((2, 2), 0.5)
+    >>> crowd = confusion_matrices([0, 1, 0, 1], [sure, guess, sure])
+    >>> crowd.annotations.label[crowd.annotations.annotator == 2].tolist()
+    [0, 1, 0, 1]
+    """
+    stacked = _checked(matrices)
+    truth, _ = true_classes(y, stacked.shape[1])
+    alike = np.arange(len(stacked)) if groups is None else np.asarray(groups, dtype=np.int64)
+    if alike.shape != (len(stacked),):
+        raise DataError(f"groups must have one entry per annotator, ({len(stacked)},), not {alike.shape}")
+    pair_seed, label_seed = seeds(random_state, 2)
+    instance, annotator = _pairs(truth, stacked, pair_seed, design)
+    label = draw_labels(stacked[annotator, truth[instance]], np.random.default_rng(label_seed))
+    return _crowd(truth, stacked, alike, instance, annotator, label)
+
+
+def one_coin(
+    y: Any,
+    accuracies: ArrayLike,
+    *,
+    n_classes: int | None = None,
+    random_state: RandomState = 0,
+    **design: Unpack[Design],
+) -> Crowd:
+    """Annotators who are right with probability ``accuracies`` (R,), and otherwise choose any wrong class.
+
+    >>> one_coin([0, 1, 2], [0.9, 0.6, 0.4]).matrices[1].round(6).tolist()
+    [[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.2, 0.2, 0.6]]
+    """
+    truth, count = true_classes(y, n_classes)
+    return confusion_matrices(truth, _coins(accuracies, count), random_state=random_state, **design)
+
+
+def hammer_spammer(
+    y: Any,
+    n_annotators: int = 20,
+    *,
+    spammer_share: float = 0.3,
+    accuracy: float = 0.9,
+    n_classes: int | None = None,
+    random_state: RandomState = 0,
+    **design: Unpack[Design],
+) -> Crowd:
+    """Hammers (group 0), right with probability ``accuracy``, and spammers (group 1), who choose any class at random.
+
+    Karger, Oh, Shah (2011). The last round(``spammer_share`` R) annotators are the spammers.
+
+    >>> hammer_spammer([0, 1] * 50, n_annotators=5, spammer_share=0.4).groups.tolist()
+    [0, 0, 0, 1, 1]
+    """
+    truth, count = true_classes(y, n_classes)
+    groups = _last(spammer_share, n_annotators, "spammer_share")
+    matrices = _coins(np.where(groups == 1, 1 / count, accuracy), count)
+    return confusion_matrices(truth, matrices, groups=groups, random_state=random_state, **design)
+
+
+def adversarial(
+    y: Any,
+    n_annotators: int = 20,
+    *,
+    adversary_share: float = 0.2,
+    accuracy: float = 0.8,
+    permutation: ArrayLike | None = None,
+    n_classes: int | None = None,
+    random_state: RandomState = 0,
+    **design: Unpack[Design],
+) -> Crowd:
+    """Honest annotators (group 0) and adversaries (group 1), who see as well and then say another class.
+
+    The last round(``adversary_share`` R) annotators are adversaries: they report ``permutation[p]`` where they see p,
+    by default the next class (with two classes, the opposite).
+
+    >>> adversarial([0, 1] * 50, n_annotators=5).matrices[4].round(6).tolist()
+    [[0.2, 0.8], [0.8, 0.2]]
+    """
+    truth, count = true_classes(y, n_classes)
+    said = np.roll(np.arange(count), -1) if permutation is None else np.asarray(permutation)
+    if not np.array_equal(np.sort(said), np.arange(count)):
+        raise ConfigError(f"permutation must hold each of the {count} classes once, not {said.tolist()}")
+    groups = _last(adversary_share, n_annotators, "adversary_share")
+    matrices = _coins(np.full(n_annotators, accuracy), count)
+    matrices[groups == 1] = matrices[groups == 1][:, :, np.argsort(said)]
+    return confusion_matrices(truth, matrices, groups=groups, random_state=random_state, **design)
+
+
+def correlated(
+    y: Any,
+    n_annotators: int = 20,
+    *,
+    copier_share: float = 0.5,
+    n_leaders: int = 1,
+    copy_rate: float = 0.8,
+    accuracy: ArrayLike = 0.7,
+    n_classes: int | None = None,
+    random_state: RandomState = 0,
+    **design: Unpack[Design],
+) -> Crowd:
+    """Annotators of whom some copy: their labels are correlated beyond what the true class explains.
+
+    The first ``n_leaders`` annotators are leaders, the next round(``copier_share`` R) copy them in turn, the rest are
+    independent. A copier repeats, with probability ``copy_rate``, the label that its leader has or would have given
+    to the instance, and labels by itself otherwise. Group 0 is independent, group g is the g-th leader and its copiers.
+    ``rows`` and ``matrices`` are those of one annotator taken alone; they say nothing about the correlation.
+
+    Args:
+        accuracy: of labels that are not copied, as in :func:`one_coin`; one number, or one per annotator.
+
+    >>> crowd = correlated([0, 1, 2] * 20, n_annotators=6, copy_rate=1.0, labels_per_instance=6)
+    >>> crowd.groups.tolist()
+    [1, 1, 1, 1, 0, 0]
+    >>> labels = crowd.annotations.label.reshape(-1, 6)
+    >>> bool((labels[:, 0] == labels[:, 3]).all()), bool((labels[:, 0] == labels[:, 4]).all())
+    (True, False)
+    """
+    truth, count = true_classes(y, n_classes)
+    _share(copy_rate, "copy_rate")
+    n_copiers = round(_share(copier_share, "copier_share") * n_annotators)
+    if not 1 <= n_leaders <= n_annotators - n_copiers:
+        raise ConfigError(
+            f"{n_leaders} leaders and {n_copiers} copiers do not fit {n_annotators} annotators; "
+            "lower copier_share, and take at least 1 leader"
+        )
+    role = np.arange(n_annotators)
+    copies = (role >= n_leaders) & (role < n_leaders + n_copiers)
+    groups = np.where(role < n_leaders + n_copiers, role % n_leaders + 1, 0)
+    alone = _coins(np.broadcast_to(np.asarray(accuracy, dtype=np.float64), n_annotators), count)
+
+    pair_seed, label_seed, leader_seed, copy_seed = seeds(random_state, 4)
+    instance, annotator = _pairs(truth, alone, pair_seed, design)
+    label = draw_labels(alone[annotator, truth[instance]], np.random.default_rng(label_seed))
+    # what a leader says, or would say, is drawn once for each instance that its group meets
+    followed = groups[annotator] > 0
+    met, inverse = np.unique(instance[followed] * n_leaders + groups[annotator[followed]] - 1, return_inverse=True)
+    said = draw_labels(alone[met % n_leaders, truth[met // n_leaders]], np.random.default_rng(leader_seed))[inverse]
+    repeats = ~copies[annotator[followed]] | (np.random.default_rng(copy_seed).random(len(said)) < copy_rate)
+    label[followed] = np.where(repeats, said, label[followed])
+
+    marginal = alone.copy()
+    marginal[copies] = copy_rate * alone[groups[copies] - 1] + (1 - copy_rate) * alone[copies]
+    return _crowd(truth, marginal, groups, instance, annotator, label)
+
+
+@dataclass(frozen=True, eq=False)
+class _ClassConditional:
+    matrices: FloatArray  # (R, C, C)
+
+    def transition(self, X: Any, instances: IntArray, annotators: IntArray) -> FloatArray:
+        return self.matrices[annotators]
+
+
+def _pairs(
+    truth: IntArray, matrices: FloatArray, seed: np.random.SeedSequence, design: Design
+) -> tuple[IntArray, IntArray]:
+    return draw_pairs(len(truth), len(matrices), random_state=np.random.default_rng(seed), **design)
+
+
+def _crowd(
+    truth: IntArray, matrices: FloatArray, groups: IntArray, instance: IntArray, annotator: IntArray, label: IntArray
+) -> Crowd:
+    size, count = matrices.shape[:2]
+    annotations = Annotations.from_triples(
+        instance, annotator, label, n_instances=len(truth), n_annotators=size, n_classes=count
+    )
+    rows = matrices[annotator, truth[instance]]
+    return Crowd(annotations, truth, groups, rows, _ClassConditional(matrices), matrices=matrices)
+
+
+def _checked(matrices: ArrayLike) -> FloatArray:
+    stacked = np.array(matrices, dtype=np.float64)
+    if stacked.ndim != 3 or stacked.shape[1] != stacked.shape[2] or not len(stacked):
+        raise DataError(f"matrices must have shape (annotators, classes, classes), not {stacked.shape}")
+    valid = (stacked >= 0).all(axis=2) & np.isclose(stacked.sum(axis=2), 1, atol=1e-6)
+    if not valid.all():
+        annotator, row = np.argwhere(~valid)[0]
+        values = stacked[annotator, row].tolist()
+        raise DataError(f"row {row} of annotator {annotator}'s matrix is not a distribution that sums to 1: {values}")
+    return stacked
+
+
+def _coins(accuracies: ArrayLike, count: int) -> FloatArray:
+    """(R,) -> (R, C, C)."""
+    right = np.asarray(accuracies, dtype=np.float64)
+    if right.ndim != 1 or not right.size:
+        raise DataError(f"accuracies must have one entry per annotator, (R,), not {right.shape}")
+    wrong = np.flatnonzero(~((right >= 0) & (right <= 1)))
+    if wrong.size:
+        raise ConfigError(f"the accuracy of annotator {wrong[0]} must be between 0 and 1, not {right[wrong[0]]:g}")
+    other = ((1 - right) / (count - 1))[:, None, None]
+    return np.where(np.eye(count, dtype=bool), right[:, None, None], other)
+
+
+def _last(share: float, size: int, name: str) -> IntArray:
+    """Group 1 for the last round(share R) of the annotators, 0 for the others, (R,)."""
+    if size < 1:
+        raise ConfigError(f"n_annotators must be at least 1, not {size}")
+    return (np.arange(size) >= size - round(_share(share, name) * size)).astype(np.int64)
+
+
+def _share(share: float, name: str) -> float:
+    if not 0 <= share <= 1:
+        raise ConfigError(f"{name} must be between 0 and 1, not {share:g}")
+    return share

@@ -1,0 +1,93 @@
+"""A simulated crowd: its annotations, and everything that is true about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdwise.annotations import Annotations
+from crowdwise.errors import ConfigError, DataError
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
+
+
+class Process(Protocol):
+    """A noise process: the true T of (instance, annotator) pairs."""
+
+    def transition(self, X: Any, instances: IntArray, annotators: IntArray) -> FloatArray: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Crowd:
+    """Annotations with known truth, for tests and experiments; nothing but ``annotations`` may be given to a method."""
+
+    annotations: Annotations
+    y: IntArray
+    """True class of each instance, (n,)."""
+    groups: IntArray
+    """Group of each annotator, (R,): those of one group err alike."""
+    rows: FloatArray = field(repr=False)
+    """P(label | instance, true class, annotator) that each annotation was drawn from, (E, C)."""
+    process: Process = field(repr=False)
+    noise_rates: FloatArray | None = field(default=None, repr=False)
+    """AIDN: probability of a wrong label for each instance and group, (n, G)."""
+    matrices: FloatArray | None = field(default=None, repr=False)
+    """Class-conditional crowds: T of each annotator, (R, C, C)."""
+
+    def transition(self, X: Any, instances: ArrayLike, annotators: ArrayLike) -> FloatArray:
+        """True T of each pair (instances[e], annotators[e]), (pairs, C, C).
+
+        ``X`` are the features the crowd was made from, all n of them; a class-conditional crowd does not read them.
+        """
+        n, size = self.annotations.n_instances, self.annotations.n_annotators
+        rows, columns = _codes(instances, "instance", n), _codes(annotators, "annotator", size)
+        if rows.shape != columns.shape:
+            raise DataError(f"{len(rows)} instances and {len(columns)} annotators do not make pairs")
+        return self.process.transition(X, rows, columns)
+
+
+def true_classes(y: Any, n_classes: int | None) -> tuple[IntArray, int]:
+    """Checked class codes (n,) and C; by default the largest code + 1."""
+    raw = to_numpy(y)
+    if raw.ndim != 1 or not raw.size:
+        raise DataError(f"y must be a vector of at least one class code, not of shape {raw.shape}")
+    if not np.issubdtype(raw.dtype, np.integer):
+        raise DataError(f"y must hold integer class codes 0..C-1, not {raw.dtype}")
+    codes = raw.astype(np.int64)
+    count = int(codes.max()) + 1 if n_classes is None else n_classes
+    if count < 2:
+        raise ConfigError(f"a crowd needs at least 2 classes, not {count}; pass n_classes")
+    return _codes(codes, "class", count), count
+
+
+def draw_labels(rows: FloatArray, rng: np.random.Generator) -> IntArray:
+    """One label from each distribution, (E, C) -> (E,)."""
+    cumulative = np.cumsum(rows, axis=1)
+    threshold = rng.random((len(rows), 1)) * cumulative[:, -1:]  # the sum may be 1 up to rounding only
+    labels: IntArray = (cumulative <= threshold).sum(axis=1)
+    return labels
+
+
+def seeds(random_state: int | np.random.Generator | None, count: int) -> list[np.random.SeedSequence]:
+    """Independent streams: the first ones do not depend on how many there are."""
+    root: Any = np.random.default_rng(random_state).bit_generator
+    children: list[np.random.SeedSequence] = root.seed_seq.spawn(count)
+    return children
+
+
+def to_numpy(values: Any) -> NDArray[Any]:
+    """Arrays, lists, and torch tensors wherever they are."""
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+
+
+def _codes(values: ArrayLike, kind: str, size: int) -> IntArray:
+    codes = np.atleast_1d(np.asarray(values, dtype=np.int64))
+    wrong = np.flatnonzero((codes < 0) | (codes >= size))
+    if wrong.size:
+        plural = "classes" if kind == "class" else kind + "s"
+        raise DataError(f"{kind} {codes[wrong[0]]} is out of range: this crowd has {size} {plural} (0..{size - 1})")
+    return codes

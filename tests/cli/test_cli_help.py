@@ -1,0 +1,78 @@
+"""What is there before anything is trained: help, version, lists; quickly, and without heavy imports."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import crowdwise
+from crowdwise import presets
+from crowdwise.registry import METHODS
+
+VERBS = ("demo", "simulate", "train", "predict", "info", "presets", "methods")
+
+
+def test_help_is_there_at_once(start: Callable[..., subprocess.Popen[str]]) -> None:
+    begun = time.perf_counter()
+    process = start("--help")
+    output, _ = process.communicate(timeout=60)
+    assert time.perf_counter() - begun < 3  # 0.3 s on a quiet machine
+    assert process.returncode == 0
+    assert all(verb in output for verb in VERBS)
+
+
+def test_the_command_line_imports_nothing_heavy() -> None:
+    heavy = ("torch", "sklearn", "scipy", "matplotlib", "numpy", "pandas", "pyarrow")
+    code = f"import sys, crowdwise.cli; print([name for name in {heavy} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_version(cli: Any) -> None:
+    assert cli("--version").output.strip() == f"crowdwise {crowdwise.__version__}"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(cli: Any, verb: str) -> None:
+    assert "Usage" in cli(verb, "--help").output
+
+
+def test_presets_and_methods_list_what_there_is(cli: Any) -> None:
+    listed = cli("presets").output
+    assert all(name in listed for name in presets.names())
+    listed = cli("methods").output
+    assert all(name in listed for name in METHODS)
+
+
+def test_an_unknown_verb_or_option_is_a_usage_error(cli: Any) -> None:
+    cli("trian", code=2)
+    cli("train", "--methd", "ce", code=2)
+
+
+def documented() -> list[list[str]]:
+    """Every `crowdwise ...` line in the documentation of the command line, as words."""
+    text = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    lines = [line.partition("#")[0] for line in text.splitlines() if line.startswith("crowdwise ")]
+    return [shlex.split(line)[1:] for line in lines]
+
+
+def test_the_documentation_names_verbs_and_options_that_exist(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert len(documented()) > 10
+    for verb, *words in documented():
+        shown = cli(*([] if verb == "--help" else [verb]), "--help").output
+        for option in (word for word in words if word.startswith("-")):
+            assert option in shown, f"crowdwise {verb} has no {option}"
+
+
+def test_the_preset_in_the_documentation_is_valid(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    (tmp_path / "mine.toml").write_text(text.partition("```toml\n")[2].partition("```")[0], encoding="utf-8")
+    assert presets.load_preset(tmp_path / "mine.toml").method_parameters("bltm") == {"epochs": 50, "lr": 0.005}

@@ -1,0 +1,234 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from engine_helpers import QUICK, crowd, quick
+
+import crowdwise
+from crowdwise.engine import Engine, Problem, step
+from crowdwise.engine.tensors import StreamedInputs, make_plan, shuffled_batches
+from crowdwise.errors import ConfigError, DataError, ModelFileError, TrainingError
+from crowdwise.registry import METHODS
+
+
+
+def problem(n=40, **options):
+    X, annotations, _ = crowd(n)
+    return Problem.make(X, annotations, device=torch.device("cpu"), seed=0, **options)
+
+
+def test_problem_has_no_place_for_true_labels():
+    names = set(Problem.__dataclass_fields__)
+    assert names.isdisjoint({"y", "truth", "clean", "true_labels", "gold"})
+
+
+def test_plan_covers_every_annotation_once():
+    units = problem().train
+    batches = shuffled_batches(len(units), 16, torch.Generator().manual_seed(0), units.device)
+    plan = make_plan(units, batches)
+    assert sorted(plan.pair.tolist()) == list(range(len(units.label)))
+    assert plan.pair_borders[-1] == len(units.label)
+    for number in range(len(plan)):
+        batch = step.batch_of(units, plan, number, units.inputs.take(units.instance[batches[number]]))
+        assert batch.total == len(batch.label)
+        assert batch.row.max() < len(batches[number])
+
+
+def test_last_batch_of_one_joins_the_batch_before():
+    sizes = [len(b) for b in shuffled_batches(33, 16, torch.Generator().manual_seed(0), torch.device("cpu"))]
+    assert sizes == [16, 17]
+
+
+def test_soft_agreement_counts_the_share_of_votes():
+    """Two votes for class 1, one for class 0, prediction 1: contribution 2/3."""
+    annotations = crowdwise.Annotations.from_triples([0, 0, 0, 1, 1], [0, 1, 2, 0, 1], [1, 1, 0, 0, 0], n_classes=2)
+    made = Problem.make(np.zeros((2, 3), np.float32), annotations, device=torch.device("cpu"), seed=0, validation_fraction=0)
+    always_one = torch.nn.Linear(3, 2)
+    torch.nn.init.zeros_(always_one.weight)
+    with torch.no_grad():
+        always_one.bias.copy_(torch.tensor([0.0, 1.0]))
+    assert Engine(made).agreement(always_one, made.train) == pytest.approx((2 / 3 + 0) / 2)
+
+
+def test_reduction_by_instance_weighs_instances_alike():
+    units = problem(reduction="instance").train
+    counts = units.indptr.diff()
+    sums = torch.zeros(len(units)).index_add_(0, torch.repeat_interleave(torch.arange(len(units)), counts), units.weight)
+    torch.testing.assert_close(sums, torch.ones(len(units)))
+
+
+def test_streamed_inputs_train_like_resident_ones():
+    X, annotations, _ = crowd(image=True)
+
+    class Pictures:
+        def __len__(self):
+            return len(X)
+
+        def __getitem__(self, index):
+            return X[index], "something else"
+
+    resident, streamed = (crowdwise.CE(**QUICK, prepare="none").fit(data, annotations) for data in (X, Pictures()))
+    np.testing.assert_array_equal(resident.predict_proba(X), streamed.predict_proba(X))
+
+
+def test_streaming_loads_in_order_and_ahead():
+    data = np.arange(20, dtype=np.float32).reshape(10, 2)
+    streamed = StreamedInputs(data, torch.device("cpu"), workers=3, ahead=2)
+    batches = [torch.tensor([3, 1]), torch.tensor([0]), torch.tensor([9, 8, 7])]
+    loaded = list(streamed.stream(batches))
+    for batch, raw in zip(batches, loaded, strict=True):
+        np.testing.assert_array_equal(raw.numpy(), data[batch.numpy()])
+
+
+class FakeGraph:
+    """Stands in for a CUDA graph on machines without one: replays the step on the static tensors."""
+
+
+@pytest.mark.parametrize("method", ["ce", "taidtm"])
+def test_padded_static_steps_equal_eager_steps(method, monkeypatch):
+    X, annotations, _ = crowd()
+    parameters = quick(method) | {"batch_size": 50}
+    eager = METHODS[method](**parameters).fit(X, annotations)
+    monkeypatch.setattr(step.torch.cuda, "CUDAGraph", FakeGraph)
+
+    def capture(self):
+        self.graph.replay = lambda: self.step(self._batch())
+
+    monkeypatch.setattr(step.CapturedSteps, "_capture", capture)
+    original = Engine.__init__
+    monkeypatch.setattr(Engine, "__init__", lambda self, *a, **k: original(self, *a, **(k | {"captured": True})))
+    static = METHODS[method](**parameters).fit(X, annotations)
+    np.testing.assert_allclose(static.predict_proba(X), eager.predict_proba(X), atol=1e-5)
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+def test_resumed_run_equals_uninterrupted_run(method, tmp_path):
+    X, annotations, _ = crowd()
+    make = lambda: METHODS[method](**quick(method), backbone_options={"hidden": 16, "dropout": 0.3})  # noqa: E731
+    whole = make().fit(X, annotations)
+    epochs = len(whole.history_)
+    for stop_after in {1, epochs // 2, epochs - 1}:
+        seen = []
+
+        def observer(record, classifier, seen=seen, stop_after=stop_after):
+            seen.append(record)
+            if len(seen) == stop_after:
+                raise Interrupted
+
+        run = tmp_path / str(stop_after)
+        with pytest.raises(Interrupted):
+            make().fit(X, annotations, run_dir=run, observer=observer)
+        resumed = make().fit(X, annotations, resume=run)
+        np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
+        losses = [[record["loss"] for record in model.history_] for model in (whole, resumed)]
+        assert losses[0] == losses[1]
+        logged = [json.loads(line)["loss"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+        assert logged == losses[0]
+
+
+def test_a_run_directory_is_not_overwritten(tmp_path):
+    X, annotations, _ = crowd()
+    crowdwise.CE(**QUICK).fit(X, annotations, run_dir=tmp_path / "run")
+    with pytest.raises(ConfigError, match="already holds a run"):
+        crowdwise.CE(**QUICK).fit(X, annotations, run_dir=tmp_path / "run")
+
+
+def test_a_run_is_only_resumed_with_the_same_parameters_and_data(tmp_path):
+    X, annotations, _ = crowd()
+    crowdwise.CE(**QUICK).fit(X, annotations, run_dir=tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"lr=0\.01 there, 0\.5 now"):
+        crowdwise.CE(**QUICK, lr=0.5).fit(X, annotations, resume=tmp_path / "run")
+    with pytest.raises(ConfigError, match="another data: inputs="):
+        crowdwise.CE(**QUICK).fit(X + 1, annotations, resume=tmp_path / "run")
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    X, annotations, _ = crowd()
+    run = tmp_path / "run"
+    crowdwise.CE(**QUICK).fit(X, annotations, run_dir=run)
+    (run / "stages" / "00.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(ModelFileError, match=r"00\.safetensors cannot be read"):
+        crowdwise.CE(**QUICK).fit(X, annotations, resume=run)
+
+
+def test_nothing_is_left_half_written(tmp_path):
+    X, annotations, _ = crowd()
+    crowdwise.CE(**QUICK).fit(X, annotations, run_dir=tmp_path / "run")
+    assert not [path for path in (tmp_path / "run").rglob("*") if path.name.endswith(".tmp")]
+
+
+def test_global_random_state_is_left_alone():
+    X, annotations, _ = crowd()
+    torch.manual_seed(7)
+    np.random.seed(7)  # noqa: NPY002
+    expected = torch.rand(1), np.random.rand()  # noqa: NPY002
+    torch.manual_seed(7)
+    np.random.seed(7)  # noqa: NPY002
+    crowdwise.CE(**QUICK, backbone_options={"dropout": 0.5}).fit(X, annotations)
+    assert (torch.rand(1), np.random.rand()) == expected  # noqa: NPY002
+
+
+def test_a_loss_that_is_not_finite_stops_training_with_advice():
+    X, annotations, _ = crowd()
+    with pytest.raises(TrainingError, match=r"loss of stage 'classifier' became .* lower lr"):
+        crowdwise.CE(**QUICK, lr=1e30).fit(X, annotations)
+
+
+def test_missing_values_in_inputs_are_named():
+    X, annotations, _ = crowd()
+    X[17, 2] = np.nan
+    with pytest.raises(DataError, match=r"X\[17, 2\] is nan"):
+        crowdwise.CE(**QUICK).fit(X, annotations)
+
+
+def test_sizes_must_match():
+    X, annotations, _ = crowd()
+    with pytest.raises(DataError, match="X has 100 instances, the annotations speak of 240"):
+        crowdwise.CE(**QUICK).fit(X[:100], annotations)
+
+
+_WORKER = """
+import sys
+sys.path[:0] = {paths!r}
+import numpy as np
+from engine_helpers import crowd, TAIDTM_QUICK
+import crowdwise
+X, annotations, _ = crowd(n=200, image=True)
+model = crowdwise.TAIDTM(**TAIDTM_QUICK, backbone="cnn", backbone_options={{"channels": 4, "hidden": 16}})
+model.fit(X, annotations)
+import torch.distributed as dist
+if not dist.is_initialized() or dist.get_rank() == 0:
+    np.savez({out!r}, proba=model.predict_proba(X), losses=[r["loss"] for r in model.history_])
+if dist.is_initialized():
+    assert dist.get_world_size() == 2
+    dist.destroy_process_group()
+"""
+
+
+def test_two_processes_equal_one_at_the_same_global_batch(tmp_path):
+    """Every stage of TAIDTM, with batch norm, under torchrun with gloo."""
+    here = Path(__file__).parents[1]
+    paths = [str(here), str(here.parent / "src")]
+    results = []
+    for workers in (1, 2):
+        out = tmp_path / f"{workers}.npz"
+        script = tmp_path / f"worker{workers}.py"
+        script.write_text(_WORKER.format(paths=paths, out=str(out)))
+        launcher = [sys.executable]
+        if workers == 2:
+            launcher += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+        done = subprocess.run([*launcher, str(script)], capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+        results.append(np.load(out))
+    np.testing.assert_allclose(results[0]["losses"], results[1]["losses"], atol=1e-5)
+    np.testing.assert_allclose(results[0]["proba"], results[1]["proba"], atol=1e-3)

@@ -1,0 +1,37 @@
+"""Small crowds for tests of the engine and of methods."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from crowdwise import Annotations
+
+
+def crowd(n: int = 240, n_annotators: int = 8, n_classes: int = 3, seed: int = 0, image: bool = False, rate: float = 0.4):
+    """Separable instances, annotators who err with probability 0.2, and the truth: (X, annotations, y)."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(n_classes, size=n)
+    centres = rng.normal(scale=3, size=(n_classes, 6 if not image else 64))
+    X = (centres[y] + rng.normal(size=(n, centres.shape[1]))).astype(np.float32)
+    if image:
+        X = np.clip(128 + 12 * X, 0, 255).astype(np.uint8).reshape(n, 8, 8)
+    given = rng.random((n, n_annotators)) < rate
+    given[np.arange(n), rng.integers(n_annotators, size=n)] = True
+    instance, annotator = np.nonzero(given)
+    wrong = rng.random(len(instance)) < 0.2
+    label = np.where(wrong, rng.integers(n_classes, size=len(instance)), y[instance])
+    annotations = Annotations.from_triples(
+        instance, annotator, label, n_instances=n, n_annotators=n_annotators, n_classes=n_classes
+    )
+    return X, annotations, y
+
+
+QUICK = {"epochs": 3, "verbose": 0, "batch_size": 64}
+TAIDTM_QUICK = QUICK | {"warmup_epochs": 8, "transition_epochs": 5, "gcn_epochs": 5, "k": 2, "min_examples": 5, "lr": 0.05}
+
+
+def quick(method: str) -> dict[str, object]:
+    """Parameters with which a method trains in a moment."""
+    from crowdwise.registry import METHODS
+
+    return {key: value for key, value in TAIDTM_QUICK.items() if key in METHODS[method].__dataclass_fields__}

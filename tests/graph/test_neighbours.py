@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+from crowdwise.errors import ConfigError, DataError
+from crowdwise.graph import cosine, delta_cosine, knn_from_heads, knn_graph
+
+HEADS = np.array([[3.0, 4.0], [4.0, 3.0], [3.0, -4.0]])
+
+
+def brute_force(similarity, k):
+    size = len(similarity)
+    A = np.zeros((size, size))
+    for i in range(size):
+        others = sorted((j for j in range(size) if j != i), key=lambda j: (-round(similarity[i, j], 12), j))
+        A[i, others[:k]] = 1
+    return A
+
+
+def test_hand_checked_neighbours():
+    A = knn_graph(cosine(HEADS), k=1)
+    assert_array_equal(A.toarray(), [[0, 1, 0], [1, 0, 0], [0, 1, 0]])
+
+
+def test_rows_are_centres_with_exactly_k_neighbours_and_no_self_loop():
+    heads = np.random.default_rng(0).normal(size=(40, 5))
+    A = knn_graph(cosine(heads), k=7)
+    assert A.format == "csr"
+    assert A.dtype == np.float64
+    assert_array_equal(A.sum(axis=1), np.full(40, 7.0))
+    assert_array_equal(A.diagonal(), np.zeros(40))
+
+
+def test_k_is_clipped_to_all_others():
+    A = knn_graph(cosine(HEADS), k=50)
+    assert_array_equal(A.toarray(), np.ones((3, 3)) - np.eye(3))
+
+
+def test_coinciding_vectors_take_the_smallest_indices():
+    A = knn_from_heads(np.tile([0.1, 0.2, 0.7], (5, 1)), k=2).toarray()
+    assert_array_equal(A, brute_force(np.ones((5, 5)), 2))
+
+
+def test_annotators_that_are_similar_to_nobody_take_the_smallest_indices():
+    A = knn_from_heads(np.zeros((4, 3)), k=2).toarray()
+    assert_array_equal(A[3], [1, 1, 0, 0])
+
+
+def test_a_single_annotator_has_no_neighbour():
+    assert knn_from_heads([[1.0, 2.0]], k=5).toarray().tolist() == [[0.0]]
+    assert knn_graph([[1.0]], k=5).shape == (1, 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 30), st.integers(1, 12), st.integers(1, 8), st.integers(0, 10_000))
+def test_blocks_dense_sparse_and_brute_force_agree_also_with_many_ties(size, k, block, seed):
+    heads = np.random.default_rng(seed).integers(-1, 2, size=(size, 3)).astype(float)
+    S = cosine(heads)
+    expected = brute_force(S, k)
+    assert_array_equal(knn_graph(S, k, block=block).toarray(), expected)
+    assert_array_equal(knn_graph(sparse.csr_array(S), k, block=block).toarray(), expected)
+    assert_array_equal(knn_from_heads(heads, k, block=block).toarray(), expected)
+
+
+def test_heads_of_any_similarity_agree_with_its_matrix():
+    rng = np.random.default_rng(3)
+    heads, reference = rng.normal(size=(50, 8)), rng.normal(size=8)
+    blockwise = knn_from_heads(heads, 6, similarity="delta-cosine", global_head=reference, block=16)
+    assert_array_equal(blockwise.toarray(), knn_graph(delta_cosine(heads, reference), 6).toarray())
+
+
+def test_wrong_input_is_named():
+    with pytest.raises(ConfigError, match="k must be at least 1 neighbour, not 0"):
+        knn_graph(np.eye(3), k=0)
+    with pytest.raises(DataError, match=r"not \(2, 3\)"):
+        knn_graph(np.zeros((2, 3)), k=1)
+    with pytest.raises(DataError, match="similarities of annotator 1 are not finite"):
+        knn_graph([[1.0, 0.0], [np.nan, 1.0]], k=1)

@@ -1,0 +1,231 @@
+"""What every method promises, over the registry: adding a method adds it here."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from engine_helpers import crowd, quick
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import crowdwise
+from crowdwise import Annotations
+from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, ModelFileError
+from crowdwise.registry import METHODS
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarning")
+every_method = pytest.mark.parametrize("method", list(METHODS))
+
+
+def make(method: str, **overrides):
+    return METHODS[method](**(quick(method) | overrides))
+
+
+@every_method
+def test_learns_separable_classes(method):
+    X, annotations, y = crowd(400)
+    model = make(method, epochs=25).fit(X, annotations)
+    assert model.score(X, y) > 0.9
+
+
+@every_method
+def test_probabilities_are_probabilities(method):
+    X, annotations, _ = crowd()
+    model = make(method).fit(X, annotations)
+    probabilities = model.predict_proba(X)
+    assert probabilities.shape == (len(X), 3)
+    np.testing.assert_allclose(probabilities.sum(1), 1)
+    assert model.predict_proba(X[:0]).shape == (0, 3)
+    assert model.predict(X[:1]).shape == (1,)
+
+
+@every_method
+def test_same_seed_same_result_other_seed_other_result(method):
+    X, annotations, _ = crowd()
+    first, second, other = (make(method, random_state=seed).fit(X, annotations).predict_proba(X) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, second)
+    assert np.abs(first - other).max() > 0
+
+
+@every_method
+def test_parameters_follow_scikit_learn(method):
+    model = make(method, lr=0.5)
+    copied = clone(model)
+    assert copied.get_params() == model.get_params()
+    assert copied.set_params(epochs=7).epochs == 7
+    with pytest.raises(NotFittedError, match="not fitted"):
+        model.predict(np.zeros((2, 3)))
+
+
+@every_method
+def test_annotations_may_be_a_frame_a_matrix_or_single_labels(method):
+    X, annotations, _ = crowd(n_annotators=4)
+    dense = np.full((len(X), 4), -1)
+    dense[annotations.instance, annotations.annotator] = annotations.label
+    expected = make(method).fit(X, annotations).predict_proba(X)
+    np.testing.assert_allclose(make(method).fit(X, dense).predict_proba(X), expected, atol=1e-6)
+    single = make(method).fit(X, dense.max(1))
+    assert single.annotators_.shape == (1,)
+
+
+@every_method
+def test_predictions_speak_the_users_vocabulary(method):
+    X, annotations, _ = crowd()
+    words = np.array(["ape", "bee", "cat"])
+    named = Annotations.from_triples(
+        annotations.instance, annotations.annotator, annotations.label, n_instances=len(X), n_annotators=8, classes=words
+    )
+    assert set(make(method).fit(X, named).predict(X)) <= set(words)
+
+
+@every_method
+def test_saved_and_loaded_model_predicts_the_same(method, tmp_path):
+    X, annotations, _ = crowd()
+    model = make(method).fit(X, annotations)
+    loaded = crowdwise.load(model.save(tmp_path / "model"))
+    assert type(loaded) is type(model)
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(loaded.classes_, model.classes_)
+    if model.transition_ is not None:
+        np.testing.assert_allclose(loaded.transition(X[:5]), model.transition(X[:5]), atol=1e-7)
+    loaded.save(tmp_path / "again")
+    np.testing.assert_array_equal(crowdwise.load(tmp_path / "again").predict_proba(X), model.predict_proba(X))
+
+
+@every_method
+@pytest.mark.parametrize(
+    "case",
+    ["one annotator", "silent annotator", "unseen class", "two classes", "hundred classes", "instances without labels",
+     "images", "repeated pairs", "batch of one", "no validation"],
+)  # fmt: skip
+def test_unusual_crowds_are_legal(method, case):
+    X, annotations, _ = crowd(120, image=case == "images", n_classes=2 if case == "two classes" else 3)
+    instance, annotator, label = annotations.instance, annotations.annotator, annotations.label
+    sizes = {"n_instances": len(X), "n_annotators": 8, "n_classes": annotations.n_classes}
+    parameters = {}
+    if case == "one annotator":
+        annotator, sizes["n_annotators"] = np.zeros_like(annotator), 1
+    elif case == "silent annotator":
+        sizes["n_annotators"] = 12
+    elif case == "unseen class":
+        sizes["n_classes"] = 5
+    elif case == "hundred classes":
+        label, sizes["n_classes"] = label * 33, 100
+        parameters = {"bottleneck": 4} if "bottleneck" in quick(method) else {}
+    elif case == "instances without labels":
+        keep = instance % 3 != 0
+        instance, annotator, label = instance[keep], annotator[keep], label[keep]
+    elif case == "repeated pairs":
+        instance, annotator, label = (np.concatenate([part, part[:50]]) for part in (instance, annotator, label))
+    elif case == "batch of one":
+        parameters = {"batch_size": 119, "validation_fraction": 0.0}
+    elif case == "no validation":
+        parameters = {"validation_fraction": 0.0}
+    model = make(method, **parameters).fit(X, Annotations.from_triples(instance, annotator, label, **sizes))
+    probabilities = model.predict_proba(X)
+    assert np.isfinite(probabilities).all()
+    assert probabilities.shape == (120, sizes["n_classes"])
+    if model.transition_ is not None:
+        matrices = model.transition(X[:3])
+        assert matrices.shape == (3, sizes["n_annotators"], sizes["n_classes"], sizes["n_classes"])
+        np.testing.assert_allclose(matrices.sum(3), 1, atol=1e-5)
+
+
+@every_method
+def test_own_backbone(method, tmp_path):
+    X, annotations, _ = crowd()
+    backbone = torch.nn.Sequential(torch.nn.Linear(6, 10), torch.nn.Tanh())
+    model = make(method, backbone=backbone).fit(X, annotations)
+    model.save(tmp_path / "model")
+    with pytest.raises(ConfigError, match=r"trained with your own backbone \(Sequential\)"):
+        crowdwise.load(tmp_path / "model")
+    loaded = crowdwise.load(tmp_path / "model", backbone=backbone)
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_score_against_annotations_is_soft_agreement():
+    X, annotations, _ = crowd()
+    model = make("ce").fit(X, annotations)
+    predicted = model.predict(X)
+    votes = annotations.votes()
+    expected = (votes[np.arange(len(X)), predicted] / votes.sum(1)).mean()
+    assert model.score(X, annotations) == pytest.approx(expected)
+
+
+def test_grid_search_works():
+    from sklearn.model_selection import GridSearchCV
+
+    X, annotations, _ = crowd(n_annotators=4)
+    dense = np.full((len(X), 4), -1)
+    dense[annotations.instance, annotations.annotator] = annotations.label
+    search = GridSearchCV(make("ce"), {"lr": [1e-6, 0.1]}, cv=3).fit(X, dense)
+    assert search.best_params_ == {"lr": 0.1}
+
+
+def test_order_of_annotations_is_irrelevant():
+    X, annotations, _ = crowd()
+    shuffled = np.random.default_rng(0).permutation(len(annotations))
+    again = Annotations.from_triples(
+        annotations.instance[shuffled], annotations.annotator[shuffled], annotations.label[shuffled],
+        n_instances=len(X), n_annotators=8, n_classes=3,
+    )  # fmt: skip
+    results = [make("taidtm").fit(X, each).predict_proba(X) for each in (annotations, again)]
+    np.testing.assert_allclose(results[0], results[1], atol=2e-3)
+
+
+@pytest.mark.parametrize("file", ["model.json", "weights.safetensors"])
+def test_tampered_models_are_refused(file, tmp_path):
+    X, annotations, _ = crowd()
+    path = make("ce").fit(X, annotations).save(tmp_path / "model")
+    content = bytearray((path / file).read_bytes())
+    at = content.find(b'"lr": 0.05') + 8 if file == "model.json" else len(content) - 3
+    content[at] ^= 1
+    (path / file).write_bytes(content)
+    with pytest.raises(ModelFileError, match="checksum does not match"):
+        crowdwise.load(path)
+
+
+def test_unknown_versions_are_refused(tmp_path):
+    X, annotations, _ = crowd()
+    path = make("ce").fit(X, annotations).save(tmp_path / "model")
+    text = (path / "model.json").read_text().replace('"version": 1', '"version": 99')
+    (path / "model.json").write_text(text)
+    with pytest.raises(ModelFileError, match="has version 99; this crowdwise reads version 1"):
+        crowdwise.load(path)
+
+
+def test_a_directory_that_is_no_model_is_neither_read_nor_overwritten(tmp_path):
+    X, annotations, _ = crowd()
+    (tmp_path / "precious.txt").write_text("keep me")
+    with pytest.raises(ModelFileError, match="not a model directory"):
+        make("ce").fit(X, annotations).save(tmp_path)
+    with pytest.raises(ModelFileError, match="not a model directory"):
+        crowdwise.load(tmp_path)
+    assert (tmp_path / "precious.txt").read_text() == "keep me"
+
+
+def test_inputs_of_another_shape_are_refused():
+    X, annotations, _ = crowd()
+    model = make("ce").fit(X, annotations)
+    with pytest.raises(DataError, match=r"trained on instances of shape \(6,\), X has \(5,\)"):
+        model.predict(X[:, :5])
+
+
+def test_unknown_annotators_are_named():
+    X, annotations, _ = crowd()
+    model = make("taidtm").fit(X, annotations)
+    with pytest.raises(DataError, match="unknown annotator 99"):
+        model.transition(X[:2], annotators=[0, 99])
+
+
+def test_methods_without_matrices_say_so():
+    X, annotations, _ = crowd()
+    with pytest.raises(ConfigError, match="'ce' has no transition matrices"):
+        make("ce").fit(X, annotations).transition(X)
+
+
+def test_too_few_distilled_examples_warn():
+    X, annotations, _ = crowd(60)
+    with pytest.warns(CrowdwiseWarning, match="fewer than 500 distilled examples"):
+        make("bltm", min_distilled=500, max_retries=1).fit(X, annotations)
