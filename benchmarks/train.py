@@ -65,7 +65,7 @@ def run(
         "method": method,
         "seed": seed,
         "simulate": simulated,
-        "parameters": {k: v for k, v in parameters.items()},
+        "parameters": dict(parameters),
         "test_accuracy": round(100 * float((predicted == truth).mean()), 3),
         "seconds": round(seconds, 2),
         "simulate_seconds": round(simulate_seconds, 2),

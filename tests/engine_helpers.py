@@ -7,7 +7,9 @@ import numpy as np
 from crowdwise import Annotations
 
 
-def crowd(n: int = 240, n_annotators: int = 8, n_classes: int = 3, seed: int = 0, image: bool = False, rate: float = 0.4):
+def crowd(
+    n: int = 240, n_annotators: int = 8, n_classes: int = 3, seed: int = 0, image: bool = False, rate: float = 0.4
+):
     """Separable instances, annotators who err with probability 0.2, and the truth: (X, annotations, y)."""
     rng = np.random.default_rng(seed)
     y = rng.integers(n_classes, size=n)
@@ -27,7 +29,14 @@ def crowd(n: int = 240, n_annotators: int = 8, n_classes: int = 3, seed: int = 0
 
 
 QUICK = {"epochs": 3, "verbose": 0, "batch_size": 64}
-TAIDTM_QUICK = QUICK | {"warmup_epochs": 8, "transition_epochs": 5, "gcn_epochs": 5, "k": 2, "min_examples": 5, "lr": 0.05}
+TAIDTM_QUICK = QUICK | {
+    "warmup_epochs": 8,
+    "transition_epochs": 5,
+    "gcn_epochs": 5,
+    "k": 2,
+    "min_examples": 5,
+    "lr": 0.05,
+}
 
 
 def quick(method: str) -> dict[str, object]:

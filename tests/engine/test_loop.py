@@ -8,14 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from engine_helpers import QUICK, crowd, quick
 
 import crowdwise
 from crowdwise.engine import Engine, Problem, step
 from crowdwise.engine.tensors import StreamedInputs, make_plan, shuffled_batches
 from crowdwise.errors import ConfigError, DataError, ModelFileError, TrainingError
 from crowdwise.registry import METHODS
-
+from engine_helpers import QUICK, crowd, quick
 
 
 def problem(n=40, **options):
@@ -48,7 +47,9 @@ def test_last_batch_of_one_joins_the_batch_before():
 def test_soft_agreement_counts_the_share_of_votes():
     """Two votes for class 1, one for class 0, prediction 1: contribution 2/3."""
     annotations = crowdwise.Annotations.from_triples([0, 0, 0, 1, 1], [0, 1, 2, 0, 1], [1, 1, 0, 0, 0], n_classes=2)
-    made = Problem.make(np.zeros((2, 3), np.float32), annotations, device=torch.device("cpu"), seed=0, validation_fraction=0)
+    made = Problem.make(
+        np.zeros((2, 3), np.float32), annotations, device=torch.device("cpu"), seed=0, validation_fraction=0
+    )
     always_one = torch.nn.Linear(3, 2)
     torch.nn.init.zeros_(always_one.weight)
     with torch.no_grad():
@@ -59,7 +60,9 @@ def test_soft_agreement_counts_the_share_of_votes():
 def test_reduction_by_instance_weighs_instances_alike():
     units = problem(reduction="instance").train
     counts = units.indptr.diff()
-    sums = torch.zeros(len(units)).index_add_(0, torch.repeat_interleave(torch.arange(len(units)), counts), units.weight)
+    sums = torch.zeros(len(units)).index_add_(
+        0, torch.repeat_interleave(torch.arange(len(units)), counts), units.weight
+    )
     torch.testing.assert_close(sums, torch.ones(len(units)))
 
 

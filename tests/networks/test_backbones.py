@@ -21,7 +21,9 @@ def test_first_convolution_of_a_resnet_shrinks_the_picture_by_two_pixels():
 
 
 def test_resnet34_is_deeper():
-    sizes = [sum(p.numel() for p in build_backbone(name, (3, 32, 32))[0].parameters()) for name in ("resnet18", "resnet34")]
+    sizes = [
+        sum(p.numel() for p in build_backbone(name, (3, 32, 32))[0].parameters()) for name in ("resnet18", "resnet34")
+    ]
     assert sizes == [11_168_832, 21_276_992]
 
 

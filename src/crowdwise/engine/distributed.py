@@ -52,7 +52,7 @@ def sum_over_ranks(value: Tensor) -> Tensor:
     """The sum over processes, differentiable; the value itself with one process."""
     if world_size() == 1:
         return value
-    total: Tensor = _SumOverRanks.apply(value)
+    total: Tensor = _SumOverRanks.apply(value)  # type: ignore[no-untyped-call]
     return total
 
 

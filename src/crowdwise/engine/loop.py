@@ -97,7 +97,12 @@ class Engine:
         prepare = self._prepare(stage)
         step = Step(stage.loss, prepare, modules, optimisers, self.device, self.dtype)
         steps = None
-        if self.captured and stage.planner is None and distributed.world_size() == 1 and len(stage.units) >= stage.batch_size:
+        if (
+            self.captured
+            and stage.planner is None
+            and distributed.world_size() == 1
+            and len(stage.units) >= stage.batch_size
+        ):
             steps = CapturedSteps(step, stage.units, stage.batch_size)
         result = StageResult(stage.name, stage.epochs, -1, None)
         best: dict[str, dict[str, Tensor]] = {}

@@ -79,10 +79,11 @@ class Problem:
 
 def make_units(inputs: Inputs, annotations: Annotations, device: torch.device, reduction: str) -> Units:
     """All instances with their annotations; weights 1, or 1 / r_i where instances count alike."""
-    grouped = annotations.by_instance
-    label = torch.from_numpy(annotations.label[grouped.order].astype(np.int64)).to(device)
-    annotator = torch.from_numpy(annotations.annotator[grouped.order].astype(np.int64)).to(device)
-    indptr = torch.from_numpy(grouped.indptr.copy()).to(device)
+    # annotators in order too, so that the order in which annotations came changes nothing
+    order = np.lexsort((annotations.label, annotations.annotator, annotations.instance))
+    label = torch.from_numpy(annotations.label[order].astype(np.int64)).to(device)
+    annotator = torch.from_numpy(annotations.annotator[order].astype(np.int64)).to(device)
+    indptr = torch.from_numpy(annotations.by_instance.indptr.copy()).to(device)
     counts = indptr.diff()
     weight = torch.ones(len(label), device=device)
     if reduction == "instance":
@@ -96,9 +97,9 @@ def make_inputs(X: Any, device: torch.device) -> Inputs:
     if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
     elif not isinstance(X, np.ndarray):
-        if hasattr(X, "__getitem__") and hasattr(X, "__len__") and not isinstance(X, list | tuple):
-            if not hasattr(X, "__array__"):
-                return StreamedInputs(X, device)
+        map_style = hasattr(X, "__getitem__") and hasattr(X, "__len__") and not isinstance(X, list | tuple)
+        if map_style and not hasattr(X, "__array__"):
+            return StreamedInputs(X, device)
         X = np.asarray(X)
     if X.dtype == object or not (np.issubdtype(X.dtype, np.number) or X.dtype == bool):
         raise DataError(f"X must hold numbers, got dtype {X.dtype}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -60,13 +61,13 @@ class HalfWeights:
     Autocast would convert weight by weight, and gradient by gradient: some eighty small kernels in a step.
     """
 
-    def __init__(self, modules: object, dtype: torch.dtype) -> None:
+    def __init__(self, modules: Iterable[nn.Module], dtype: torch.dtype) -> None:
         self.layers: list[nn.Conv2d] = []
         if dtype != torch.float32:
-            for module in modules:  # type: ignore[attr-defined]
+            for module in modules:
                 self.layers += [layer for layer in module.modules() if isinstance(layer, nn.Conv2d)]
-        self.masters = [layer.weight for layer in self.layers]
-        self.copies = [nn.Parameter(master.detach().to(dtype)) for master in self.masters]
+        self.masters: list[Tensor] = [layer.weight for layer in self.layers]
+        self.copies: list[Tensor] = [nn.Parameter(master.detach().to(dtype)) for master in self.masters]
 
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
@@ -77,17 +78,18 @@ class HalfWeights:
             torch._foreach_copy_(self.copies, self.masters)
         for layer, copy in zip(self.layers, self.copies, strict=True):
             copy.grad = None
-            layer.weight = copy
+            layer.weight = cast(nn.Parameter, copy)
         try:
             yield
         finally:
             for layer, master in zip(self.layers, self.masters, strict=True):
-                layer.weight = master
+                layer.weight = cast(nn.Parameter, master)
         used = [(m, c.grad) for m, c in zip(self.masters, self.copies, strict=True) if c.grad is not None]
-        for master, _ in used:
-            master.grad = torch.empty_like(master)
+        gradients = [torch.empty_like(master) for master, _ in used]
         with torch.no_grad():
-            torch._foreach_copy_([master.grad for master, _ in used], [gradient for _, gradient in used])
+            torch._foreach_copy_(gradients, [gradient for _, gradient in used])
+        for (master, _), gradient in zip(used, gradients, strict=True):
+            master.grad = gradient
 
 
 class CapturedSteps:
@@ -186,6 +188,4 @@ def batch_of(units: Units, plan: Plan, number: int, raw: Tensor) -> Batch:
         row, pair, weight = row[mine] // world_size(), pair[mine], weight[mine]
         unit = unit[rank() :: world_size()]
     size = torch.tensor(float(last - first), device=units.device)
-    return Batch(
-        raw, unit, units.target[unit], row, units.annotator[pair], units.label[pair], weight, total, size
-    )
+    return Batch(raw, unit, units.target[unit], row, units.annotator[pair], units.label[pair], weight, total, size)

@@ -35,6 +35,8 @@ class SparseProduct(torch.autograd.Function):
 class Graph(nn.Module):
     """The normalised annotator graph, constant in training: ``graph(H)`` is A_hat @ H for H (R, Z)."""
 
+    matrix: Tensor
+
     def __init__(self, matrix: sp.csr_array) -> None:
         super().__init__()
         self.dense = matrix.shape[0] <= DENSE_LIMIT
@@ -51,12 +53,12 @@ class Graph(nn.Module):
         size = len(parts[0]) - 1
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
-            return torch.sparse_csr_tensor(*parts, size=(size, size), check_invariants=False)
+            return torch.sparse_csr_tensor(parts[0], parts[1], parts[2], size=(size, size), check_invariants=False)
 
     def forward(self, hidden: Tensor) -> Tensor:
         if self.dense:
             return self.matrix @ hidden
-        product: Tensor = SparseProduct.apply(self._csr("forward"), self._csr("backward"), hidden)
+        product: Tensor = SparseProduct.apply(self._csr("forward"), self._csr("backward"), hidden)  # type: ignore[no-untyped-call]
         return product
 
 
@@ -106,30 +108,31 @@ class GCNHeads(nn.Module):
         """Theta, the head of every annotator."""
         h_bar = self.hidden()
         flat = self.last.flatten(1)
-        theta = self.graph(flat) if h_bar is None else h_bar @ flat
-        theta = theta.unflatten(1, self.last.shape[1:])
+        theta: Tensor = self.graph(flat) if h_bar is None else h_bar @ flat
+        theta = theta.reshape(-1, *self.last.shape[1:])
         return theta if self.residual is None else theta + self.residual
 
     def heads_first(self, n_instances: int, n_pairs: int) -> bool:
         """Whether computing all R heads costs fewer multiplications than going through the instances."""
         if self.first is None:
             return True
-        (n_annotators, hidden), d = self.first.shape, self.last.shape[1]
-        return n_annotators * hidden * d + n_pairs * d < n_instances * d * hidden + n_pairs * hidden
+        n_annotators, hidden = self.first.shape
+        d = self.last.shape[1]
+        return bool(n_annotators * hidden * d + n_pairs * d < n_instances * d * hidden + n_pairs * hidden)
 
     def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         n_classes = self.last.shape[-1]
         if self.heads_first(len(g), len(row)):
             theta = self.heads()[annotator].flatten(2)  # (P, d+1, C*C)
-            return torch.bmm(g[row, None], theta).squeeze(1).unflatten(1, (n_classes, n_classes))
+            return torch.bmm(g[row, None], theta).reshape(-1, n_classes, n_classes)
         h_bar = self.hidden()
         assert h_bar is not None
         by_instance = g @ self.last.transpose(0, 1).flatten(1)  # (B, Z*C*C)
-        by_pair = by_instance[row].unflatten(1, (len(self.last), -1))  # (P, Z, C*C)
+        by_pair = by_instance[row].reshape(len(row), len(self.last), -1 if len(row) else n_classes**2)  # (P, Z, C*C)
         logits = torch.bmm(h_bar[annotator, None], by_pair).squeeze(1)
         if self.residual is not None:
             logits = logits + (g @ self.residual.flatten(1))[row]
-        return logits.unflatten(1, (n_classes, n_classes))
+        return logits.reshape(-1, n_classes, n_classes)
 
     def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         if self.heads_first(len(g), len(row)):
@@ -147,9 +150,9 @@ class GCNHeads(nn.Module):
         """sum_d g[i, d] weight[z, d, y*_i, q] -> (B, Z, C), class by class; all classes at once where shapes must be static."""
         size, _, n_classes, _ = weight.shape
         if g.is_cuda:
-            full = (g @ weight.transpose(0, 1).flatten(1)).unflatten(1, (size, n_classes, n_classes))
+            full = (g @ weight.transpose(0, 1).flatten(1)).reshape(-1, size, n_classes, n_classes)
             return full.gather(2, target[:, None, None, None].expand(-1, size, 1, n_classes)).squeeze(2)
         members = [torch.nonzero(target == p).squeeze(1) for p in range(n_classes)]
         parts = [g[at] @ weight[:, :, p].transpose(0, 1).flatten(1) for p, at in enumerate(members)]
         order = torch.argsort(torch.cat(members))
-        return torch.cat(parts)[order].unflatten(1, (size, n_classes))
+        return torch.cat(parts)[order].reshape(-1, size, n_classes)

@@ -140,7 +140,9 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _open_run(self, run_dir: str | Path | None, resume: str | Path | None) -> RunDirectory | None:
         if run_dir is not None and resume is not None and Path(run_dir) != Path(resume):
-            raise ConfigError(f"run_dir={str(run_dir)!r} and resume={str(resume)!r} name different runs; pass one of them")
+            raise ConfigError(
+                f"run_dir={str(run_dir)!r} and resume={str(resume)!r} name different runs; pass one of them"
+            )
         path = resume if resume is not None else run_dir
         if path is None:
             return None
@@ -180,9 +182,10 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def new_classifier(self, engine: Engine, name: str) -> Classifier:
         """A classifier with starting weights that depend on ``random_state`` and ``name`` alone."""
         problem = engine.problem
-        return build(
+        classifier: Classifier = build(
             engine, name, lambda: Classifier(self._backbone(), problem.shape, problem.n_classes, self.backbone_options)
         )
+        return classifier
 
     def _backbone(self) -> str | nn.Module:
         return copy.deepcopy(self.backbone) if isinstance(self.backbone, nn.Module) else self.backbone
@@ -197,7 +200,8 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> Array:
         """The most probable class of each instance, in the user's vocabulary: (len(X),)."""
         probabilities = self.predict_proba(X)
-        return self.classes_[probabilities.argmax(1)]
+        predicted: Array = self.classes_[probabilities.argmax(1)]
+        return predicted
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, in the order of ``classes_``: (len(X), C)."""

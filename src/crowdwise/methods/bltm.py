@@ -128,9 +128,7 @@ class BLTM(CrowdClassifier):
     def fit_global(self, engine: Engine, distilled: Units) -> Generator[Stage, StageResult, TransitionNetwork]:
         """Minimise L1: one head for all annotators, on the distilled examples."""
         transition: TransitionNetwork = build(engine, "transition", lambda: self.new_transition(engine.problem.shape))
-        transition.head = build(
-            engine, "global head", lambda: GlobalHead(transition.width, engine.problem.n_classes)
-        )
+        transition.head = build(engine, "global head", lambda: GlobalHead(transition.width, engine.problem.n_classes))
 
         def loss(batch: Batch) -> Tensor:
             g = transition.features(batch.x)
@@ -188,9 +186,7 @@ class BLTM(CrowdClassifier):
         )
 
     def new_transition(self, shape: tuple[int, ...]) -> TransitionNetwork:
-        return TransitionNetwork(
-            self._backbone(), shape, bottleneck=self.bottleneck, options=self.backbone_options
-        )
+        return TransitionNetwork(self._backbone(), shape, bottleneck=self.bottleneck, options=self.backbone_options)
 
     def build_transition(self, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> TransitionNetwork:
         transition = self.new_transition(shape)
@@ -223,7 +219,8 @@ def class_prior_penalty(mean_prediction: Tensor, prior: Tensor) -> Tensor:
     >>> round(class_prior_penalty(torch.tensor([0.5, 0.3, 0.2]), torch.full((3,), 1 / 3)).item(), 6)
     0.07024
     """
-    return (torch.special.xlogy(prior, prior) - prior * mean_prediction.clamp_min(1e-8).log()).sum()
+    penalty: Tensor = (torch.special.xlogy(prior, prior) - prior * mean_prediction.clamp_min(1e-8).log()).sum()
+    return penalty
 
 
 def sharpening(logits: Tensor, confidence: float) -> float:

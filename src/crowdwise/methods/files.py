@@ -54,7 +54,9 @@ def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     about = read_json(path / MODEL_JSON)
     if not isinstance(about, dict) or about.get("version") != MODEL_VERSION:
         version = about.get("version") if isinstance(about, dict) else None
-        raise ModelFileError(f"{path / MODEL_JSON} has version {version!r}; this crowdwise reads version {MODEL_VERSION}")
+        raise ModelFileError(
+            f"{path / MODEL_JSON} has version {version!r}; this crowdwise reads version {MODEL_VERSION}"
+        )
     if about.pop("sha256", None) != _digest(about):
         raise ModelFileError(f"{path / MODEL_JSON} was changed after it was written: its checksum does not match")
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -166,7 +166,7 @@ class TAIDTM(BLTM):
 
     def connect(self, individual: TransitionNetwork, global_head: GlobalHead, skipped: np.ndarray) -> AnnotatorGraph:
         """The similarity graph of annotators (Eq. 4 and 5), before and after purifying (Eq. 6)."""
-        heads = flat(individual.head.theta)
+        heads = flat(cast(IndividualHeads, individual.head).theta)
         origin = flat(global_head.theta[None])[0]
         before = graph.knn_from_heads(heads, self.k, similarity=self.similarity, global_head=origin)
         if self.purify:
@@ -186,7 +186,7 @@ class TAIDTM(BLTM):
             engine,
             "mapping",
             lambda: self._mapped_heads(
-                graph.normalise(annotators.after, self.norm),
+                graph.normalise(annotators.after, cast(Any, self.norm)),
                 transition.width,
                 engine.problem.n_classes,
                 global_head.theta.cpu() if self.residual else None,
@@ -252,8 +252,8 @@ class TAIDTM(BLTM):
         """The head of every annotator, (R, d+1, C, C): logits of T^j(x) are sum_d (g(x), 1)_d heads[j, d]."""
         head = self._fitted_transition().head
         with torch.no_grad():
-            theta = head.theta if isinstance(head, IndividualHeads) else head.heads()
-        return theta.cpu().numpy()
+            theta = head.theta if isinstance(head, IndividualHeads) else cast(Any, head).heads()
+        return np.asarray(theta.cpu())
 
     def build_transition(self, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> TransitionNetwork:
         transition = self.new_transition(shape)
@@ -323,4 +323,3 @@ def whole_annotators(annotator: Tensor) -> list[Tensor]:
     order = torch.argsort(annotator, stable=True)
     sizes = torch.bincount(annotator)
     return [part for part in order.split(sizes.tolist()) if len(part)]
-

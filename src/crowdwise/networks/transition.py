@@ -39,7 +39,7 @@ class GlobalHead(nn.Module):
         self.theta = nn.Parameter(theta.reshape(width + 1, n_classes, n_classes).clone())  # (d+1, C, C)
 
     def logits(self, g: Tensor) -> Tensor:  # (B, C, C)
-        return (g @ self.theta.flatten(1)).unflatten(1, self.theta.shape[1:])
+        return (g @ self.theta.flatten(1)).reshape(-1, *self.theta.shape[1:])
 
     def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         return self.logits(g)[row]
@@ -64,7 +64,7 @@ class IndividualHeads(nn.Module):
         return heads
 
     def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
-        return torch.bmm(g[row, None], self.theta[annotator].flatten(2)).squeeze(1).unflatten(1, self.theta.shape[2:])
+        return torch.bmm(g[row, None], self.theta[annotator].flatten(2)).reshape(-1, *self.theta.shape[2:])
 
     def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         return torch.bmm(g[row, None], self.theta[annotator, :, target[row]]).squeeze(1)

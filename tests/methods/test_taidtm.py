@@ -1,0 +1,234 @@
+"""Fixtures and invariants of TAIDTM's stages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+import crowdwise
+from crowdwise import graph, simulate
+from crowdwise.engine import Engine, Problem
+from crowdwise.errors import ConfigError, TrainingError
+from crowdwise.methods.bltm import class_prior_penalty, distil, sharpening, top_up
+from crowdwise.methods.taidtm import annotator_batches, annotator_mean, whole_annotators
+from crowdwise.networks import GlobalHead, IndividualHeads, TransitionNetwork
+from engine_helpers import TAIDTM_QUICK, crowd
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarning")
+
+
+def test_penalty_is_zero_only_for_the_prior_itself():
+    uniform = torch.full((3,), 1 / 3)
+    assert class_prior_penalty(uniform, uniform).item() == pytest.approx(0, abs=1e-7)
+    assert class_prior_penalty(torch.tensor([0.5, 0.3, 0.2]), uniform).item() == pytest.approx(0.0702403, abs=1e-6)
+    assert torch.isfinite(class_prior_penalty(torch.tensor([1.0, 0.0, 0.0]), uniform))
+
+
+def test_distillation_is_strict_and_grows_as_the_bound_falls():
+    posterior = torch.tensor([[0.56, 0.44], [0.55, 0.45], [0.1, 0.9]], dtype=torch.float64)
+    at, label = distil(posterior, 0.1)
+    assert at.tolist() == [0, 2]
+    assert label.tolist() == [0, 1]
+    random = torch.softmax(torch.randn(200, 3, generator=torch.Generator().manual_seed(0)), 1)
+    sizes = [len(distil(random, rho)[0]) for rho in (0.5, 0.2, 0.1, 0.0)]
+    assert sizes == sorted(sizes)
+
+
+def test_topping_up_takes_the_most_confident_examples_of_a_missing_class():
+    posterior = torch.tensor([[0.9, 0.1], [0.4, 0.6], [0.45, 0.55], [0.49, 0.51]])
+    at, label = distil(posterior, 0.5)
+    at, label = top_up(posterior, at, label, torch.tensor([1]), 2)
+    assert at.tolist() == [0, 1, 2]
+    assert label.tolist() == [0, 1, 1]
+
+
+def test_sharpening_reaches_the_confidence_and_never_flattens():
+    logits = torch.randn(500, 4, generator=torch.Generator().manual_seed(0))
+    factor = sharpening(logits, 0.9)
+    assert torch.softmax(factor * logits, 1).amax(1).mean().item() == pytest.approx(0.9, abs=1e-3)
+    assert sharpening(50 * logits, 0.9) == pytest.approx(1.0)
+
+
+def test_batches_of_annotators_hold_every_example_once_in_mini_batches():
+    annotator = torch.tensor([0] * 5 + [2] * 3 + [3])
+    batches = annotator_batches(annotator, 2, torch.Generator().manual_seed(0))
+    assert sorted(torch.cat(batches).tolist()) == list(range(9))
+    sizes = [torch.bincount(annotator[batch], minlength=4).tolist() for batch in batches]
+    assert sizes == [[2, 0, 2, 1], [2, 0, 1, 0], [1, 0, 0, 0]]
+    assert [annotator[b].unique().tolist() for b in whole_annotators(annotator)] == [[0], [2], [3]]
+
+
+def test_every_annotator_follows_its_own_mean():
+    losses = torch.tensor([1.0, 3.0, 10.0], requires_grad=True)
+    shown = annotator_mean(losses, torch.tensor([0, 0, 2]), 3)
+    assert shown.item() == pytest.approx((2 + 10) / 2)
+    shown.backward()
+    torch.testing.assert_close(losses.grad, torch.tensor([0.5, 0.5, 1.0]))
+
+
+def fitted_heads(epochs: int, min_examples: int = 5):
+    """Individual heads over fixed features, and what they were trained on."""
+    X, annotations, _ = crowd(300)
+    problem = Problem.make(X, annotations, device=torch.device("cpu"), seed=0, validation_fraction=0.0)
+    engine = Engine(problem)
+    model = crowdwise.TAIDTM(individual_epochs=epochs, min_examples=min_examples, bottleneck=4, batch_size=10_000)
+    torch.manual_seed(0)
+    transition = TransitionNetwork("mlp", (6,), bottleneck=4)
+    transition.head = head = GlobalHead(4, 3)
+    distilled = problem.train.subset(torch.arange(200), target=torch.randint(3, (200,)))
+    engine.run(model.fit_individuals(engine, transition, distilled))
+    return transition, head, distilled, engine
+
+
+def test_heads_stacked_equal_heads_alone():
+    epochs = 4
+    transition, head, distilled, engine = fitted_heads(epochs)
+    features = engine.evaluate(transition, distilled, transition.features)
+    examples = distilled.with_inputs(features).by_annotation()
+    for j in range(3):
+        mine = examples.annotator == j
+        theta = head.theta.detach().clone().requires_grad_()
+        optimiser = torch.optim.SGD([theta], lr=0.01, momentum=0.9)
+        for _ in range(epochs):
+            optimiser.zero_grad()
+            rows = theta[:, examples.target[mine]].permute(1, 0, 2)  # (m, d+1, C)
+            logits = torch.einsum("md,mdq->mq", examples.inputs.data[examples.instance[mine]], rows)
+            F.cross_entropy(logits, examples.label[mine]).backward()
+            optimiser.step()
+        torch.testing.assert_close(transition.head.theta[j], theta, atol=1e-6, rtol=1e-5)
+
+
+def test_an_annotator_without_enough_examples_keeps_the_global_head_bit_for_bit():
+    transition, head, distilled, _ = fitted_heads(2, min_examples=75)
+    counts = torch.bincount(distilled.annotator, minlength=8)
+    kept = [torch.equal(transition.head.theta[j], head.theta) for j in range(8)]
+    assert kept == (counts < 75).tolist()
+    assert any(kept)
+    assert not all(kept)
+
+
+def test_groups_of_annotators_are_recovered():
+    data = crowdwise.datasets.load("digits")
+    made = simulate.aidn(data.X_train, data.y_train, n_annotators=30, n_groups=3, labels_per_instance=6, noise_rate=0.4)
+    model = crowdwise.TAIDTM(
+        epochs=1, warmup_epochs=8, transition_epochs=10, gcn_epochs=1, k=5, min_examples=5, verbose=0, prepare="auto"
+    ).fit(data.X_train, made.annotations)
+    found = model.annotator_graph_
+    assert graph.edge_precision(found.before, made.groups).overall > 0.8
+    assert found.before.shape == found.after.shape == (30, 30)
+    np.testing.assert_array_equal(found.before.sum(axis=1), 5)
+    np.testing.assert_array_equal(found.after.diagonal(), 1)
+    assert model.heads_.shape == (30, 65, 10, 10)
+
+
+def test_transition_is_what_the_heads_say():
+    X, annotations, _ = crowd()
+    model = crowdwise.TAIDTM(**TAIDTM_QUICK).fit(X, annotations)
+    with torch.no_grad():
+        g = model.transition_.features(model.prepare_(torch.from_numpy(X[:4])))
+    logits = np.einsum("id,jdpq->ijpq", g.numpy(), model.heads_)
+    expected = np.exp(logits) / np.exp(logits).sum(3, keepdims=True)
+    np.testing.assert_allclose(model.transition(X[:4]), expected, atol=1e-5)
+    np.testing.assert_allclose(model.transition(X[:4], [5, 2]), expected[:, [5, 2]], atol=1e-5)
+
+
+def test_distilled_examples_are_training_instances_with_classes():
+    X, annotations, y = crowd()
+    model = crowdwise.TAIDTM(**TAIDTM_QUICK).fit(X, annotations)
+    at, label = model.distilled_
+    assert len(np.unique(at)) == len(at)
+    assert (label == y[at]).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        {"protocol": "reference"},
+        {"similarity": "cosine"},
+        {"similarity": "l1-normalised"},
+        {"purify": False},
+        {"gcn_layers": 1},
+        {"residual": True},
+        {"norm": "row"},
+        {"norm": "sym_row"},
+        {"classifier_start": "random"},
+        {"classifier_start": "warm-up"},
+        {"bottleneck": 0},
+        {"reduction": "instance"},
+        {"prior_weight": 0.0},
+        {"class_prior": [0.2, 0.3, 0.5]},
+        {"optimiser": "adam", "lr": 0.01},
+        {"precision": "bf16"},
+    ],
+    ids=str,
+)
+def test_variants_train(variant, tmp_path):
+    X, annotations, y = crowd(300)
+    model = crowdwise.TAIDTM(**(TAIDTM_QUICK | {"epochs": 15} | variant)).fit(X, annotations)
+    assert model.score(X, y) > (0.3 if variant == {"classifier_start": "random"} else 0.85)
+    loaded = crowdwise.load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+
+
+def test_reference_protocol_runs_the_stages_of_the_authors_code():
+    X, annotations, _ = crowd()
+    model = crowdwise.TAIDTM(**TAIDTM_QUICK, protocol="reference").fit(X, annotations)
+    stages = list(dict.fromkeys(record["stage"] for record in model.history_))
+    assert stages == [
+        "warm-up",
+        "global transition",
+        "correction (BLTM)",
+        "individual heads",
+        "correction (individual)",
+        "mapped heads",
+        "correction",
+    ]
+    schedule = crowdwise.TAIDTM(protocol="reference", milestones=(40, 55), warmup_epochs=5).schedule()
+    assert [schedule(e) for e in (35, 36, 50, 51)] == pytest.approx([1, 0.1, 0.1, 0.01])
+
+
+def test_paper_schedule():
+    schedule = crowdwise.TAIDTM(epochs=60).schedule()
+    assert [schedule(e) for e in (39, 40, 54, 55)] == pytest.approx([1, 0.1, 0.1, 0.01])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"transfer": "grph"}, "unknown transfer='grph'; use one of 'graph', 'individual'"),
+        ({"protocol": "mine"}, "unknown protocol='mine'"),
+        ({"gcn_layers": 3}, "unknown gcn_layers=3"),
+        ({"similarity": "euclid"}, "unknown similarity='euclid'"),
+        ({"mapping": "transformer"}, "unknown mapping='transformer'"),
+        ({"classifier_start": "cold"}, "unknown classifier_start='cold'"),
+        ({"device": "tpu9"}, "unknown device 'tpu9'"),
+        ({"precision": "fp8"}, "unknown precision 'fp8'"),
+        ({"prepare": "whiten"}, "unknown prepare='whiten'"),
+        ({"optimiser": "lion"}, "unknown optimiser 'lion'"),
+        ({"reduction": "sum"}, "unknown reduction 'sum'"),
+        ({"validation_fraction": 1.5}, r"validation_fraction must be in \[0, 1\), got 1.5"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_unknown_parameters_are_named(parameters, message):
+    X, annotations, _ = crowd(60)
+    with pytest.raises(ConfigError, match=message):
+        crowdwise.TAIDTM(**(TAIDTM_QUICK | parameters)).fit(X, annotations)
+
+
+def test_nothing_to_distil_is_an_error():
+    X, annotations, _ = crowd(60)
+    with pytest.raises(TrainingError, match="no example could be distilled"):
+        crowdwise.BLTM(
+            warmup_epochs=1, warmup_lr=1e-9, min_distilled=0, max_retries=1, epochs=1, verbose=0, rho_max=0.99
+        ).fit(X, annotations)
+
+
+def test_individual_transfer_has_heads_but_no_graph():
+    X, annotations, _ = crowd()
+    model = crowdwise.TAIDTM(**TAIDTM_QUICK, transfer="individual").fit(X, annotations)
+    assert isinstance(model.transition_.head, IndividualHeads)
+    with pytest.raises(ConfigError, match="builds no annotator graph"):
+        model.annotator_graph_

@@ -1,0 +1,73 @@
+"""The layout of the architecture: a module imports only from layers above its own, and nothing heavy too early."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "crowdwise"
+LAYERS = [
+    ["errors", "registry"],
+    ["_codes", "_factorise", "_frames", "annotations"],
+    ["agreement"],
+    ["simulate", "readers", "datasets"],
+    ["aggregation"],
+    ["networks"],
+    ["graph"],
+    ["engine"],
+    ["methods"],
+    ["quality"],
+    ["presets"],
+    ["report"],
+    ["cli"],
+]
+RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+
+def imports(path: Path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("crowdwise"):
+            parts = node.module.split(".")
+            yield from ([parts[1]] if len(parts) > 1 else [alias.name for alias in node.names])
+        elif isinstance(node, ast.Import):
+            yield from (a.name.split(".")[1] for a in node.names if a.name.startswith("crowdwise."))
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_module_imports_only_from_layers_above(path):
+    own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    if own == "__init__":
+        pytest.skip("the package exports everything, lazily")
+    assert own in RANK, f"{own} has no place in the layout"
+    for imported in imports(path):
+        if imported in RANK:
+            assert RANK[imported] <= RANK[own], f"{own} imports {imported}, which lies below it"
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_importing_crowdwise_is_fast_and_imports_nothing_heavy():
+    loaded = run("import sys, crowdwise; print(sorted({'torch', 'sklearn', 'pandas', 'numba'} & set(sys.modules)))")
+    assert loaded.strip() == "[]"
+    times = []
+    for _ in range(3):
+        started = time.perf_counter()
+        run("import crowdwise")
+        times.append(time.perf_counter() - started)
+    assert min(times) < 0.5
+
+
+def test_every_export_exists():
+    import crowdwise
+
+    for name in crowdwise.__all__:
+        assert getattr(crowdwise, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        crowdwise.nonsense
