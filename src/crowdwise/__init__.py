@@ -21,6 +21,7 @@ _EXPORTS = {
 }
 _MODULES = (
     "aggregation",
+    "agreement",
     "datasets",
     "engine",
     "errors",
@@ -28,6 +29,7 @@ _MODULES = (
     "methods",
     "networks",
     "presets",
+    "quality",
     "readers",
     "report",
     "simulate",

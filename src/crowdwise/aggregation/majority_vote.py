@@ -1,27 +1,48 @@
-"""Majority vote: the share of an instance's annotations that each class has."""
+"""Majority vote, plain and weighted by annotators' accuracy on gold labels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from crowdwise.annotations import Annotations
+from crowdwise.aggregation.base import Aggregator, share
+from crowdwise.aggregation.crowd import Crowd
+from crowdwise.aggregation.kernels import Floats
 from crowdwise.registry import AGGREGATORS
 
 
 @AGGREGATORS.register("majority-vote")
 @dataclass(kw_only=True, eq=False, repr=False)
-class MajorityVote(BaseEstimator):  # type: ignore[misc]
-    """``posterior_`` (n, C): votes / labels of the instance, uniform without any; ties go to the first class."""
+class MajorityVote(Aggregator):
+    """Every label counts alike: q_i(c) = votes_i(c) / r_i, uniform without votes.
 
-    def fit(self, annotations: Any) -> Self:
-        crowd = Annotations.coerce(annotations)
-        votes = crowd.votes().astype(np.float64)
-        total = votes.sum(1, keepdims=True)
-        self.posterior_ = np.where(total > 0, votes / np.maximum(total, 1), 1 / crowd.n_classes)
-        self.classes_ = crowd.classes
-        self.labels_ = self.classes_[self.posterior_.argmax(1)]
-        return self
+    >>> MajorityVote().fit_predict((["a", "a", "a", "b"], ["x", "y", "z", "x"], ["cat", "dog", "dog", "cat"]))
+    array(['dog', 'cat'], dtype='<U3')
+    """
+
+    def _infer(self, crowd: Crowd, rng: np.random.Generator) -> Floats:
+        return crowd.majority()
+
+
+@AGGREGATORS.register("gold-majority-vote")
+@dataclass(kw_only=True, eq=False, repr=False)
+class GoldMajorityVote(Aggregator):
+    """A label counts as much as its annotator is right on the instances with gold labels (and was before: history).
+
+    Annotators without any gold instance get the mean of the others; where nobody has one, this is majority vote.
+
+    >>> answers = ["a", "a", "a", "b", "b", "b"], ["x", "y", "z", "x", "y", "z"], ["cat", "cat", "dog"] * 2
+    >>> GoldMajorityVote().fit_predict(answers, gold={"a": "dog"})
+    array(['dog', 'dog'], dtype='<U3')
+    """
+
+    uses_history = True
+
+    def _infer(self, crowd: Crowd, rng: np.random.Generator) -> Floats:
+        known = np.zeros((crowd.n_instances, crowd.n_classes))  # rows of instances without gold stay 0
+        right = crowd.hits(crowd.clamp(known)).sum(axis=1)
+        asked = crowd.labels_within(crowd.gold >= 0) if crowd.gold.size else np.zeros(crowd.n_annotators)
+        past_right, past = crowd.past_accuracy()
+        self.skill_ = share(right + past_right, asked + past, crowd.n_classes)
+        return crowd.weighted_majority(self.skill_)

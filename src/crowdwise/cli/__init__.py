@@ -11,6 +11,9 @@ from typing import Annotated
 import typer
 
 import crowdwise
+from crowdwise.cli.aggregate import aggregate
+from crowdwise.cli.agreement import agreement
+from crowdwise.cli.annotators import annotators
 from crowdwise.cli.demo import demo
 from crowdwise.cli.info import info
 from crowdwise.cli.methods import methods
@@ -26,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (demo, simulate, train, predict, info, presets, methods):
+for _verb in (demo, aggregate, agreement, annotators, simulate, train, predict, info, presets, methods):
     app.command()(_verb)
 
 

@@ -123,13 +123,13 @@ class GCNHeads(nn.Module):
     def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         n_classes = self.last.shape[-1]
         if self.heads_first(len(g), len(row)):
-            theta = self.heads()[annotator].flatten(2)  # (P, d+1, C*C)
-            return torch.bmm(g[row, None], theta).reshape(-1, n_classes, n_classes)
+            theta = self.heads().flatten(2).index_select(0, annotator)  # (P, d+1, C*C)
+            return torch.bmm(g.index_select(0, row)[:, None], theta).reshape(-1, n_classes, n_classes)
         h_bar = self.hidden()
         assert h_bar is not None
         by_instance = g @ self.last.transpose(0, 1).flatten(1)  # (B, Z*C*C)
-        by_pair = by_instance[row].reshape(len(row), len(self.last), -1 if len(row) else n_classes**2)  # (P, Z, C*C)
-        logits = torch.bmm(h_bar[annotator, None], by_pair).squeeze(1)
+        by_pair = by_instance.index_select(0, row).reshape(len(row), len(self.last), n_classes**2)  # (P, Z, C*C)
+        logits = torch.bmm(h_bar.index_select(0, annotator)[:, None], by_pair).squeeze(1)
         if self.residual is not None:
             logits = logits + (g @ self.residual.flatten(1))[row]
         return logits.reshape(-1, n_classes, n_classes)
@@ -140,7 +140,7 @@ class GCNHeads(nn.Module):
         h_bar = self.hidden()
         assert h_bar is not None
         by_instance = self._by_instance(self.last, g, target)  # (B, Z, C)
-        logits = torch.bmm(h_bar[annotator, None], by_instance[row]).squeeze(1)
+        logits = torch.bmm(h_bar.index_select(0, annotator)[:, None], by_instance.index_select(0, row)).squeeze(1)
         if self.residual is not None:
             logits = logits + self._by_instance(self.residual[None], g, target)[row, 0]
         return logits

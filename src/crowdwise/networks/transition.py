@@ -42,7 +42,7 @@ class GlobalHead(nn.Module):
         return (g @ self.theta.flatten(1)).reshape(-1, *self.theta.shape[1:])
 
     def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
-        return self.logits(g)[row]
+        return self.logits(g).index_select(0, row)
 
     def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         return _take_row(self.logits(g), target)[row]
@@ -64,7 +64,8 @@ class IndividualHeads(nn.Module):
         return heads
 
     def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
-        return torch.bmm(g[row, None], self.theta[annotator].flatten(2)).reshape(-1, *self.theta.shape[2:])
+        theta = self.theta.flatten(2).index_select(0, annotator)  # (P, d+1, C*C)
+        return torch.bmm(g.index_select(0, row)[:, None], theta).reshape(-1, *self.theta.shape[2:])
 
     def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         return torch.bmm(g[row, None], self.theta[annotator, :, target[row]]).squeeze(1)
@@ -125,7 +126,7 @@ def corrected_loss(class_logits: Tensor, transition_logits: Tensor, row: Tensor,
     >>> round(corrected_loss(f, t, torch.tensor([0]), torch.tensor([1])).item(), 6)
     0.536143
     """
-    log_f = F.log_softmax(class_logits, dim=1)[row]  # (P, C)
+    log_f = F.log_softmax(class_logits, dim=1).index_select(0, row)  # (P, C)
     log_t = F.log_softmax(transition_logits, dim=2)  # (P, C, C)
     index = label[:, None, None].expand(-1, log_t.shape[1], 1)
     return -torch.logsumexp(log_f + log_t.gather(2, index).squeeze(2), dim=1)

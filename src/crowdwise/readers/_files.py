@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -61,7 +62,7 @@ def load_columns(path: Path, choose: Choose) -> Columns:
             return _arrow(path, choose)
         _check_encoding_mark(path)
         return _jsonl(path, choose) if kind == "jsonl" else _delimited(path, choose, "\t" if kind == "tsv" else ",")
-    except (pa.ArrowException, OSError, EOFError) as error:
+    except (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as {kind}: {error}") from error
 
 
@@ -86,6 +87,7 @@ def _arrow(path: Path, choose: Choose) -> Columns:
         except pa.ArrowInvalid:  # not the file format (feather): the stream format, or broken
             source.seek(0)
             table = pa.ipc.open_stream(source).read_all()
+        table.validate(full=True)  # damaged offsets would crash whoever reads the values
     return {name: table.column(name) for name in choose(table.column_names)}
 
 

@@ -1,0 +1,380 @@
+"""What every aggregator shares: inputs, gold labels, ties, the loop, fitted values.
+
+A method is one file with one class; the base class owns the loop, the subclass owns the mathematics. A method that
+votes derives from `Aggregator` and writes `_infer`; a method that iterates derives from `IterativeAggregator`::
+
+    @dataclass
+    class MyState(State):                     # State has `posterior` (n, C) and `objective`
+        emission: Floats
+
+    @AGGREGATORS.register("my-method")
+    @dataclass(kw_only=True, eq=False, repr=False)
+    class MyMethod(IterativeAggregator[MyState]):
+        max_iter: int = 50                    # new defaults, new parameters: keyword-only dataclass fields
+        strength: float = 1.0
+
+        def _start(self, crowd, rng):         # the state before round 1
+            return MyState(crowd.initial(), -np.inf, table)
+
+        def _round(self, crowd, state, rng):  # one round: a new state, with its objective
+            step = crowd.em_step(state.emission, prior)
+            return MyState(step.posterior, step.log_likelihood, ...)
+
+        def _finish(self, crowd, state):      # fitted values beside posterior_, objective_, n_iter_
+            self.confusion_ = confusion(state.emission)       # [annotator, class, label]
+            self.class_prior_ = ...                           # those that are not set are derived from posterior_
+
+Optional: `_starts` (number of restarts; the state with the highest objective wins), `_converged`, `_posterior` (from
+the state's posterior to (n, C)), `_needs` (labels per annotator that the model wants), `_check` (of parameters),
+`uses_history` and `settles`. `crowd` is a `crowdwise.aggregation.crowd.Crowd`: sizes, `initial()`, `majority()`,
+`votes()`, `em_step()`, `vote_step()`, `counts()`, `gold`, `history`, ... A kernel of one's own is compiled with
+`kernels.jit()`. A crowd without annotations or with a single class never reaches these methods.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.aggregation import intervals
+from crowdwise.aggregation.crowd import Crowd, confusion, resolve_threads
+from crowdwise.aggregation.estimator import Estimator
+from crowdwise.aggregation.gold import gold_codes
+from crowdwise.aggregation.history import AnnotatorHistory
+from crowdwise.aggregation.kernels import Floats
+from crowdwise.annotations import Annotations
+from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError
+
+Tie = Literal["first", "random"]
+RandomState = int | np.random.Generator | None
+TIE_TOLERANCE = 1e-9  # posteriors closer than this are a tie: rounding must not decide
+CROWD_SIZE = 20  # fewer annotators than this are no crowd to be warned about
+
+
+@dataclass
+class State:
+    """Where an iterative method stands after a round."""
+
+    posterior: Floats  # (n, C), or (n, K) where `_posterior` says how to read it
+    objective: float
+
+
+S = TypeVar("S", bound=State)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Aggregator(Estimator):
+    """Base class of all aggregators: a scikit-learn estimator whose data are annotations.
+
+    Fitted: ``posterior_`` (n, C), ``labels_`` (n,) and ``classes_`` (C,) in the user's vocabulary, ``confusion_``
+    (R, C, C) with T[j, p, q] = P(label q | class p), ``skill_`` (R,), the probability that an annotator is right,
+    ``class_prior_`` (C,), ``annotators_`` and ``instances_`` (ids), and ``annotations_``, what was aggregated.
+    """
+
+    tie: Tie = "first"
+    """Which of equally probable classes becomes the label: the ``"first"`` in ``classes_``, or a ``"random"`` one."""
+    random_state: RandomState = None
+    """Seed or generator of whatever is random in the method, and of random ties."""
+
+    uses_history: ClassVar[bool] = False
+
+    # what subclasses write
+
+    def _infer(self, crowd: Crowd, rng: np.random.Generator) -> Floats:
+        """The posterior (n, C); other fitted values are set on the way."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it infers labels")
+
+    def _needs(self, n_classes: int) -> int:
+        """Labels that an annotator should have given before the model can tell annotators apart; 0: any number."""
+        return 0
+
+    # fitting
+
+    def fit(self, annotations: Any, gold: Any = None, history: Any = None) -> Self:
+        """Infer the labels of all instances.
+
+        ``annotations`` is an `Annotations`, a long table (pandas, polars, arrow, a mapping of columns), a tuple of
+        three arrays, or a matrix (n, R). ``gold`` holds the known labels of some instances: a mapping from instance to
+        label, a table with instance and label columns, or an array (n,) with None, NaN or -1 where nothing is known.
+        ``history`` tells what is known about annotators already: an earlier fitted aggregator or an
+        `AnnotatorHistory`.
+        """
+        annotations = Annotations.coerce(annotations)
+        return self._fit(annotations, gold_codes(annotations, gold), history)
+
+    def partial_fit(self, annotations: Any, gold: Any = None, history: Any = None) -> Self:
+        """Add annotations to those seen so far, and infer all labels anew.
+
+        The result is that of one `fit` on everything: ids are matched with those seen before, new ones are appended to
+        ``instances_``, ``annotators_`` and ``classes_``. Gold labels add to (and correct) earlier ones; a history
+        replaces an earlier one.
+        """
+        fresh = Annotations.coerce(annotations)
+        if not hasattr(self, "annotations_"):
+            return self.fit(fresh, gold, history)
+        before = self._fitted_crowd()
+        everything = Annotations.concat([before.annotations, fresh])
+        codes = gold_codes(everything, gold)
+        if before.gold.size:
+            codes = np.full(everything.n_instances, -1, np.int32) if codes is None else codes
+            old = codes[: before.n_instances]
+            old[old < 0] = before.gold[old < 0]
+        return self._fit(everything, codes, self._history if history is None else history, self.posterior_)
+
+    def fit_predict(self, annotations: Any, gold: Any = None, history: Any = None) -> npt.NDArray[Any]:
+        """Labels (n,) in the user's vocabulary, as `fit` finds them."""
+        return self.fit(annotations, gold, history).labels_
+
+    def fit_predict_proba(self, annotations: Any, gold: Any = None, history: Any = None) -> Floats:
+        """Posterior (n, C) over ``classes_``, as `fit` finds it."""
+        return self.fit(annotations, gold, history).posterior_
+
+    def _fit(
+        self,
+        annotations: Annotations,
+        gold: npt.NDArray[np.int32] | None,
+        history: Any,
+        earlier: Floats | None = None,
+    ) -> Self:
+        self._check()
+        if annotations.n_instances and not annotations.n_classes:
+            raise DataError(
+                f"this crowd has {annotations.n_instances} instances but no classes: pass n_classes or classes"
+            )
+        if history is not None and not self.uses_history:
+            raise ConfigError(
+                f"{type(self).__name__} has no parameters of annotators that a history could inform; "
+                "leave history out, or use DawidSkene"
+            )
+        counts = None if history is None else AnnotatorHistory.coerce(history).counts_for(annotations)
+        threads = resolve_threads(getattr(self, "n_jobs", None))
+        crowd = Crowd.of(annotations, gold, counts, threads, earlier if getattr(self, "warm_start", False) else None)
+        rng = np.random.default_rng(self.random_state)
+        for name in [name for name in vars(self) if name.endswith("_")]:
+            delattr(self, name)
+        self._crowd, self._history = crowd, history
+        if len(annotations) and annotations.n_classes > 1:
+            self._warn_if_sparse(crowd)
+            self.posterior_ = self._infer(crowd, rng)
+        else:
+            self.posterior_ = self._nothing_to_infer(crowd)
+        self.annotations_ = annotations
+        self.classes_ = annotations.classes
+        self.labels_ = self.classes_[choose(self.posterior_, self.tie, rng)]
+        return self
+
+    def _nothing_to_infer(self, crowd: Crowd) -> Floats:
+        return crowd.majority()
+
+    # fitted values that a method need not set itself
+
+    @cached_property
+    def confusion_(self) -> Floats:
+        """Confusion matrices (R, C, C) under the posterior; a row that no label speaks for is uniform."""
+        return confusion(self._fitted_crowd().counts(self.posterior_))
+
+    @cached_property
+    def skill_(self) -> Floats:
+        """Expected share of right labels of every annotator, (R,); silent annotators get the mean of the others."""
+        crowd = self._fitted_crowd()
+        return share(crowd.hits(self.posterior_).sum(axis=1), crowd.labels_per_annotator, crowd.n_classes)
+
+    @cached_property
+    def class_prior_(self) -> Floats:
+        """Mean posterior of the labelled instances, (C,)."""
+        crowd = self._fitted_crowd()
+        return crowd.mass(self.posterior_) / crowd.n_labelled if crowd.n_labelled else uniform(crowd.n_classes)
+
+    def skill_interval(self, level: float = 0.95) -> Floats:
+        """Credible interval (R, 2) of every annotator's probability of being right (Beta posterior)."""
+        crowd = self._fitted_crowd()
+        past_right, past = crowd.past_accuracy()
+        right = crowd.hits(self.posterior_).sum(axis=1) + past_right
+        believed = self._believed(crowd)
+        expected, total = np.trace(believed) / crowd.n_classes, believed.sum() / crowd.n_classes
+        wrong = crowd.labels_per_annotator + past - right
+        return intervals.beta_interval(right + expected, wrong + total - expected, level)
+
+    def confusion_interval(self, level: float = 0.95) -> Floats:
+        """Credible intervals (R, C, C, 2) of ``confusion_`` (rows have Dirichlet posteriors)."""
+        crowd = self._fitted_crowd()
+        counts = crowd.counts(self.posterior_) + (0.0 if crowd.history is None else crowd.history)
+        return intervals.confusion_interval(counts, self._believed(crowd), level)
+
+    def _believed(self, crowd: Crowd) -> Floats:
+        """Prior of the intervals in numbers of labels, (C, C) as [label, class]."""
+        return np.full((crowd.n_classes, crowd.n_classes), intervals.JEFFREYS)
+
+    @property
+    def annotators_(self) -> npt.NDArray[Any]:
+        """Ids of the annotators, (R,)."""
+        return self._fitted_crowd().annotations.annotators
+
+    @property
+    def instances_(self) -> npt.NDArray[Any]:
+        """Ids of the instances, (n,)."""
+        return self._fitted_crowd().annotations.instances
+
+    def _fitted_crowd(self) -> Crowd:
+        if not hasattr(self, "_crowd"):
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit with annotations first")
+        return self._crowd
+
+    def _check(self) -> None:
+        """Refuse parameters that are out of range."""
+        if self.tie not in get_args(Tie):
+            raise ConfigError(f"unknown tie {self.tie!r}; known: 'first', 'random'")
+
+    def _warn_if_sparse(self, crowd: Crowd) -> None:
+        """Say so when annotators gave too few labels for what the model wants to learn about each of them."""
+        given = crowd.labels_per_annotator[crowd.labels_per_annotator > 0]
+        needed, typical = self._needs(crowd.n_classes), float(np.median(given))
+        if len(given) >= CROWD_SIZE and typical < needed:
+            warnings.warn(
+                f"this crowd is too sparse for {type(self).__name__}: annotators gave a median of {typical:g} labels, "
+                f"it wants {needed} or more to tell them apart; what it says about single annotators is mostly its "
+                "prior. Collect more labels per annotator, pass history or gold, or use HierarchicalDawidSkene, "
+                "MajorityVote or crowdwise.aggregation.recommend",
+                CrowdwiseWarning,
+                stacklevel=4,
+            )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class IterativeAggregator(Aggregator, Generic[S]):
+    """Base class of methods that repeat a round until their objective settles.
+
+    Also fitted: ``objective_``, its value after every round, ``n_iter_``, the number of rounds, and ``converged_``.
+    """
+
+    max_iter: int = 100
+    """Rounds at most."""
+    tol: float = 1e-5
+    """Stop when the objective, per labelled instance, changes by less; 0: exactly ``max_iter`` rounds."""
+    n_jobs: int | None = None
+    """Threads for large crowds; None: one, -1: all cores."""
+    verbose: int = 0
+    """1: one line per fit; 2: one line per round."""
+
+    settles: ClassVar[bool] = True  # False: the rounds are a budget, and using it up is nothing to warn about
+
+    # what subclasses write
+
+    def _start(self, crowd: Crowd, rng: np.random.Generator) -> S:
+        """The state before the first round."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it starts")
+
+    def _round(self, crowd: Crowd, state: S, rng: np.random.Generator) -> S:
+        """The state after one more round."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what a round is")
+
+    def _finish(self, crowd: Crowd, state: S) -> None:
+        """Set fitted values from the last state."""
+
+    def _posterior(self, crowd: Crowd, state: S) -> Floats:
+        """Posterior (n, C) from the last state."""
+        return state.posterior
+
+    def _starts(self) -> int:
+        """Number of restarts, of which the best objective wins."""
+        return 1
+
+    def _converged(self, crowd: Crowd, before: S, after: S) -> bool:
+        """Whether a round changed so little that there need not be another."""
+        return abs(after.objective - before.objective) < self.tol * max(crowd.n_labelled, 1)
+
+    # the loop
+
+    def _infer(self, crowd: Crowd, rng: np.random.Generator) -> Floats:
+        best, trace, converged = self._run(crowd, rng)
+        for _ in range(self._starts() - 1):
+            other = self._run(crowd, rng)
+            if other[0].objective > best.objective:
+                best, trace, converged = other
+        self.objective_, self.n_iter_, self.converged_ = np.array(trace), len(trace), converged
+        if self.tol > 0 and self.settles and not converged:
+            from sklearn.exceptions import ConvergenceWarning
+
+            warnings.warn(
+                f"{type(self).__name__} did not settle within max_iter={self.max_iter} rounds (tol={self.tol:g}); "
+                "allow more rounds, or read the result with care",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        self._say(1, lambda: f"{self.n_iter_} rounds, objective {best.objective:.6f}")
+        self._finish(crowd, best)
+        return self._posterior(crowd, best)
+
+    def _run(self, crowd: Crowd, rng: np.random.Generator) -> tuple[S, list[float], bool]:
+        state, trace = self._start(crowd, rng), list[float]()
+        for number in range(1, self.max_iter + 1):
+            before, state = state, self._round(crowd, state, rng)
+            trace.append(state.objective)
+            self._say(2, lambda: f"round {number}, objective {trace[-1]:.6f}")  # noqa: B023
+            if self.tol > 0 and self._converged(crowd, before, state):
+                return state, trace, True
+        return state, trace, False
+
+    def _nothing_to_infer(self, crowd: Crowd) -> Floats:
+        self.objective_, self.n_iter_, self.converged_ = np.zeros(0), 0, True
+        return crowd.majority()
+
+    def _majority_instead(self, crowd: Crowd, reason: str) -> Floats:
+        """Majority vote, with a warning, where a method has nothing to work on."""
+        warnings.warn(f"{type(self).__name__} falls back to majority vote: {reason}", CrowdwiseWarning, stacklevel=5)
+        return self._nothing_to_infer(crowd)
+
+    def _say(self, level: int, message: Callable[[], str]) -> None:
+        if self.verbose >= level:
+            print(f"{type(self).__name__}: {message()}")
+
+    def _check(self) -> None:
+        super()._check()
+        if not isinstance(self.max_iter, int | np.integer) or self.max_iter < 1:
+            raise ConfigError(f"max_iter must be an integer of 1 or more, got {self.max_iter!r}")
+        if not self.tol >= 0:
+            raise ConfigError(f"tol must be 0 or more, got {self.tol!r}")
+
+
+def choose(posterior: Floats, tie: Tie, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Code of the most probable class of every row, (n,); equals within 1e-9 are a tie.
+
+    >>> choose(np.array([[0.5, 0.5], [0.2, 0.8]]), "first", np.random.default_rng(0))
+    array([0, 1])
+    """
+    n, c = posterior.shape
+    if c == 0:
+        return np.zeros(n, np.int64)
+    # numpy reduces short rows slowly, column by column is many times faster
+    top = functools.reduce(np.maximum, posterior.T) if c <= 32 else posterior.max(axis=1)
+    threshold = top - TIE_TOLERANCE
+    if tie == "random":
+        return np.asarray(np.where(posterior >= threshold[:, None], rng.random((n, c)), -1.0).argmax(axis=1))
+    if c > 32:
+        return np.asarray((posterior >= threshold[:, None]).argmax(axis=1))
+    codes = np.full(n, c - 1)
+    for k in range(c - 2, -1, -1):
+        codes[posterior[:, k] >= threshold] = k
+    return codes
+
+
+def share(hits: Floats, number: npt.NDArray[Any], n_classes: int) -> Floats:
+    """``hits / number`` (R,), the mean over the others where ``number`` is 0, and chance where all are."""
+    some = number > 0
+    shares: Floats = np.divide(hits, number, out=np.zeros(len(hits)), where=some)
+    shares[~some] = shares[some].mean() if np.any(some) else 1.0 / max(n_classes, 1)
+    return shares
+
+
+def uniform(size: int) -> Floats:
+    """The uniform distribution over ``size`` classes."""
+    return np.full(size, 1.0 / size) if size else np.empty(0)

@@ -1,0 +1,220 @@
+"""What an aggregator is given: annotations in the order the kernels want, gold labels, annotators' histories."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.aggregation import kernels
+from crowdwise.aggregation.kernels import Floats, Layout, Step
+from crowdwise.annotations import Annotations
+from crowdwise.errors import DataError
+
+
+@dataclass(frozen=True, eq=False)
+class Crowd:
+    """Annotations prepared for inference: n instances, R annotators, C classes.
+
+    Tables about annotators have the layout of the kernels, [annotator, label, class], so that what one label says
+    about all classes is contiguous; `confusion` turns them into T[annotator, class, label].
+    """
+
+    annotations: Annotations
+    layout: Layout
+    history: Floats | None = None
+    """Earlier counts of known annotators, (R, C, C) as [annotator, label, class]."""
+    earlier: Floats | None = None
+    """Posterior of an earlier fit, of the first instances and classes, to start from."""
+
+    @classmethod
+    def of(
+        cls,
+        annotations: Annotations,
+        gold: npt.NDArray[np.int32] | None = None,
+        history: Floats | None = None,
+        threads: int = 1,
+        earlier: Floats | None = None,
+    ) -> Crowd:
+        """Prepare ``annotations``; ``gold`` (n,) holds class codes, -1 where the truth is unknown."""
+        a = annotations
+        cells, indptr = kernels.sort_by_instance(a.instance, a.annotator, a.label, a.n_instances, a.n_classes)
+        known = np.empty(0, np.int32) if gold is None or not np.any(gold >= 0) else gold
+        compiled = kernels.use_numba(len(a))
+        layout = Layout(cells, indptr, known, (a.n_annotators, a.n_classes), threads if compiled else 1, compiled)
+        return cls(a, layout, history, earlier)
+
+    @property
+    def n_instances(self) -> int:
+        """Number of instances n."""
+        return self.annotations.n_instances
+
+    @property
+    def n_annotators(self) -> int:
+        """Number of annotators R."""
+        return self.annotations.n_annotators
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes C."""
+        return self.annotations.n_classes
+
+    @property
+    def gold(self) -> npt.NDArray[np.int32]:
+        """Known class codes, (n,), -1 where unknown; empty when no gold labels were given."""
+        return self.layout.gold
+
+    @cached_property
+    def labelled(self) -> npt.NDArray[np.bool_]:
+        """Which instances have annotations, (n,)."""
+        return self.labels_per_instance > 0
+
+    @property
+    def labels_per_instance(self) -> npt.NDArray[np.int64]:
+        """Number of annotations of every instance, (n,)."""
+        return np.diff(self.layout.indptr)
+
+    @cached_property
+    def n_labelled(self) -> int:
+        """Number of instances with annotations."""
+        return int(np.count_nonzero(self.labelled))
+
+    @cached_property
+    def label_counts(self) -> npt.NDArray[np.int64]:
+        """How often each annotator gave each label, (R, C)."""
+        return kernels.label_counts(self.layout)
+
+    @cached_property
+    def labels_per_annotator(self) -> npt.NDArray[np.int64]:
+        """Number of annotations of every annotator, (R,)."""
+        return np.asarray(self.label_counts.sum(axis=1))
+
+    def votes(self, weight: Floats | None = None) -> Floats:
+        """Votes (n, C), each counted once, or with the weight (R,) of its annotator or (R, C) of its cell."""
+        if weight is not None and weight.ndim == 1:
+            weight = np.repeat(weight, self.n_classes)
+        return kernels.votes(self.layout, weight)
+
+    def majority(self) -> Floats:
+        """Soft majority vote (n, C): shares of votes; uniform without votes; one-hot where gold is known."""
+        return self.clamp(shares(self.votes()))
+
+    def weighted_majority(self, weight: Floats) -> Floats:
+        """Shares (n, C) of the votes weighted by annotator (R,); plain shares where no vote has any weight."""
+        votes = self.votes(weight)
+        weightless = votes.sum(axis=1) <= 0
+        if np.any(weightless):
+            votes[weightless] = self.votes()[weightless]
+        return self.clamp(shares(votes))
+
+    def initial(self) -> Floats:
+        """Where to start: at an earlier posterior where there is one, else at the majority vote; (n, C)."""
+        start = self.majority()
+        if self.earlier is not None:
+            n, c = self.earlier.shape
+            start[:n] = 0.0
+            start[:n, :c] = self.earlier
+        return self.clamp(start)
+
+    def clamp(self, posterior: Floats) -> Floats:
+        """The same array, with the rows of gold instances made one-hot."""
+        if self.gold.size:
+            known = np.flatnonzero(self.gold >= 0)
+            posterior[known] = 0.0
+            posterior[known, self.gold[known]] = 1.0
+        return posterior
+
+    def em_step(self, emission: Floats, prior: Floats, out: Floats | None = None) -> Step:
+        """One pass of EM over all annotations: see `kernels.em_step`."""
+        return kernels.em_step(self.layout, emission, prior, out)
+
+    def vote_step(self, ratio: Floats, prior: Floats, out: Floats | None = None) -> Step:
+        """One pass of EM where a label speaks for its own class only: see `kernels.vote_step`."""
+        return kernels.vote_step(self.layout, ratio, prior, out)
+
+    def counts(self, posterior: Floats) -> Floats:
+        """Expected confusion counts [annotator, label, class] of a posterior (n, K): (R, C, K)."""
+        self.check_table(posterior.shape[1])
+        return kernels.confusion_counts(self.layout, posterior)
+
+    def hits(self, posterior: Floats) -> Floats:
+        """Expected number of right labels of every annotator, by label, under a posterior (n, C): (R, C)."""
+        return kernels.hits(self.layout, posterior)
+
+    def agreements(self, labels: npt.NDArray[Any]) -> Floats:
+        """How many labels of every annotator agree with the labels (n,) of the instances: (R,)."""
+        c = self.n_classes
+        agree = kernels.labels(self.layout) == np.repeat(labels, self.labels_per_instance)
+        return np.bincount(self.layout.cells[agree] // c, minlength=self.n_annotators).astype(np.float64)
+
+    def labels_within(self, chosen: npt.NDArray[np.bool_]) -> Floats:
+        """How many of the chosen (n,) instances every annotator labelled, (R,)."""
+        rows = np.repeat(chosen, self.labels_per_instance)
+        return np.bincount(self.layout.cells[rows] // self.n_classes, minlength=self.n_annotators).astype(np.float64)
+
+    def past_accuracy(self) -> tuple[Floats, Floats]:
+        """Right labels and all labels in the annotators' histories, (R,) each."""
+        if self.history is None:
+            return np.zeros(self.n_annotators), np.zeros(self.n_annotators)
+        return np.einsum("jcc->j", self.history), self.history.sum(axis=(1, 2))
+
+    def agreement_beyond_chance(self) -> float:
+        """How much likelier than by chance (1 / C) two labels of an instance agree: 0 by chance, 1 always.
+
+        For annotators of equal accuracy a with even errors this is ((C a - 1) / (C - 1))².
+        """
+        votes, c = self.votes(), self.n_classes
+        number = self.labels_per_instance.astype(np.float64)
+        pairs = float(number @ (number - 1.0))
+        agreed = float(np.vdot(votes, votes - 1.0)) / pairs if pairs else 1.0 / max(c, 1)
+        return (c * agreed - 1.0) / (c - 1.0) if c > 1 else 1.0
+
+    def mass(self, posterior: Floats) -> Floats:
+        """Sum of the posteriors of labelled instances, (K,)."""
+        return np.asarray(self.labelled.astype(np.float64) @ posterior)
+
+    def check_table(self, states: int) -> None:
+        """Refuse confusion tables that cannot fit into memory, and say what does."""
+        needed = 8 * self.n_annotators * self.n_classes * states
+        try:
+            available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        except (AttributeError, ValueError, OSError):  # not on this platform
+            return
+        if needed > available // 2:
+            raise DataError(
+                f"confusion matrices of {self.n_annotators} annotators, {self.n_classes} labels by {states} states, "
+                f"need {needed / 1e9:.1f} GB, this machine has {available / 1e9:.1f}; use a method without confusion "
+                "matrices, such as OneCoinDawidSkene or Wawa"
+            )
+
+
+def shares(votes: Floats) -> Floats:
+    """Rows divided by their sums, uniform where a row is all zeros; in place."""
+    total = votes @ np.ones(votes.shape[1])  # several times faster than a sum along short rows
+    empty = total == 0
+    if np.any(empty):
+        votes[empty] = 1.0
+        total[empty] = votes.shape[1]
+    votes /= total[:, None]
+    return votes
+
+
+def confusion(table: Floats) -> Floats:
+    """Confusion matrices T[annotator, class, label], rows summing to 1, from counts [annotator, label, class].
+
+    A row without counts is uniform.
+    """
+    total = table.sum(axis=1, keepdims=True)
+    filled = np.divide(table, total, out=np.full_like(table, 1.0 / max(table.shape[1], 1)), where=total > 0)
+    return np.ascontiguousarray(filled.transpose(0, 2, 1))
+
+
+def resolve_threads(n_jobs: int | None) -> int:
+    """Number of threads for scikit-learn's ``n_jobs``: None is 1, -1 all cores, -2 all but one."""
+    cores = os.cpu_count() or 1
+    threads = 1 if n_jobs is None else int(n_jobs)
+    return max(1, cores + 1 + threads) if threads < 0 else max(1, threads)

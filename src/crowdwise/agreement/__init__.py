@@ -1,0 +1,36 @@
+"""How far annotators agree, beyond chance, with bootstrap intervals over instances.
+
+Every measure takes annotations in any form that `crowdwise.Annotations.coerce` reads and returns an `Agreement`:
+``value``, ``interval``, ``n``. ``n_bootstrap`` is how often the instances are resampled for the interval (0: no
+interval), ``confidence`` the share of the resampled values that it holds, ``random_state`` makes it repeatable.
+A repeated (instance, annotator) pair counts as another label; build the annotations with ``duplicates="last"`` to
+drop such repeats.
+"""
+
+from crowdwise.agreement._cohen import cohen_kappa
+from crowdwise.agreement._measures import (
+    coincidences,
+    fleiss_kappa,
+    gwet_ac1,
+    krippendorff_alpha,
+    raw_agreement,
+    scott_pi,
+)
+from crowdwise.agreement._pairwise import pairwise
+from crowdwise.agreement._report import report
+from crowdwise.agreement._result import Agreement, PairwiseAgreement, Report
+
+__all__ = [
+    "Agreement",
+    "PairwiseAgreement",
+    "Report",
+    "cohen_kappa",
+    "coincidences",
+    "fleiss_kappa",
+    "gwet_ac1",
+    "krippendorff_alpha",
+    "pairwise",
+    "raw_agreement",
+    "report",
+    "scott_pi",
+]

@@ -1,0 +1,93 @@
+"""Cohen's kappa of a whole crowd, in Conger's generalisation to any number of annotators."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import numpy as np
+from scipy import sparse
+
+from crowdwise._codes import cells
+from crowdwise.agreement._measures import corrected, within
+from crowdwise.agreement._result import Agreement
+from crowdwise.agreement._values import Values, Weights, class_credit, class_values
+from crowdwise.agreement._votes import CHUNK, Bootstrap, Floats, RandomState, Votes
+from crowdwise.annotations import Annotations
+from crowdwise.errors import ConfigError, suggest
+
+
+def cohen_kappa(
+    annotations: Any,
+    *,
+    weights: Weights | None = None,
+    values: Values | None = None,
+    confidence: float = 0.95,
+    n_bootstrap: int = 1000,
+    random_state: RandomState = None,
+) -> Agreement:
+    """Cohen's kappa (Cohen 1960, 1968) of a crowd: for two annotators Cohen's own, for more that of Conger (1980).
+
+    Chance agreement is the mean over all pairs of annotators of the chance that their labels agree, each choosing
+    classes as often as in all labels given; annotators without labels do not count. `pairwise` has the kappa of every
+    two annotators, and the meaning of ``weights`` and ``values``.
+
+    >>> round(cohen_kappa([[0, 0], [1, 1], [0, 0], [1, 0]], n_bootstrap=0).value, 3)
+    0.5
+    """
+    crowd, bootstrap = Annotations.coerce(annotations), Bootstrap(n_bootstrap, confidence, random_state)
+    return cohen(crowd, Votes.of(crowd), bootstrap, weights, values)
+
+
+def cohen(
+    annotations: Annotations,
+    votes: Votes,
+    bootstrap: Bootstrap,
+    weights: Weights | None = None,
+    values: Values | None = None,
+) -> Agreement:
+    """`cohen_kappa` from votes that were counted before."""
+    if weights is not None and weights not in get_args(Weights):
+        raise ConfigError(f"unknown weights {weights!r}{suggest(str(weights), get_args(Weights))}")
+    credit = None if weights is None else class_credit(class_values(annotations, values), weights)
+    size = len(votes.pattern)
+    if credit is None:
+        disagreement = within(votes, lambda c, k: np.not_equal(c, k).astype(np.float64))
+    else:
+        disagreement = within(votes, lambda c, k: 1 - credit[c, k])
+    agreeing = (1 - disagreement / np.maximum(votes.size, 1))[votes.pattern]
+    pairable = (votes.size >= 2).astype(np.float64)[votes.pattern]
+    given = _given(annotations, size)
+
+    def value(times: Floats) -> Floats:
+        """Kappa (B,) where the instances count ``times`` (n, B)."""
+        observed = (agreeing * pairable @ times) / (pairable @ times)
+        labels = (given @ times).reshape(annotations.n_annotators, annotations.n_classes, times.shape[1])
+        return corrected(observed, _chance(labels, credit))
+
+    drawn, step = bootstrap.draws(size), max(1, CHUNK // (given.shape[0] + size + 1))
+    chunks = (drawn[start : start + step].T.astype(np.float64) for start in range(0, bootstrap.times, step))
+    with np.errstate(divide="ignore", invalid="ignore"):  # undefined values are NaN
+        estimate = value(np.ones((size, 1)))
+        samples = np.concatenate([np.empty(0), *(value(times) for times in chunks)])
+    low, high = bootstrap.interval(samples)
+    name = "Cohen's kappa" + (f" ({weights})" if weights else "")
+    return Agreement(name, float(estimate[0]), (float(low), float(high)), votes.n_pairable, bootstrap.confidence)
+
+
+def _given(annotations: Annotations, size: int) -> sparse.csr_array[Any]:
+    """Labels by annotator and class (R * C, n), over the labelled instances."""
+    width = annotations.n_classes
+    rows = cells(annotations.annotator, width, annotations.label)
+    columns = (np.cumsum(annotations.labels_per_instance > 0) - 1)[annotations.instance]
+    return sparse.csr_array((np.ones(len(rows)), (rows, columns)), (annotations.n_annotators * width, size))
+
+
+def _chance(labels: Floats, credit: Floats | None) -> Floats:
+    """Chance agreement (B,), mean over pairs of annotators, from their labels by class (R, C, B)."""
+    total = labels.sum(axis=1, keepdims=True)
+    share = labels / np.maximum(total, 1)
+    everyone = share.sum(axis=0)  # (C, B)
+    liked, all_liked = (share, everyone) if credit is None else (credit @ share, credit @ everyone)
+    number = np.count_nonzero(total[:, 0], axis=0)
+    together = np.einsum("cb,cb->b", everyone, all_liked) - np.einsum("rcb,rcb->b", share, liked)
+    return np.asarray(together / (number * (number - 1.0)))

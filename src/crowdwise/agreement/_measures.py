@@ -1,0 +1,289 @@
+"""Agreement of a whole crowd in one number.
+
+Notation: instance i has m_i labels, n_ic of them for class c. Instances with one label count only where a measure
+estimates how often classes are chosen from all labels (Fleiss, Gwet).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+import numpy as np
+from scipy import sparse
+
+from crowdwise.agreement._result import Agreement
+from crowdwise.agreement._values import Values, class_values
+from crowdwise.agreement._votes import Bootstrap, Floats, RandomState, Statistic, Votes, following
+from crowdwise.annotations import Annotations
+from crowdwise.errors import AnnotationError, ConfigError, suggest
+
+Level = Literal["nominal", "ordinal", "interval", "ratio"]
+
+
+def raw_agreement(
+    annotations: Any, *, confidence: float = 0.95, n_bootstrap: int = 1000, random_state: RandomState = None
+) -> Agreement:
+    """Share of the pairs of labels of an instance that agree, mean over the instances with two labels or more.
+
+    >>> round(raw_agreement([[0, 0, 1], [1, 1, 1]], n_bootstrap=0).value, 3)
+    0.667
+    """
+    votes = Votes.of(Annotations.coerce(annotations))
+    return measured(RAW, votes, raw_statistic(votes), Bootstrap(n_bootstrap, confidence, random_state))
+
+
+def fleiss_kappa(
+    annotations: Any, *, confidence: float = 0.95, n_bootstrap: int = 1000, random_state: RandomState = None
+) -> Agreement:
+    """Fleiss' kappa (Fleiss 1971), for any number of labels per instance.
+
+    Chance agreement is the sum over classes of p_c^2, with p_c the mean over labelled instances of n_ic / m_i (Gwet
+    2014, section 2.6): Fleiss' own p_c where every instance has equally many labels.
+
+    >>> round(fleiss_kappa([[0, 0, 1], [1, 1, 1]], n_bootstrap=0).value, 3)
+    0.25
+    """
+    votes = Votes.of(Annotations.coerce(annotations))
+    return measured(FLEISS, votes, fleiss_statistic(votes), Bootstrap(n_bootstrap, confidence, random_state))
+
+
+def gwet_ac1(
+    annotations: Any, *, confidence: float = 0.95, n_bootstrap: int = 1000, random_state: RandomState = None
+) -> Agreement:
+    """Gwet's AC1 (Gwet 2008), which stays meaningful where one class is much more frequent than the others.
+
+    Chance agreement is the sum of p_c (1 - p_c) over the classes, divided by C - 1, with p_c as in `fleiss_kappa`.
+    Classes that nobody chose count in C.
+
+    >>> round(gwet_ac1([[0, 0, 1], [1, 1, 1]], n_bootstrap=0).value, 3)
+    0.4
+    """
+    votes = Votes.of(Annotations.coerce(annotations))
+    return measured(GWET, votes, gwet_statistic(votes), Bootstrap(n_bootstrap, confidence, random_state))
+
+
+def scott_pi(
+    annotations: Any, *, confidence: float = 0.95, n_bootstrap: int = 1000, random_state: RandomState = None
+) -> Agreement:
+    """Scott's pi (Scott 1955), over all pairs of labels of the crowd.
+
+    Every pair of labels of an instance counts once, so instances with many labels weigh more than in Fleiss' kappa;
+    where all have equally many, the two are the same. `pairwise` has Scott's pi of every two annotators.
+
+    >>> round(scott_pi([[0, 0, 1], [1, 1, 1]], n_bootstrap=0).value, 3)
+    0.25
+    """
+    votes = Votes.of(Annotations.coerce(annotations))
+    return measured(SCOTT, votes, scott_statistic(votes), Bootstrap(n_bootstrap, confidence, random_state))
+
+
+def krippendorff_alpha(
+    annotations: Any,
+    level: Level = "nominal",
+    *,
+    values: Values | None = None,
+    confidence: float = 0.95,
+    n_bootstrap: int = 1000,
+    random_state: RandomState = None,
+) -> Agreement:
+    """Krippendorff's alpha (Krippendorff 2011), with any labels missing.
+
+    ``level`` says what difference between labels means: none but being different (nominal), ranks (ordinal),
+    differences (interval), or differences relative to the sum (ratio). ``values`` holds the number of each class; by
+    default the classes themselves where they are numbers (strings of digits count), else, for ordinal only, their
+    order in ``annotations.classes``.
+
+    >>> rows = [[1, 1, None], [2, 2, 3], [3, 3, 3], [None, 1, 2]]
+    >>> [round(krippendorff_alpha(rows, level, n_bootstrap=0).value, 3) for level in ("nominal", "ordinal", "interval")]
+    [0.455, 0.74, 0.739]
+    """
+    crowd = Annotations.coerce(annotations)
+    votes = Votes.of(crowd)
+    statistic = alpha_statistic(crowd, votes, level, values)
+    return measured(alpha_name(level), votes, statistic, Bootstrap(n_bootstrap, confidence, random_state))
+
+
+def coincidences(annotations: Any) -> Floats:
+    """Krippendorff's coincidence matrix (C, C): pairs of labels within instances, each weighted by 1 / (m_i - 1).
+
+    >>> coincidences([[0, 0, 1], [1, 1, 1]])
+    array([[1., 1.],
+           [1., 3.]])
+    """
+    votes = Votes.of(Annotations.coerce(annotations))
+    weight = votes.count * _per_partner(votes)
+    weighted = sparse.csr_array(votes.table.multiply(weight[:, None]))
+    return np.asarray((votes.table.T @ weighted).toarray() - np.diag(votes.table.T @ weight))
+
+
+RAW, FLEISS, GWET, SCOTT = "raw agreement", "Fleiss' kappa", "Gwet's AC1", "Scott's pi"
+
+
+def alpha_name(level: Level) -> str:
+    """The name of alpha in results."""
+    return f"Krippendorff's alpha ({level})"
+
+
+def measured(name: str, votes: Votes, statistic: Statistic, bootstrap: Bootstrap) -> Agreement:
+    """A statistic of the votes with its interval."""
+    value, interval = bootstrap.estimate(votes, statistic)
+    return Agreement(name, value, interval, votes.n_pairable, bootstrap.confidence)
+
+
+def raw_statistic(votes: Votes) -> Statistic:
+    """Mean over instances of the share of pairs of labels that agree."""
+    pairs = votes.size * (votes.size - 1)
+    pairable = (pairs > 0).astype(np.float64)
+    share = _agreeing(votes) / np.maximum(pairs, 1)
+    return lambda weights: (weights @ share) / (weights @ pairable)
+
+
+def fleiss_statistic(votes: Votes) -> Statistic:
+    """Raw agreement, corrected by the chance that two labels drawn from p_c agree."""
+    raw, shares = raw_statistic(votes), _class_shares(votes)
+    return lambda weights: corrected(raw(weights), _squares(shares(weights)))
+
+
+def gwet_statistic(votes: Votes) -> Statistic:
+    """Raw agreement, corrected by Gwet's chance that a label is random and agrees."""
+    raw, shares, others = raw_statistic(votes), _class_shares(votes), np.float64(votes.table.shape[1] - 1)
+    return lambda weights: corrected(raw(weights), (1 - _squares(shares(weights))) / others)
+
+
+def scott_statistic(votes: Votes) -> Statistic:
+    """Agreement of all pairs of labels, corrected by the chance that two labels drawn from the pairs agree."""
+    agreeing, partners = _agreeing(votes), votes.size - 1
+    in_pairs = sparse.csr_array(votes.table.multiply(partners[:, None]))  # (P, C)
+
+    def value(weights: Floats) -> Floats:
+        labels = weights @ in_pairs
+        total = labels.sum(axis=1)
+        return corrected((weights @ agreeing) / total, _squares(labels / total[:, None]))
+
+    return value
+
+
+def alpha_statistic(annotations: Annotations, votes: Votes, level: Level, values: Values | None) -> Statistic:
+    """1 - observed / expected disagreement, with the squared differences of a level of measurement."""
+    if level not in get_args(Level):
+        raise ConfigError(f"unknown level {level!r}{suggest(str(level), get_args(Level))}")
+    if level == "ordinal":
+        return _ordinal_alpha(votes, class_values(annotations, values))
+    if level == "nominal":
+        observed, expected = _nominal(votes)
+    else:
+        number = class_values(annotations, values, need=f"{level} alpha")
+        observed, expected = _interval(votes, number) if level == "interval" else _ratio(votes, number)
+    paired = _pairable(votes)
+
+    def value(weights: Floats) -> Floats:
+        labels = weights @ paired  # (B, C)
+        return _alpha(labels.sum(axis=1), weights @ observed, expected(labels))
+
+    return value
+
+
+Disagreement = tuple[Floats, Callable[[Floats], Floats]]
+"""Observed within each pattern (P,), and a function of all labels by class (B, C) to what is expected (B,)."""
+
+
+def _nominal(votes: Votes) -> Disagreement:
+    observed = within(votes, lambda c, k: np.not_equal(c, k).astype(np.float64))
+    return observed, lambda labels: labels.sum(axis=1) ** 2 - _squares(labels)
+
+
+def _interval(votes: Votes, number: Floats) -> Disagreement:
+    # Alpha knows neither unit nor origin; from 0 to 1, no digits are lost where numbers are large.
+    scaled = (number - number.min(initial=np.inf)) / (np.ptp(number) if len(np.unique(number)) > 1 else 1.0)
+    observed = within(votes, lambda c, k: (scaled[c] - scaled[k]) ** 2)
+    return observed, lambda labels: _spread(labels.sum(axis=1), labels @ scaled, labels @ scaled**2)
+
+
+def _ratio(votes: Votes, number: Floats) -> Disagreement:
+    if number.min(initial=0) < 0:
+        raise AnnotationError(f"ratio alpha needs classes of 0 or more, got {number.min():g}; use level='interval'")
+    observed = within(votes, lambda c, k: _relative(number[c], number[k]))
+    table = _relative(number[:, None], number)
+    return observed, lambda labels: np.einsum("bc,bc->b", labels @ table, labels)
+
+
+def _ordinal_alpha(votes: Votes, number: Floats) -> Statistic:
+    """Alpha whose difference between classes is that of their mid-ranks among all labels.
+
+    Krippendorff's n_c/2 + n_c+1 + ... + n_k/2 is the mid-rank of k less that of c. The ranks change with the
+    resampled labels, so they are computed for each resample.
+    """
+    if len(np.unique(number)) < len(number):
+        raise ConfigError(f"ordinal alpha needs different values for different classes, got {number.tolist()}")
+    paired = sparse.csr_array(_pairable(votes)[:, np.argsort(number)])
+    size, per_partner = votes.size[:, None], _per_partner(votes)[:, None]
+
+    def value(weights: Floats) -> Floats:
+        labels = weights @ paired  # (B, C)
+        total = labels.sum(axis=1)
+        rank = (labels.cumsum(axis=1) - labels / 2) / total[:, None] - 0.5  # the scale cancels
+        inside = _spread(size, paired @ rank.T, paired @ (rank**2).T) * per_partner  # (P, B)
+        observed = np.einsum("bp,pb->b", weights, inside)
+        expected = _spread(total, (labels * rank).sum(axis=1), (labels * rank**2).sum(axis=1))
+        return _alpha(total, observed, expected)
+
+    return value
+
+
+def _alpha(total: Floats, observed: Floats, expected: Floats) -> Floats:
+    """1 - observed / expected disagreement; NaN where all labels are the same (0, but for rounding)."""
+    varied = expected > 1e-12 * total**2
+    return np.where(varied, 1 - (total - 1) * observed / np.where(varied, expected, 1), np.nan)
+
+
+def corrected(observed: Floats, chance: Floats) -> Floats:
+    """Agreement above chance, as a share of what is possible; NaN where chance agreement is certain."""
+    possible = 1 - chance
+    return np.where(possible > 1e-12, (observed - chance) / np.where(possible > 1e-12, possible, 1), np.nan)
+
+
+def _squares(numbers: Floats) -> Floats:
+    return np.asarray(np.einsum("bc,bc->b", numbers, numbers))
+
+
+def _spread(total: Floats, first: Floats, second: Floats) -> Floats:
+    """Sum over all ordered pairs of squared differences, from the number, sum and sum of squares of the values."""
+    return 2 * (total * second - first**2)
+
+
+def _relative(c: Floats, k: Floats) -> Floats:
+    """((c - k) / (c + k))^2, and 0 for two zeros."""
+    total = c + k
+    return np.asarray(((c - k) / np.where(total > 0, total, 1)) ** 2)
+
+
+def _per_partner(votes: Votes) -> Floats:
+    """1 / (m - 1), and 0 for a single label."""
+    return np.where(votes.size >= 2, 1 / np.maximum(votes.size - 1, 1), 0.0)
+
+
+def _pairable(votes: Votes) -> sparse.csr_array[Any]:
+    """The votes of patterns with two labels or more; the others are emptied."""
+    return sparse.csr_array(votes.table.multiply((votes.size >= 2)[:, None]))
+
+
+def _agreeing(votes: Votes) -> Floats:
+    """Ordered pairs of equal labels in each pattern, (P,)."""
+    return np.asarray(votes.table.power(2).sum(axis=1)) - votes.size
+
+
+def _class_shares(votes: Votes) -> Callable[[Floats], Floats]:
+    """Mean over instances of the share of labels that each class has, (B, C)."""
+    shares = sparse.csr_array(votes.table.multiply(1 / votes.size[:, None]))
+    return lambda weights: (weights @ shares) / weights.sum(axis=1, keepdims=True)
+
+
+def within(votes: Votes, difference: Callable[[Any, Any], Floats]) -> Floats:
+    """Disagreement inside each pattern, (P,): squared differences over ordered pairs of labels, divided by m - 1."""
+    number, label = votes.table.data, votes.table.indices
+    pattern = np.repeat(np.arange(len(votes.count)), np.diff(votes.table.indptr))
+    last = votes.table.indptr[1:][pattern].astype(np.int64)
+    one, other = following(last, np.arange(len(label)))
+    disagreement = 2 * number[one] * number[other] * difference(label[one], label[other])
+    return np.bincount(pattern[one], disagreement, len(votes.count)) * _per_partner(votes)

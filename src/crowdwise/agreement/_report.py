@@ -1,0 +1,62 @@
+"""Every measure of one crowd."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from crowdwise.agreement._cohen import cohen
+from crowdwise.agreement._measures import (
+    FLEISS,
+    GWET,
+    RAW,
+    SCOTT,
+    Level,
+    alpha_name,
+    alpha_statistic,
+    fleiss_statistic,
+    gwet_statistic,
+    measured,
+    raw_statistic,
+    scott_statistic,
+)
+from crowdwise.agreement._result import Report
+from crowdwise.agreement._values import Values
+from crowdwise.agreement._votes import Bootstrap, RandomState, Votes
+from crowdwise.annotations import Annotations
+
+
+def report(
+    annotations: Any,
+    *,
+    levels: Sequence[Level] = ("nominal",),
+    values: Values | None = None,
+    confidence: float = 0.95,
+    n_bootstrap: int = 1000,
+    random_state: RandomState = None,
+) -> Report:
+    """Every measure of a crowd in a small table, with Krippendorff's alpha at each of ``levels``.
+
+    >>> print(report([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 0, 1]], n_bootstrap=0))
+    Annotations(4 instances, 3 annotators, 2 classes, 12 annotations)
+    4 with two labels or more
+                                     value   95% interval
+    raw agreement                    0.667       -      -
+    Krippendorff's alpha (nominal)   0.389       -      -
+    Fleiss' kappa                    0.333       -      -
+    Scott's pi                       0.333       -      -
+    Cohen's kappa                    0.385       -      -
+    Gwet's AC1                       0.333       -      -
+    """
+    crowd = Annotations.coerce(annotations)
+    votes, bootstrap = Votes.of(crowd), Bootstrap(n_bootstrap, confidence, random_state)
+    alphas = [measured(alpha_name(x), votes, alpha_statistic(crowd, votes, x, values), bootstrap) for x in levels]
+    rows = (
+        measured(RAW, votes, raw_statistic(votes), bootstrap),
+        *alphas,
+        measured(FLEISS, votes, fleiss_statistic(votes), bootstrap),
+        measured(SCOTT, votes, scott_statistic(votes), bootstrap),
+        cohen(crowd, votes, bootstrap),
+        measured(GWET, votes, gwet_statistic(votes), bootstrap),
+    )
+    return Report(repr(crowd), votes.n_pairable, rows)

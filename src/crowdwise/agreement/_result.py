@@ -1,0 +1,125 @@
+"""What the measures return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from crowdwise._factorise import Vocabulary
+from crowdwise.agreement._votes import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One measure of agreement, with its bootstrap interval.
+
+    >>> print(Agreement("Fleiss' kappa", 0.43, (0.35, 0.5), 30))
+    Fleiss' kappa: 0.430 [0.350, 0.500], 30 instances
+    """
+
+    measure: str
+    value: float
+    """NaN where the measure is undefined: no instance has two labels, or nothing but one class was ever chosen."""
+    interval: tuple[float, float]
+    """Percentile interval over resampled instances; NaN without a bootstrap."""
+    n: int
+    """Instances with two labels or more, on which the measure rests."""
+    confidence: float = 0.95
+    """Share of the resampled values that the interval holds."""
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        interval = "" if np.isnan(low) else f" [{low:.3f}, {high:.3f}]"
+        return f"{self.measure}: {self.value:.3f}{interval}, {self.n:,} instance{'s' * (self.n != 1)}"
+
+
+@dataclass(frozen=True, eq=False)
+class PairwiseAgreement:
+    """Agreement of every two annotators who share an instance; pair k is (``first[k]``, ``second[k]``)."""
+
+    measure: str
+    first: Ints
+    """Code of the first annotator, (K,), smaller than that of the ``second``."""
+    second: Ints
+    value: Floats
+    """Agreement of the two, (K,); NaN where undefined (both chose one and the same class only)."""
+    n_common: Ints
+    """Instances that both labelled, (K,); repeated labels count again."""
+    low: Floats
+    """Ends of the bootstrap interval, (K,); NaN without a bootstrap."""
+    high: Floats
+    confidence: float
+    """Share of the resampled values that the interval holds."""
+    annotators: Vocabulary
+    labels: Ints
+    """Labels given by each annotator, (R,)."""
+
+    def matrix(self) -> Floats:
+        """Values as a symmetric matrix (R, R): NaN where two share no instance; 1 on the diagonal.
+
+        An annotator without labels has NaN on the diagonal too.
+        """
+        return self._dense(self.value, np.where(self.labels > 0, 1.0, np.nan), np.nan)
+
+    def common(self) -> Ints:
+        """Numbers of common instances as a symmetric matrix (R, R), with the labels given on the diagonal."""
+        return self._dense(self.n_common, self.labels, 0)
+
+    def to_table(self) -> pa.Table:
+        """One row per pair: first, second, value, low, high, n_common; annotators by id."""
+        columns = {"value": self.value, "low": self.low, "high": self.high, "n_common": self.n_common}
+        ids = {"first": self.annotators.take(self.first), "second": self.annotators.take(self.second)}
+        return pa.table({**ids, **columns})
+
+    def _dense(self, values: npt.NDArray[Any], diagonal: npt.NDArray[Any], default: float) -> npt.NDArray[Any]:
+        size = len(self.labels)
+        dense = np.full((size, size), default, values.dtype)
+        dense[self.first, self.second] = dense[self.second, self.first] = values
+        np.fill_diagonal(dense, diagonal)
+        return dense
+
+
+@dataclass(frozen=True)
+class Report:
+    """Every measure of one crowd; print it, or take its ``to_table``."""
+
+    crowd: str
+    """The sizes of the crowd, in words."""
+    n: int
+    """Instances with two labels or more."""
+    rows: tuple[Agreement, ...]
+
+    def __getitem__(self, measure: str) -> Agreement:
+        return next(row for row in self.rows if row.measure == measure)
+
+    def to_table(self) -> pa.Table:
+        """One row per measure: measure, value, low, high, n."""
+        return pa.table(
+            {
+                "measure": [row.measure for row in self.rows],
+                "value": np.array([row.value for row in self.rows]),
+                "low": np.array([row.interval[0] for row in self.rows]),
+                "high": np.array([row.interval[1] for row in self.rows]),
+                "n": np.array([row.n for row in self.rows]),
+            }
+        )
+
+    def __str__(self) -> str:
+        width = max(len(row.measure) for row in self.rows)
+        confidence = f"{self.rows[0].confidence:.0%} interval"
+        lines = [self.crowd, f"{self.n:,} with two labels or more", f"{'':<{width}}   value   {confidence}"]
+        for row in self.rows:
+            low, high = (_shown(end) for end in row.interval)
+            lines.append(f"{row.measure:<{width}}  {_shown(row.value)}  {low} {high}")
+        return "\n".join(line.rstrip() for line in lines)
+
+
+def _shown(number: float) -> str:
+    return f"{'-':>6}" if np.isnan(number) else f"{number:6.3f}"

@@ -1,0 +1,59 @@
+"""Numbers that classes stand for, where a measure needs an order or a distance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.agreement._votes import Floats
+from crowdwise.annotations import Annotations
+from crowdwise.errors import AnnotationError, ConfigError
+
+Values = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
+Weights = Literal["linear", "quadratic"]
+
+
+def class_values(annotations: Annotations, values: Values | None, need: str | None = None) -> Floats:
+    """The number of every class, (C,): ``values``, else the class itself where all are numbers, else its code.
+
+    ``need`` names a measure that cannot do with codes: then classes that are not numbers are an error.
+
+    >>> crowd = Annotations.from_frame({"item": [1, 2], "worker": [1, 1], "label": ["2", "10"]})
+    >>> class_values(crowd, None)
+    array([ 2., 10.])
+    """
+    if values is not None:
+        given = np.asarray(values, np.float64)
+        if given.shape != (annotations.n_classes,) or not np.isfinite(given).all():
+            raise ConfigError(
+                f"values must hold one finite number for each of the {annotations.n_classes} classes, got {values!r}"
+            )
+        return given
+    classes = annotations.classes
+    numbers = np.array([_number(label) for label in classes.tolist()], np.float64)
+    if np.isfinite(numbers).all():
+        return numbers
+    if need:
+        label = classes[np.argmax(~np.isfinite(numbers))]
+        raise AnnotationError(
+            f"{need} needs classes that are numbers, but class {str(label)!r} is not; pass values=[...] with a number "
+            f"for each class of {[str(label) for label in classes[:8]]}{', ...' if len(classes) > 8 else ''}"
+        )
+    return np.arange(annotations.n_classes, dtype=np.float64)
+
+
+def class_credit(number: Floats, weights: Weights) -> Floats:
+    """Agreement of two classes, (C, C): 1 for the same, 0 for the two farthest apart."""
+    distance = np.abs(number[:, None] - number)
+    scaled = distance / (distance.max(initial=0) or 1)
+    return np.asarray(1 - (scaled if weights == "linear" else scaled**2))
+
+
+def _number(label: object) -> float:
+    try:
+        return float(label)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return float("nan")

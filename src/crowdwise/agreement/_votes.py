@@ -1,0 +1,158 @@
+"""Votes of a crowd by pattern, and the bootstrap over instances.
+
+Measures of overall agreement see an instance only through how often each class was chosen. Instances with equal votes
+are one pattern with a count, so a bootstrap draws new counts of patterns instead of new annotations: exact, and cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from crowdwise._codes import cells
+from crowdwise.annotations import Annotations
+from crowdwise.errors import ConfigError
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+RandomState = int | np.random.Generator | None
+Statistic = Callable[[Floats], Floats]
+"""Weights of the patterns (B, P) -> values of a measure (B,)."""
+
+CHUNK = 2**22  # numbers that one step of a bootstrap holds in memory
+
+
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """Distinct vote patterns of the labelled instances.
+
+    >>> crowd = Annotations.from_dense([[0, 0, 1], [1, 0, 0], [1, 1, None]])
+    >>> votes = Votes.of(crowd)
+    >>> votes.table.toarray()[votes.pattern].astype(int).tolist(), sorted(votes.count.tolist())
+    ([[2, 1], [2, 1], [0, 2]], [1, 2])
+    """
+
+    table: sparse.csr_array[Any]  # (P, C) how often each class was chosen
+    count: Ints  # (P,) instances that have these votes
+    pattern: Ints  # (n,) pattern of each labelled instance, in order of code
+
+    @classmethod
+    def of(cls, annotations: Annotations) -> Votes:
+        """Count the votes; instances without labels are left out."""
+        width = annotations.n_classes
+        chosen, number = runs(np.sort(cells(annotations.instance, width, annotations.label)))
+        instance, label = np.divmod(chosen, max(width, 1))
+        start = starts(instance)
+        indptr = np.append(start, len(chosen))
+        # Equal votes have equal sums of random 64-bit numbers. That different ones do has chance n^2 / 2^65.
+        hashes = np.random.default_rng(0).integers(0, 2**64, width, dtype=np.uint64)
+        sums = np.add.reduceat(hashes[label] * number.astype(np.uint64), start) if len(start) else hashes[:0]
+        _, first, pattern, count = np.unique(sums, return_index=True, return_inverse=True, return_counts=True)
+        table = sparse.csr_array((number.astype(np.float64), label, indptr), shape=(len(start), width))
+        return cls(sparse.csr_array(table[first]), count, pattern)
+
+    @property
+    def size(self) -> Floats:
+        """Labels of an instance with each pattern, (P,)."""
+        return np.asarray(self.table.sum(axis=1), np.float64)
+
+    @property
+    def n_pairable(self) -> int:
+        """Instances with two labels or more: the others say nothing about agreement."""
+        return int(self.count[self.size >= 2].sum())
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """How often to resample the instances, and the share of the results that the interval holds."""
+
+    times: int
+    confidence: float
+    random_state: RandomState
+
+    def __post_init__(self) -> None:
+        if self.times < 0:
+            raise ConfigError(f"n_bootstrap must be 0 (no interval) or more, got {self.times}")
+        if not 0 < self.confidence < 1:
+            raise ConfigError(f"confidence must lie between 0 and 1, got {self.confidence}")
+
+    def estimate(self, votes: Votes, statistic: Statistic) -> tuple[float, tuple[float, float]]:
+        """The value of a statistic, and its percentile interval (NaN without a bootstrap)."""
+        with np.errstate(divide="ignore", invalid="ignore"):  # undefined values are NaN
+            value = statistic(votes.count[None].astype(np.float64))
+            samples = [statistic(weights) for weights in self._weights(votes)]
+            low, high = self.interval(np.concatenate(samples) if samples else np.empty(0))
+        return float(value[0]), (float(low), float(high))
+
+    def interval(self, samples: Floats) -> tuple[Floats, Floats]:
+        """Percentiles along the last axis; NaNs are left out, and all NaN gives NaN."""
+        if not samples.shape[-1]:
+            undefined = np.full(samples.shape[:-1], np.nan)
+            return undefined, undefined
+        ranked = np.sort(samples, axis=-1)  # NaNs last
+        last = np.count_nonzero(~np.isnan(ranked), axis=-1, keepdims=True) - 1
+        tail = (1 - self.confidence) / 2
+        return _quantile(ranked, last, tail), _quantile(ranked, last, 1 - tail)
+
+    def draws(self, size: int) -> npt.NDArray[np.uint8]:
+        """How often each of ``size`` instances is drawn in each resample, (B, size); a byte is plenty for that."""
+        rng = np.random.default_rng(self.random_state)
+        drawn = np.empty((self.times, size), np.uint8)
+        for times in drawn if size else ():
+            times[:] = np.bincount(rng.integers(0, size, size), minlength=size)
+        return drawn
+
+    def _weights(self, votes: Votes) -> Iterator[Floats]:
+        """Resampled counts of the patterns, (B, P) in chunks of rows."""
+        n, patterns = len(votes.pattern), len(votes.count)
+        if not n:
+            return
+        rng = np.random.default_rng(self.random_state)
+        rows = max(1, CHUNK // sum(votes.table.shape))
+        for start in range(0, self.times, rows):
+            size = min(rows, self.times - start)
+            if patterns < n / 8:  # a binomial per pattern costs about as much as eight draws
+                yield rng.multinomial(n, votes.count / n, size).astype(np.float64)
+            else:
+                draws = [np.bincount(votes.pattern[rng.integers(0, n, n)], minlength=patterns) for _ in range(size)]
+                yield np.array(draws, np.float64)
+
+
+def _quantile(ranked: Floats, last: Ints, share: float) -> Floats:
+    position = share * np.maximum(last, 0)
+    below = np.floor(position).astype(np.int64)
+    above = np.minimum(below + 1, np.maximum(last, 0))
+    low, high = (np.take_along_axis(ranked, index, axis=-1) for index in (below, above))
+    return np.asarray(low + (high - low) * (position - below))[..., 0]
+
+
+def starts(ascending: Ints) -> Ints:
+    """Positions where a new value begins in an ascending array."""
+    return np.flatnonzero(np.diff(ascending, prepend=-1))
+
+
+def runs(ascending: Ints) -> tuple[Ints, Ints]:
+    """The distinct values of an ascending array of codes, and how often each occurs.
+
+    >>> runs(np.array([0, 0, 3]))
+    (array([0, 3]), array([2, 1]))
+    """
+    start = starts(ascending)
+    return ascending[start], np.diff(start, append=len(ascending))
+
+
+def following(last: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """All pairs (r, s) of a row r of ``rows`` and a later row s of its group, which ends before ``last[r]``.
+
+    >>> following(np.array([3, 3, 3, 4]), np.arange(4))
+    (array([0, 0, 1]), array([1, 2, 2]))
+    """
+    partners = last[rows] - rows - 1
+    first = np.repeat(rows, partners)
+    begin = np.cumsum(partners) - partners
+    return first, first + 1 + np.arange(len(first)) - np.repeat(begin, partners)

@@ -1,0 +1,65 @@
+"""The verb `aggregate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdwise.cli._console import verb
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        help="A table with a row per label: csv, tsv, jsonl (also .gz), parquet or arrow, by its suffix.",
+    ),
+]
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method", "-m", metavar="NAME|auto", help="An aggregator such as dawid-skene; auto chooses and says why."
+    ),
+]
+Instance = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column of the instance; found by its usual names by default.")
+]
+Annotator = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the annotator.")]
+Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
+
+
+@verb
+def aggregate(
+    file: File,
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="OUT", help="Table of labels with confidence to write, by its suffix."),
+    ],
+    method: Method = "auto",
+    gold: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Table of true classes of some instances: they inform the method, and measure it."
+        ),
+    ] = None,
+    gold_column: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Column of FILE with true classes, used like --gold.")
+    ] = None,
+    annotators_out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Table of annotators to write; by default beside OUT.")
+    ] = None,
+    instance: Instance = None,
+    annotator: Annotator = None,
+    label: Label = None,
+    proba: Annotated[bool, typer.Option("--proba", help="Also write the probability of every class.")] = False,
+    seed: Seed = 0,
+) -> None:
+    """Infer the label of every instance from the labels of many annotators."""
+    if gold is not None and gold_column is not None:
+        raise typer.BadParameter("--gold and --gold-column do not go together")
+    from crowdwise.cli._aggregation import aggregate as work
+
+    columns = {"instance": instance, "annotator": annotator, "label": label}
+    work(file, out, annotators_out, method, columns, gold=gold, gold_column=gold_column, proba=proba, seed=seed)

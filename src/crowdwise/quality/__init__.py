@@ -1,0 +1,13 @@
+"""Who labels how well, which labels look wrong, and what to label next: tables about a crowd.
+
+Every function takes annotations in any form that `crowdwise.Annotations.coerce` reads, and a ``posterior``: an array
+(n, C), a fitted aggregator, or None for a majority vote whose confidence follows from how well the crowd agrees.
+Tables are `pyarrow.Table`; ``.to_pandas()`` makes a data frame. Columns that cleanlab has too are named as there.
+"""
+
+from crowdwise.quality._annotators import annotators
+from crowdwise.quality._calibration import Calibration, calibration
+from crowdwise.quality._instances import instances, issues
+from crowdwise.quality._next import next_labels
+
+__all__ = ["Calibration", "annotators", "calibration", "instances", "issues", "next_labels"]

@@ -1,0 +1,216 @@
+"""A profile of every annotator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy import sparse
+from scipy.special import ndtri
+
+from crowdwise._codes import cells
+from crowdwise.annotations import Annotations
+from crowdwise.errors import ConfigError, DataError
+from crowdwise.quality._belief import NUMBERS, Belief, Floats, Ints, Mask, floats, ids
+from crowdwise.quality._skill import skill
+
+SMOOTHING = 2.0  # labels of an average annotator that are added to each row of a confusion matrix
+UNLIKELY = 1e-4  # smaller probabilities do not count in confusion matrices: keeps them sparse
+
+
+def annotators(
+    annotations: Any,
+    posterior: Any = None,
+    *,
+    confusion: Any = None,
+    timestamps: Any = None,
+    durations: Any = None,
+    confidence: float = 0.95,
+) -> pa.Table:
+    """One row per annotator, in the order of ``annotations.annotators``; null where nothing can be said.
+
+    ``posterior`` (n, C) is what is believed about the instances, or a fitted aggregator, or None for a majority vote;
+    ``confusion`` (R, C, C) holds known confusion matrices. ``timestamps`` (E,) say when each annotation was made
+    (seconds, or datetime64) and ``durations`` (E,) how many seconds it took; NaN is unknown.
+
+    Columns: ``annotator``; ``annotator_quality``, the chance that a label is right, with its credible interval
+    ``annotator_quality_low`` .. ``annotator_quality_high`` at ``confidence``; ``agreement_with_consensus``;
+    ``num_examples_labeled``; ``worst_class`` and ``worst_class_quality``, the class recognised least;
+    ``confused_class``, ``confused_with`` and ``confused_count``, the most frequent error, from which class to which
+    label, and its expected number; ``spammer_score``, 1 for labels that do not depend on the instance, 0 for perfect
+    ones (1 minus the score of Raykar & Yu 2012); ``bias``, the share of labels that would have to change class for
+    the frequencies to be right, and ``overused_class``. With times: ``seconds_per_label`` (median) and ``drift``, the
+    change of quality from the first label to the last, with ``drift_low`` .. ``drift_high``.
+
+    >>> table = annotators([[0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 1]])
+    >>> table.select(["annotator", "agreement_with_consensus", "worst_class", "overused_class"]).to_pylist()[2]
+    {'annotator': 2, 'agreement_with_consensus': 0.5, 'worst_class': 0, 'overused_class': 1}
+    """
+    if not 0 < confidence < 1:
+        raise ConfigError(f"confidence must lie between 0 and 1, got {confidence}")
+    crowd = Annotations.coerce(annotations)
+    belief = Belief.of(crowd, posterior, confusion)
+    silent, tail = crowd.labels_per_annotator == 0, (1 - confidence) / 2
+    skills = skill(crowd, belief)
+    columns: dict[str, Any] = {
+        "annotator": crowd.annotator_vocabulary.arrow,
+        "annotator_quality": skills.mean,
+        "annotator_quality_low": skills.quantile(tail),
+        "annotator_quality_high": skills.quantile(1 - tail),
+        "agreement_with_consensus": floats(_mean(crowd, crowd.label == belief.label[crowd.instance]), silent),
+        "num_examples_labeled": crowd.labels_per_annotator,
+        **_errors(crowd, belief),
+        **_bias(crowd, belief),
+    }
+    if durations is not None or timestamps is not None:
+        columns.update(_speed(crowd, timestamps, durations))
+    if timestamps is not None:
+        columns.update(_drift(crowd, belief, seconds_of(crowd, timestamps, "timestamps"), -float(ndtri(tail))))
+    return pa.table(columns)
+
+
+def _mean(annotations: Annotations, values: Any) -> Floats:
+    """Mean over each annotator's labels, (R,)."""
+    total = np.bincount(annotations.annotator, values, annotations.n_annotators)
+    return np.asarray(total / np.maximum(annotations.labels_per_annotator, 1))
+
+
+def _errors(annotations: Annotations, belief: Belief) -> dict[str, Any]:
+    """How each annotator errs, from expected counts (R, C, C) that are made for a block of annotators at a time."""
+    size, classes = annotations.n_annotators, annotations.n_classes
+    counts = _counts(annotations, belief)
+    average = _average(counts, classes)
+    worst, confused = np.zeros(size, np.int64), np.zeros(size, np.int64)
+    quality, number, spam = np.zeros(size), np.zeros(size), np.zeros(size)
+    step = max(1, NUMBERS // max(classes**2, 1))
+    for start in range(0, size if classes else 0, step):
+        rows = slice(start, min(start + step, size))
+        width = rows.stop - start
+        given = counts[start * classes : rows.stop * classes].toarray().reshape(width, classes, classes)
+        expected = given.transpose(0, 2, 1)  # (b, C, C), by true class and label
+        seen = expected.sum(axis=2)
+        if belief.confusion is None:
+            matrix = (expected + SMOOTHING * average) / (seen + SMOOTHING)[:, :, None]
+        else:
+            matrix = belief.confusion[rows]
+        diagonal = np.where(seen >= 0.5, np.diagonal(matrix, axis1=1, axis2=2), np.inf)
+        worst[rows], quality[rows] = diagonal.argmin(axis=1), diagonal.min(axis=1)
+        spam[rows] = 1 - _spread(matrix) / max(classes * (classes - 1), 1)
+        wrong = (expected * (1 - np.eye(classes))).reshape(width, -1)
+        confused[rows], number[rows] = wrong.argmax(axis=1), wrong.max(axis=1)
+    unseen, unerring = ~np.isfinite(quality) | (annotations.labels_per_annotator == 0), number < 0.5
+    true, label = np.divmod(confused, max(classes, 1))
+    names = annotations.class_vocabulary
+    return {
+        "worst_class": ids(names, worst, unseen),
+        "worst_class_quality": floats(quality, unseen),
+        "confused_class": ids(names, true, unerring),
+        "confused_with": ids(names, label, unerring),
+        "confused_count": floats(number, unerring),
+        "spammer_score": floats(spam, np.full(size, classes < 2)),
+    }
+
+
+def _counts(annotations: Annotations, belief: Belief) -> sparse.csr_array[Any]:
+    """Expected number of labels by annotator and label (R * C rows) and by true class (C columns), sparse."""
+    size, classes = annotations.n_instances, annotations.n_classes
+    rows = cells(annotations.annotator, classes, annotations.label)
+    shape = annotations.n_annotators * classes, size
+    labels = sparse.csr_array((np.ones(len(rows)), (rows, annotations.instance)), shape)
+    return sparse.csr_array(labels @ sparse.csr_array(np.where(belief.posterior < UNLIKELY, 0, belief.posterior)))
+
+
+def _average(counts: sparse.csr_array[Any], classes: int) -> Floats:
+    """The crowd's mean confusion matrix (C, C); a class that nobody met is labelled by chance."""
+    entries = counts.tocoo()
+    place = entries.col.astype(np.int64) * classes + entries.row % max(classes, 1)
+    total = np.bincount(place, entries.data, classes**2).reshape(classes, classes) + 1e-9
+    return np.asarray(total / total.sum(axis=1, keepdims=True))
+
+
+def _spread(matrix: Floats) -> Floats:
+    """Sum over pairs of rows of their squared distance, (b,): 0 for a matrix of rank one."""
+    return np.asarray(matrix.shape[1] * (matrix**2).sum(axis=(1, 2)) - (matrix.sum(axis=1) ** 2).sum(axis=1))
+
+
+def _bias(annotations: Annotations, belief: Belief) -> dict[str, Any]:
+    """Frequencies of the labels given against those expected on the same instances."""
+    size, classes = annotations.n_annotators, annotations.n_classes
+    silent = annotations.labels_per_annotator == 0
+    place = cells(annotations.annotator, classes, annotations.label)
+    given = np.bincount(place, minlength=size * classes).reshape(size, classes)
+    shape = size, annotations.n_instances
+    who = sparse.csr_array((np.ones(len(place)), (annotations.annotator, annotations.instance)), shape)
+    excess = (given - who @ belief.posterior) / np.maximum(annotations.labels_per_annotator, 1)[:, None]
+    overused = excess.argmax(axis=1) if classes else np.zeros(size, np.int64)
+    unbiased = excess.max(axis=1, initial=0) < 1e-9
+    return {
+        "bias": floats(np.abs(excess).sum(axis=1) / 2, silent),
+        "overused_class": ids(annotations.class_vocabulary, overused, silent | unbiased),
+    }
+
+
+def _speed(annotations: Annotations, timestamps: Any, durations: Any) -> dict[str, Any]:
+    """Median seconds per label: of the durations, or else of the times between one label and the next."""
+    who = annotations.annotator.astype(np.int64)
+    if durations is not None:
+        seconds = seconds_of(annotations, durations, "durations")
+    else:
+        time = seconds_of(annotations, timestamps, "timestamps")
+        order = np.lexsort((time, who))
+        seconds = np.diff(time[order], prepend=np.nan)
+        who = who[order]
+        seconds[np.diff(who, prepend=-1) != 0] = np.nan  # an annotator's first label follows none
+    median, missing = _medians(who, seconds, annotations.n_annotators)
+    return {"seconds_per_label": floats(median, missing)}
+
+
+def _medians(group: Ints, values: Floats, size: int) -> tuple[Floats, Mask]:
+    """Median of each group's values that are not NaN, (size,), and which groups have none."""
+    order = np.lexsort((values, group))
+    order = order[~np.isnan(values[order])]
+    count = np.bincount(group[order], minlength=size)
+    start = np.cumsum(count) - count
+    ranked = np.append(values[order], 0.0)  # an empty group at the end points behind the last value
+    return (ranked[start + (count - 1) // 2 * (count > 0)] + ranked[start + count // 2]) / 2, count == 0
+
+
+def _drift(annotations: Annotations, belief: Belief, time: Floats, deviations: float) -> dict[str, Any]:
+    """Least-squares change of the chance to be right from an annotator's first label (0) to the last (1)."""
+    known = np.flatnonzero(~np.isnan(time))
+    order = known[np.lexsort((time[known], annotations.annotator[known]))]
+    who, size = annotations.annotator[order], annotations.n_annotators
+    count = np.bincount(who, minlength=size)
+    start = np.cumsum(count) - count
+    position = (np.arange(len(who)) - start[who]) / np.maximum(count - 1, 1)[who] - 0.5
+    right = belief.posterior[annotations.instance[order], annotations.label[order]]
+    right = right - (np.bincount(who, right, size) / np.maximum(count, 1))[who]
+    spread = np.maximum(np.bincount(who, position**2, size), 1e-12)
+    slope = np.bincount(who, position * right, size) / spread
+    residual = np.bincount(who, (right - slope[who] * position) ** 2, size)
+    error = np.sqrt(residual / np.maximum(count - 2, 1) / spread) * deviations
+    few = count < 3
+    return {
+        "drift": floats(slope, few),
+        "drift_low": floats(slope - error, few),
+        "drift_high": floats(slope + error, few),
+    }
+
+
+def seconds_of(annotations: Annotations, values: Any, name: str) -> Floats:
+    """Times or durations of the annotations as seconds, (E,); NaN where unknown."""
+    array = np.asarray(values)
+    try:
+        if array.dtype == object:
+            array = array.astype("datetime64[us]")
+        if array.dtype.kind in "mM":
+            unknown = np.isnat(array)
+            unit = array.astype("timedelta64[us]" if array.dtype.kind == "m" else "datetime64[us]").astype(np.int64)
+            array = np.where(unknown, np.nan, unit / 1e6)
+        array = array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} must be seconds or datetime64, got {np.asarray(values).dtype} ({error})") from error
+    if array.shape != (len(annotations),):
+        raise DataError(f"{name} has shape {array.shape}, but there are {len(annotations)} annotations")
+    return array

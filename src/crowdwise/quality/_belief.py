@@ -1,0 +1,112 @@
+"""What is believed about every instance: a posterior over classes, given or from a majority vote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from scipy.special import softmax
+
+from crowdwise._factorise import Vocabulary
+from crowdwise.annotations import Annotations
+from crowdwise.errors import DataError
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+NUMBERS = 2**23  # numbers that one step of a computation by blocks holds in memory
+TYPICAL = 0.75  # accuracy that a crowd without any shared instance is taken to have
+
+
+@dataclass(frozen=True, eq=False)
+class Belief:
+    """Posterior of the instances, and the annotators' confusion matrices where they are known."""
+
+    posterior: Floats  # (n, C)
+    confusion: Floats | None  # (R, C, C)
+    majority: bool = False  # whether the posterior is that of a majority vote
+
+    @classmethod
+    def of(cls, annotations: Annotations, posterior: Any, confusion: Any = None) -> Belief:
+        """From an array (n, C), a fitted aggregator (``posterior_``, ``confusion_``), or None for a majority vote."""
+        if posterior is None:
+            return cls(majority_posterior(annotations), _confusion(annotations, confusion), majority=True)
+        if confusion is None:
+            confusion = getattr(posterior, "confusion_", None)
+        given = checked_posterior(getattr(posterior, "posterior_", posterior))
+        expected = annotations.n_instances, annotations.n_classes
+        if given.shape != expected:
+            raise DataError(f"posterior has shape {given.shape}, but the annotations need {expected} (n, C)")
+        return cls(given, _confusion(annotations, confusion))
+
+    @property
+    def label(self) -> Ints:
+        """Most likely class of every instance, (n,); the first of equals."""
+        if not self.posterior.shape[1]:
+            return np.zeros(len(self.posterior), np.int64)
+        return np.asarray(self.posterior.argmax(axis=1))
+
+    @property
+    def confidence(self) -> Floats:
+        """Probability of the most likely class, (n,)."""
+        return np.asarray(self.posterior.max(axis=1, initial=0))
+
+
+def majority_posterior(annotations: Annotations) -> Floats:
+    """Majority vote with honest confidence, (n, C).
+
+    All annotators are taken to be right equally often, and wrong in all ways alike; how often follows from how often
+    two labels of an instance agree. The most likely class is that with most votes; without votes all are equal.
+    """
+    votes, classes = annotations.votes(), annotations.n_classes
+    if classes < 2:
+        return np.ones(votes.shape)
+    labels = annotations.labels_per_instance
+    pairs = float((labels * (labels - 1)).sum())
+    agreeing = float((votes * (votes - 1)).sum())
+    typical = TYPICAL**2 + (1 - TYPICAL) ** 2 / (classes - 1)
+    agreement = (agreeing + 2 * typical) / (pairs + 2)
+    # two labels agree if both are right, or wrong in the same way: a = p^2 + (1 - p)^2 / (C - 1), solved for p
+    accuracy = (1 + np.sqrt(max((classes - 1) * (classes * agreement - 1), 0))) / classes
+    accuracy = np.clip(accuracy, (1 + 0.05) / classes, 0.999)
+    return np.asarray(softmax(votes * np.log(accuracy * (classes - 1) / (1 - accuracy)), axis=1))
+
+
+def checked_posterior(posterior: Any) -> Floats:
+    """A posterior as floats (n, C), with rows that sum to 1."""
+    array = np.asarray(posterior, np.float64)
+    if array.ndim != 2:
+        raise DataError(f"posterior must have two axes (n, C), got shape {array.shape}")
+    bad = ~((array >= 0).all(axis=1) & (np.abs(array.sum(axis=1) - 1) < 1e-3))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise DataError(f"posterior, row {row}: {array[row].tolist()} is no distribution over {array.shape[1]} classes")
+    return array
+
+
+def _confusion(annotations: Annotations, confusion: Any) -> Floats | None:
+    if confusion is None:
+        return None
+    array = np.asarray(confusion, np.float64)
+    expected = annotations.n_annotators, annotations.n_classes, annotations.n_classes
+    if array.shape != expected:
+        raise DataError(f"confusion has shape {array.shape}, but the annotations need {expected} (R, C, C)")
+    if not ((array >= 0).all() and (np.abs(array.sum(axis=2) - 1) < 1e-3).all()):
+        raise DataError(
+            "confusion must hold distributions: confusion[j, p] is that of annotator j's labels for class p"
+        )
+    return array
+
+
+def floats(values: Floats, missing: Mask) -> pa.Array:
+    """A column of numbers, null where ``missing``."""
+    return pa.array(values, mask=missing)
+
+
+def ids(vocabulary: Vocabulary, codes: Ints, missing: Mask) -> pa.Array:
+    """A column of ids, null where ``missing``."""
+    return vocabulary.arrow.take(pa.array(codes, mask=missing))

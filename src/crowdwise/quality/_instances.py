@@ -1,0 +1,80 @@
+"""How sure and how difficult every instance is, and which annotations look wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy.special import entr
+
+from crowdwise.annotations import Annotations
+from crowdwise.errors import ConfigError
+from crowdwise.quality._belief import Belief, Floats, floats, ids
+
+
+def instances(annotations: Any, posterior: Any = None) -> pa.Table:
+    """One row per instance, in the order of ``annotations.instances``; null where nothing can be said.
+
+    ``posterior`` is as in `annotators`. Columns: ``instance``; ``consensus_label``, the most likely class, and
+    ``consensus_quality_score``, its probability; ``annotator_agreement``, the share of labels that are the consensus;
+    ``num_annotations``; and two measures of difficulty from 0 to 1: ``entropy`` of the posterior, in units of that of
+    complete ignorance, and ``disagreement``, the share of pairs of labels that differ.
+
+    >>> instances([["cat", "cat", "dog"], ["dog", None, None]]).select(["consensus_label", "disagreement"]).to_pylist()
+    [{'consensus_label': 'cat', 'disagreement': 0.6666666666666666}, {'consensus_label': 'dog', 'disagreement': None}]
+    """
+    crowd = Annotations.coerce(annotations)
+    belief, labels = Belief.of(crowd, posterior), crowd.labels_per_instance
+    agreeing = np.bincount(crowd.instance, crowd.label == belief.label[crowd.instance], crowd.n_instances)
+    unknown = np.logical_and(belief.majority, labels == 0)
+    votes = crowd.votes()
+    pairs = labels * (labels - 1)
+    differing = pairs - (votes * (votes - 1)).sum(axis=1)
+    return pa.table(
+        {
+            "instance": crowd.instance_vocabulary.arrow,
+            "consensus_label": ids(crowd.class_vocabulary, belief.label, unknown),
+            "consensus_quality_score": belief.confidence,
+            "annotator_agreement": floats(agreeing / np.maximum(labels, 1), labels == 0),
+            "num_annotations": labels,
+            "entropy": entropy(belief),
+            "disagreement": floats(differing / np.maximum(pairs, 1), pairs == 0),
+        }
+    )
+
+
+def issues(annotations: Any, posterior: Any = None, *, limit: int | None = None) -> pa.Table:
+    """Annotations that differ from what is believed of their instance, the least credible first.
+
+    ``posterior`` is as in `annotators`; ``limit`` keeps the first so many. Columns: ``annotation``, the row in the
+    annotations; ``instance``; ``annotator``; ``given_label``; ``predicted_label``, the most likely class;
+    ``label_quality``, the probability of the label given; ``consensus_quality_score``, that of the predicted one.
+
+    >>> found = issues([["cat", "cat", "dog"], ["dog", "dog", "dog"]])
+    >>> found.select(["instance", "annotator", "given_label"]).to_pylist()
+    [{'instance': 0, 'annotator': 2, 'given_label': 'dog'}]
+    """
+    if limit is not None and limit < 0:
+        raise ConfigError(f"limit must be 0 or more, got {limit}")
+    crowd = Annotations.coerce(annotations)
+    belief = Belief.of(crowd, posterior)
+    given, likely = belief.posterior[crowd.instance, crowd.label], belief.confidence[crowd.instance]
+    rows = np.flatnonzero(given < likely - 1e-9)  # a tie is no issue
+    rows = rows[np.lexsort((-likely[rows], given[rows]))][:limit]
+    return pa.table(
+        {
+            "annotation": rows,
+            "instance": crowd.instance_vocabulary.take(crowd.instance[rows]),
+            "annotator": crowd.annotator_vocabulary.take(crowd.annotator[rows]),
+            "given_label": crowd.class_vocabulary.take(crowd.label[rows]),
+            "predicted_label": crowd.class_vocabulary.take(belief.label[crowd.instance[rows]]),
+            "label_quality": given[rows],
+            "consensus_quality_score": likely[rows],
+        }
+    )
+
+
+def entropy(belief: Belief) -> Floats:
+    """Entropy of every instance's posterior, (n,), from 0 (certain) to 1 (all classes alike)."""
+    return np.asarray(entr(belief.posterior).sum(axis=1) / np.log(max(belief.posterior.shape[1], 2)))

@@ -1,0 +1,160 @@
+"""What to label next: which instance, by whom, and how much is gained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy.special import entr
+
+from crowdwise._codes import Selection, selected
+from crowdwise.annotations import Annotations
+from crowdwise.errors import ConfigError
+from crowdwise.quality._belief import NUMBERS, Belief, Floats, Ints
+from crowdwise.quality._instances import entropy
+from crowdwise.quality._skill import skill
+
+
+def next_labels(
+    annotations: Any,
+    posterior: Any = None,
+    *,
+    budget: int,
+    confusion: Any = None,
+    annotators: Selection | None = None,
+    per_annotator: int | None = None,
+    panel: int = 20,
+) -> pa.Table:
+    """The ``budget`` labels that promise to tell most, one per instance, the most informative first.
+
+    ``posterior`` and ``confusion`` are as in `annotators`; without confusion matrices an annotator is right as often
+    as ``annotator_quality`` says, and wrong in all ways alike. Asked are the ``panel`` most informative of
+    ``annotators`` (codes or a mask of those available; all by default), each for at most ``per_annotator`` labels (by
+    default twice an even share), and nobody for an instance he or she has labelled. Compared are the instances of
+    highest entropy, twice the budget and a hundred more. The gains hold for one label each: ask again when they are
+    in.
+
+    Columns: ``instance``; ``annotator``; ``expected_gain``, the mutual information between label and true class in
+    bits; ``expected_accuracy_gain``, the expected rise of the probability that the most likely class is right;
+    ``consensus_label`` and ``consensus_quality_score`` as they are now.
+
+    >>> crowd = Annotations.from_dense([[0, 0, 0], [0, 1, None], [1, 1, 1], [0, 0, None]])
+    >>> next_labels(crowd, budget=1).select(["instance", "annotator"]).to_pylist()
+    [{'instance': 1, 'annotator': 2}]
+    """
+    for name, number, least in (("budget", budget, 0), ("panel", panel, 1), ("per_annotator", per_annotator, 1)):
+        if number is not None and number < least:
+            raise ConfigError(f"{name} must be {least} or more, got {number}")
+    crowd = Annotations.coerce(annotations)
+    belief = Belief.of(crowd, posterior, confusion)
+    budget = budget if crowd.n_classes else 0  # without classes there is nothing to learn
+    everyone = np.arange(crowd.n_annotators)
+    available = everyone if annotators is None else selected(annotators, "annotator", crowd.n_annotators)
+    uncertain = np.argsort(-entropy(belief), kind="stable")[: 2 * budget + 100]
+    who, matrices = _panel(crowd, belief, available, panel)
+    capacity = per_annotator if per_annotator is not None else -(-2 * budget // max(len(who), 1))
+    gains = _gains(belief.posterior[uncertain], matrices)
+    gains[_labelled(crowd, uncertain, who)] = -np.inf
+    chosen, asked = _assign(gains, budget, capacity)
+    gain = gains[chosen, asked]
+    better = _accuracy_gains(belief.posterior[uncertain[chosen]], matrices, asked)
+    codes = uncertain[chosen]
+    return pa.table(
+        {
+            "instance": crowd.instance_vocabulary.take(codes),
+            "annotator": crowd.annotator_vocabulary.take(who[asked]),
+            "expected_gain": gain,
+            "expected_accuracy_gain": better,
+            "consensus_label": crowd.class_vocabulary.take(belief.label[codes]),
+            "consensus_quality_score": belief.confidence[codes],
+        }
+    )
+
+
+def _panel(annotations: Annotations, belief: Belief, available: Ints, size: int) -> tuple[Ints, Floats]:
+    """The most informative annotators (K,) and their confusion matrices (K, C, C)."""
+    classes = annotations.n_classes
+    if belief.confusion is None:
+        mean = skill(annotations, belief).mean
+        who = available[np.argsort(-mean[available], kind="stable")[:size]]
+        right, wrong = mean[who], (1 - mean[who]) / max(classes - 1, 1)
+        return who, wrong[:, None, None] + (right - wrong)[:, None, None] * np.eye(classes)
+    frequency = belief.posterior.sum(axis=0, keepdims=True) + 1e-9
+    prior = frequency / max(frequency.sum(), 1e-9)
+    step = max(1, NUMBERS // max(classes**2, 1))
+    blocks = np.split(available, range(step, len(available), step))
+    value = np.concatenate([_gains(prior, belief.confusion[block])[0] for block in blocks])
+    who = available[np.argsort(-value, kind="stable")[:size]]
+    return who, belief.confusion[who]
+
+
+def _gains(posterior: Floats, matrices: Floats) -> Floats:
+    """Mutual information of class and label in bits, (M, K): entropy of the label less that which the class leaves."""
+    annotators, classes = matrices.shape[:2]
+    side_by_side = matrices.transpose(1, 0, 2).reshape(classes, annotators * classes)
+    left = entr(matrices).sum(axis=2)  # (K, C)
+    gains = np.empty((len(posterior), annotators))
+    step = max(1, NUMBERS // max(annotators * classes, 1))
+    for start in range(0, len(posterior), step):
+        rows = slice(start, start + step)
+        labels = (posterior[rows] @ side_by_side).reshape(len(posterior[rows]), annotators, classes)
+        gains[rows] = entr(labels).sum(axis=2) - posterior[rows] @ left.T
+    return np.asarray(np.maximum(gains, 0) / np.log(2))
+
+
+def _labelled(annotations: Annotations, instances: Ints, who: Ints) -> tuple[Ints, Ints]:
+    """Positions (instance, annotator) of those pairs that have a label."""
+    row, column = np.full(annotations.n_instances, -1), np.full(annotations.n_annotators, -1)
+    row[instances], column[who] = np.arange(len(instances)), np.arange(len(who))
+    rows, columns = row[annotations.instance], column[annotations.annotator]
+    both = (rows >= 0) & (columns >= 0)
+    return rows[both], columns[both]
+
+
+def _assign(gains: Floats, budget: int, capacity: int) -> tuple[Ints, Ints]:
+    """Instances and annotators of the best pairs: one annotator per instance, ``capacity`` instances per annotator.
+
+    In rounds, every free instance takes the best annotator who has room, and annotators keep the best that came. A
+    round either spends the budget or fills an annotator, so there are at most as many rounds as annotators.
+    """
+    asked, free = np.full(len(gains), -1), gains.copy()
+    room = np.full(gains.shape[1], capacity)
+    while free.size and (left := budget - int(np.count_nonzero(asked >= 0))) > 0:
+        best = free.argmax(axis=1)
+        value = free[np.arange(len(free)), best]
+        wanted = np.argsort(-value, kind="stable")[:left]
+        wanted = wanted[np.isfinite(value[wanted])]
+        if not len(wanted):
+            break
+        accepted = wanted[_rank(best[wanted]) < room[best[wanted]]]
+        asked[accepted] = best[accepted]
+        room -= np.bincount(best[accepted], minlength=len(room))
+        free[accepted], free[:, room == 0] = -np.inf, -np.inf
+    chosen = np.flatnonzero(asked >= 0)
+    chosen = chosen[np.argsort(-gains[chosen, asked[chosen]], kind="stable")]
+    return chosen, asked[chosen]
+
+
+def _rank(group: Ints) -> Ints:
+    """Position of each entry among those of its group, (k,).
+
+    >>> _rank(np.array([5, 3, 5, 5]))
+    array([0, 0, 1, 2])
+    """
+    order = np.argsort(group, kind="stable")
+    first = np.flatnonzero(np.diff(group[order], prepend=-1))
+    rank = np.empty(len(group), np.int64)
+    rank[order] = np.arange(len(group)) - np.repeat(first, np.diff(first, append=len(group)))
+    return rank
+
+
+def _accuracy_gains(posterior: Floats, matrices: Floats, asked: Ints) -> Floats:
+    """Expected rise of the largest posterior probability by one label, (k,)."""
+    gains = np.empty(len(posterior))
+    step = max(1, NUMBERS // max(posterior.shape[1] ** 2, 1))
+    for start in range(0, len(posterior), step):
+        rows = slice(start, start + step)
+        joint = posterior[rows, :, None] * matrices[asked[rows]]  # (b, C, C)
+        gains[rows] = joint.max(axis=1).sum(axis=1) - posterior[rows].max(axis=1)
+    return np.maximum(gains, 0)

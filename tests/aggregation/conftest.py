@@ -1,0 +1,1 @@
+"""Its place puts this folder on the import path, so that the tests here can import ``crowds``."""

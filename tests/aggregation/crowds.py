@@ -1,0 +1,78 @@
+"""Small simulated crowds, and the real label-only sets, for the tests of aggregators."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from crowdwise.aggregation import kernels
+from crowdwise.annotations import Annotations
+
+LABEL_ONLY = ("agg_bluebird", "agg_cf_weather", "agg_dog", "agg_rte", "agg_web")
+Codes = npt.NDArray[Any]
+
+
+def simulated(
+    n: int = 200,
+    n_annotators: int = 10,
+    n_classes: int = 3,
+    votes: int = 5,
+    accuracy: tuple[float, float] = (0.7, 0.95),
+    class_prior: list[float] | None = None,
+    matrices: npt.NDArray[np.float64] | None = None,
+    seed: int = 0,
+) -> tuple[Annotations, Codes]:
+    """A one-coin crowd (or one with given confusion matrices) in which everybody labels about equally much."""
+    rng = np.random.default_rng(seed)
+    truth = rng.choice(n_classes, n, p=class_prior)
+    instance = np.repeat(np.arange(n), votes)
+    rounds = -(-n * votes // n_annotators)
+    annotator = np.concatenate([rng.permutation(n_annotators) for _ in range(rounds)])[: n * votes]
+    if matrices is None:
+        right = rng.random(len(instance)) < rng.uniform(*accuracy, n_annotators)[annotator]
+        wrong = (truth[instance] + rng.integers(1, n_classes, len(instance))) % n_classes
+        label = np.where(right, truth[instance], wrong)
+    else:
+        steps = matrices[annotator, truth[instance]].cumsum(axis=1)
+        label = (rng.random(len(instance))[:, None] > steps).sum(axis=1).clip(max=n_classes - 1)
+    sizes = {"n_instances": n, "n_annotators": n_annotators, "n_classes": n_classes}
+    return Annotations.from_triples(instance, annotator, label, **sizes), truth
+
+
+def sparse(labels_per_annotator: int, seed: int) -> tuple[Annotations, Codes]:
+    """The crowd of the issue: three classes, 1,000 instances, three votes each, accuracies U(0.5, 0.95)."""
+    return simulated(1_000, 3_000 // labels_per_annotator, 3, 3, (0.5, 0.95), seed=seed)
+
+
+def accuracy(labels: Codes, truth: Codes) -> float:
+    """Share of right labels in per cent, of instances whose truth is known."""
+    known = truth >= 0
+    return float((labels == truth)[known].mean() * 100)
+
+
+def real(name: str) -> tuple[Annotations, Codes]:
+    """A real label-only set and its truth (-1: unknown); skips where the data are not there."""
+    folder = os.environ.get("CROWDWISE_DATA")
+    path = Path(folder or ".") / f"{name}.npz"
+    if folder is None or not path.exists():
+        pytest.skip(f"set CROWDWISE_DATA to the folder that holds {name}.npz")
+    with np.load(path, allow_pickle=False) as data:
+        sizes = {key: int(data[key]) for key in ("n_instances", "n_annotators", "n_classes")}
+        made = Annotations.from_triples(data["instance"], data["annotator"], data["label"], **sizes)
+        return made, data["clean"].astype(np.int64)
+
+
+def compile_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use the compiled kernels on crowds of any size."""
+    monkeypatch.setattr(kernels, "SMALL", 0)
+    monkeypatch.setattr(kernels, "PATIENT", 0)
+
+
+def compile_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use scipy on crowds of any size."""
+    monkeypatch.setattr(kernels, "SMALL", 10**12)

@@ -1,0 +1,110 @@
+"""README.md, CONTRIBUTING.md and docs/ hold true: their examples run, their links and commands exist."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crowdwise.registry import METHODS
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+ELSEWHERE = {"simulate.md"}  # run by tests/simulate
+
+
+def python_blocks(path: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def examples(path: Path) -> list[str]:
+    return [block for block in python_blocks(path) if block.startswith(">>> ")]
+
+
+WITH_EXAMPLES = [path for path in DOCUMENTS if examples(path) and path.name not in ELSEWHERE]
+each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+
+
+def anchors(path: Path) -> set[str]:
+    """Headings as GitHub turns them into anchors."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_documents_are_there() -> None:
+    names = {path.name for path in DOCUMENTS}
+    assert names >= {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "index.md", "taidtm.md", "engine.md", "results.md"}
+    assert {path.name for path in WITH_EXAMPLES} >= {"README.md", "annotations.md", "engine.md", "taidtm.md"}
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: path.name)
+def test_the_examples_run(path: Path) -> None:
+    text = "\n".join(examples(path))
+    test = doctest.DocTestParser().get_doctest(text, {"__name__": "__main__"}, path.name, str(path), 0)
+    result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(test)
+    assert result.attempted > 3
+    assert result.failed == 0
+
+
+@each_document
+def test_links_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", path.read_text("utf-8"))
+    for link in links:
+        if link.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        assert target.exists(), f"{path.name}: {link}"
+        assert not anchor or anchor in anchors(target), f"{path.name}: {link}"
+
+
+@each_document
+def test_commands_exist(path: Path) -> None:
+    from crowdwise.cli import app
+
+    verbs = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    shell = "\n".join(re.findall(r"^```sh\n(.*?)^```", path.read_text("utf-8"), re.MULTILINE | re.DOTALL))
+    assert set(re.findall(r"^crowdwise ([a-z]\w*)", shell, re.MULTILINE)) <= verbs
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    assert set(re.findall(r"^make ([\w-]+)", shell, re.MULTILINE)) <= targets
+    for script in re.findall(r"^python (\S+\.py)", shell, re.MULTILINE):
+        assert (ROOT / script).exists()
+
+
+def test_the_readme_lists_every_method() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    listed = re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE)
+    assert sorted(listed) == list(METHODS)
+
+
+_NEW_METHOD = """
+import doctest, sys, crowdwise.methods
+crowdwise.methods.__path__.append(sys.argv[1])
+from crowdwise.methods import gce
+assert doctest.testmod(gce) == (0, 2)
+from typer.testing import CliRunner
+from crowdwise.cli import app
+for arguments in sys.argv[2:]:
+    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    print(result.output)
+"""
+
+
+def test_a_new_method_is_one_file(tmp_path: Path) -> None:
+    """The file that CONTRIBUTING.md shows, put among the methods, is found and trained by the command line."""
+    (source,) = (block for block in python_blocks(ROOT / "CONTRIBUTING.md") if "@METHODS.register" in block)
+    (tmp_path / "methods").mkdir()
+    (tmp_path / "methods" / "gce.py").write_text(source, encoding="utf-8")
+    train = "train --method gce --preset digits --epochs 2 --set q=0.5 --out run"
+    command = [sys.executable, "-c", _NEW_METHOD, str(tmp_path / "methods"), "methods", train]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert re.search(r"gce +A network trained by generalised cross-entropy", done.stdout)
+    about = json.loads((tmp_path / "run" / "model" / "model.json").read_text("utf-8"))
+    assert (about["method"], about["parameters"]["q"]) == ("gce", 0.5)

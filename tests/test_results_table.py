@@ -1,0 +1,110 @@
+"""The documents' tables are those of the records, and say what the records do not show."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SCRIPT = ROOT / "benchmarks" / "results_table.py"
+if not SCRIPT.exists():
+    pytest.skip("benchmarks/ is not part of this copy of the sources", allow_module_level=True)
+
+spec = importlib.util.spec_from_file_location("results_table", SCRIPT)
+assert spec is not None
+assert spec.loader is not None
+results_table = importlib.util.module_from_spec(spec)
+sys.modules["results_table"] = results_table  # dataclasses look their module up
+spec.loader.exec_module(results_table)
+
+
+def record(seed: int = 0, accuracy: float = 90.0, **parameters: Any) -> dict[str, Any]:
+    return {
+        "dataset": "fashion-mnist",
+        "method": "taidtm",
+        "seed": seed,
+        "simulate": {"noise_rate": 0.5},
+        "parameters": {"epochs": 60} | parameters,
+        "test_accuracy": accuracy,
+        "seconds": 100.0 + seed,
+        "median_epoch_seconds": {"warm-up": 1.0, "correction": 2.0 + seed},
+        "device": "cpu x2",
+    }
+
+
+def write(folder: Path, *records: dict[str, Any], name: str = "some.jsonl") -> Path:
+    (folder / name).write_text("".join(json.dumps(each) + "\n" for each in records))
+    return folder
+
+
+def rows(folder: Path, table: str = "accuracy") -> list[str]:
+    return [line for line in results_table.tables(folder)[table].splitlines() if line.startswith("| Fashion-MNIST")]
+
+
+@pytest.mark.parametrize(("name", "tables"), [("README.md", 1), ("docs/results.md", 5)])
+def test_documents_equal_what_the_script_prints(name: str, tables: int) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert text.count("<!-- results: ") == text.count("<!-- end of results -->") == tables
+    made = results_table.tables()
+    assert results_table.filled(text, made) == text, "run: python benchmarks/results_table.py --write"
+    assert made["accuracy"] in text
+
+
+def test_without_records_every_cell_says_so(tmp_path: Path) -> None:
+    table = results_table.tables(tmp_path / "nowhere")["accuracy"]
+    assert table.count("not run") == len(table.splitlines()) - 2 == 16
+
+
+def test_one_seed_and_short_training_are_marked(tmp_path: Path) -> None:
+    write(tmp_path, record(accuracy=91.234, epochs=20, lr=0.05))
+    assert (
+        "| Fashion-MNIST, AIDN-50 % | TAIDTM | 91.23 | 89.62 ± 0.94 | **1 seed**, **20 epochs instead of 60**, "
+        "lr 0.05 instead of 0.01 |" in rows(tmp_path)
+    )
+
+
+def test_schedules_are_not_averaged_with_each_other(tmp_path: Path) -> None:
+    write(tmp_path, record(0, 80.0), record(1, 90.0, epochs=20), record(2, 92.0, epochs=20))
+    found = [row.split(" | ")[2] for row in rows(tmp_path) if "| TAIDTM |" in row]
+    assert found == ["80.00", "90.00, 92.00"]
+
+
+def test_three_seeds_have_mean_and_standard_deviation(tmp_path: Path) -> None:
+    write(tmp_path, record(0, 88.0), record(1, 90.0), record(2, 92.0))
+    assert "| Fashion-MNIST, AIDN-50 % | TAIDTM | 90.00 ± 2.00 | 89.62 ± 0.94 | 3 seeds |" in rows(tmp_path)
+
+
+def test_times_show_their_range(tmp_path: Path) -> None:
+    write(tmp_path, record(0), record(1))
+    assert rows(tmp_path, "speed") == [
+        "| Fashion-MNIST, AIDN-50 % | TAIDTM | CPU | 60 | 1.00 | 2.00 to 3.00 | 100.0 to 101.0 |  |"
+    ]
+
+
+def test_trials_stay_out_of_the_accuracy_table(tmp_path: Path) -> None:
+    write(tmp_path, record(accuracy=12.34), name="some_trials.jsonl")
+    made = results_table.tables(tmp_path)
+    assert "12.34" not in made["accuracy"]
+    assert "12.34" in made["trials"]
+
+
+def test_a_seed_that_was_recorded_twice_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path, record(3), record(3))
+    with pytest.raises(SystemExit, match="seed 3 is recorded twice"):
+        results_table.tables(tmp_path)
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    (tmp_path / "some.jsonl").write_text('{"dataset": ')
+    with pytest.raises(SystemExit, match=r"some\.jsonl, line 1 is not JSON"):
+        results_table.tables(tmp_path)
+
+
+def test_unknown_tables_are_named() -> None:
+    with pytest.raises(SystemExit, match="unknown table 'nonsense'"):
+        results_table.filled("<!-- results: nonsense -->\n<!-- end of results -->", {"accuracy": ""})
