@@ -190,10 +190,14 @@ class Engine:
         if self.device.type != "cuda":
             # reconstructions of low rank leave tiny numbers, and denormals slow CPUs down
             torch.set_flush_denormal(True)
+            threads = torch.get_num_threads()
+            if len(self.problem.shape) == 1:
+                torch.set_num_threads(1)  # small products gain nothing from threads, and lose much on a busy machine
             try:
                 yield
             finally:
                 torch.set_flush_denormal(False)
+                torch.set_num_threads(threads)
         else:
             with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=True):
                 yield

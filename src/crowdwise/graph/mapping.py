@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from crowdwise.networks.transition import pair_products
 from crowdwise.registry import Registry
 
 DENSE_LIMIT = 2048  # annotators up to which the normalised graph is held as a dense matrix
@@ -123,8 +124,7 @@ class GCNHeads(nn.Module):
     def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         n_classes = self.last.shape[-1]
         if self.heads_first(len(g), len(row)):
-            theta = self.heads().flatten(2).index_select(0, annotator)  # (P, d+1, C*C)
-            return torch.bmm(g.index_select(0, row)[:, None], theta).reshape(-1, n_classes, n_classes)
+            return pair_products(g, self.heads().flatten(2), row, annotator).reshape(-1, n_classes, n_classes)
         h_bar = self.hidden()
         assert h_bar is not None
         by_instance = g @ self.last.transpose(0, 1).flatten(1)  # (B, Z*C*C)

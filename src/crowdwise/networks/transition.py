@@ -15,6 +15,8 @@ from torch.nn import functional as F
 
 from crowdwise.networks.backbones import build_backbone
 
+_GROUPED_LIMIT = 512  # annotators up to which pairs are grouped on the CPU
+
 
 class Head(Protocol):
     """What maps features and annotators to logits of T^j(x). ``g`` is (B, d+1), with a constant 1 in the last column."""
@@ -64,8 +66,7 @@ class IndividualHeads(nn.Module):
         return heads
 
     def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
-        theta = self.theta.flatten(2).index_select(0, annotator)  # (P, d+1, C*C)
-        return torch.bmm(g.index_select(0, row)[:, None], theta).reshape(-1, *self.theta.shape[2:])
+        return pair_products(g, self.theta.flatten(2), row, annotator).reshape(-1, *self.theta.shape[2:])
 
     def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         return torch.bmm(g[row, None], self.theta[annotator, :, target[row]]).squeeze(1)
@@ -109,6 +110,21 @@ class TransitionNetwork(nn.Module):
 def append_one(g: Tensor) -> Tensor:
     """(B, d) -> (B, d+1), so that a head's bias is its last row."""
     return torch.cat([g, g.new_ones(len(g), 1)], dim=1)
+
+
+def pair_products(g: Tensor, theta: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
+    """g[row[k]] @ theta[annotator[k]] for every pair k: (B, d+1), (R, d+1, M) -> (P, M).
+
+    On the CPU, where copying a head for every pair costs more than the product, pairs are grouped by annotator.
+    """
+    if g.is_cuda or len(theta) > _GROUPED_LIMIT or len(row) == 0:
+        heads = theta.index_select(0, annotator)  # (P, d+1, M)
+        return torch.bmm(g.index_select(0, row)[:, None], heads).squeeze(1)
+    order = torch.argsort(annotator, stable=True)
+    counts = torch.bincount(annotator, minlength=len(theta)).tolist()
+    groups = zip(g.index_select(0, row[order]).split(counts), theta.unbind(0), strict=True)
+    products = torch.cat([features @ head for features, head in groups if len(features)])
+    return products.index_select(0, torch.argsort(order))
 
 
 def row_loss(logits: Tensor, label: Tensor) -> Tensor:
