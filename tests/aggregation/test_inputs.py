@@ -17,6 +17,7 @@ from crowdwise.aggregation import (
     MajorityVote,
     OneCoinDawidSkene,
     Wawa,
+    calibrate,
     calibration,
 )
 from crowdwise.aggregation.gold import gold_codes
@@ -123,6 +124,43 @@ def test_posteriors_are_calibrated_on_crowds_that_fit_the_model() -> None:
     for model, bound in ((HierarchicalDawidSkene(), 0.03), (OneCoinDawidSkene(), 0.03), (DawidSkene(), 0.05)):
         assert calibration(model.fit(crowd).posterior_, truth).error < bound, type(model).__name__
     assert calibration(MajorityVote().fit(crowd).posterior_, truth).error > 0.03
+
+
+def test_hard_instances_make_posteriors_overconfident_and_calibrating_mends_it() -> None:
+    rng = np.random.default_rng(0)
+    truth, other = rng.integers(0, 3, 1_000), rng.integers(1, 3, 1_000)
+    crowd, _ = simulated(1_000, 40, 3, 8, seed=8)
+    hard = rng.random(1_000) < 0.35  # on these, everybody draws one of the same two classes
+    i = crowd.instance
+    doubtful = hard[i] & (rng.random(len(crowd)) < 0.5) | (rng.random(len(crowd)) < 0.15)
+    label = (truth[i] + np.where(doubtful, other[i], 0)) % 3
+    model = HierarchicalDawidSkene().fit(Annotations.from_triples(i, crowd.annotator, label, n_annotators=40))
+    honest = calibrate(model)
+    assert honest.temperature > 1.2
+    assert calibration(honest.posterior, truth).error < 0.8 * calibration(model.posterior_, truth).error
+    assert (honest.posterior.argmax(axis=1) == model.posterior_.argmax(axis=1)).mean() > 0.99
+    np.testing.assert_allclose(honest.posterior.sum(axis=1), 1.0)
+
+
+def test_a_model_that_fits_is_left_as_it_is() -> None:
+    crowd, truth = simulated(1_000, 20, 3, 5, (0.6, 0.9), seed=9)
+    model = DawidSkene().fit(crowd, gold={0: int(truth[0])})
+    honest = calibrate(model, folds=3)
+    assert honest.temperature < 1.3
+    np.testing.assert_array_equal(honest.posterior[0], np.eye(3)[truth[0]])
+    with pytest.raises(ConfigError, match="folds must be 2 or more, got 1"):
+        calibrate(model, folds=1)
+
+
+@pytest.mark.filterwarnings("ignore:this crowd is too sparse")
+def test_calibrating_makes_posteriors_on_real_sets_more_honest() -> None:
+    before, after = [], []
+    for name in LABEL_ONLY:
+        crowd, truth = real(name)
+        model = HierarchicalDawidSkene().fit(crowd)
+        before.append(calibration(model.posterior_, truth).error)
+        after.append(calibration(calibrate(model).posterior, truth).error)
+    assert np.mean(after) < 0.8 * np.mean(before)
 
 
 @pytest.mark.filterwarnings("ignore:this crowd is too sparse")

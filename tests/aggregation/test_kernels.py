@@ -10,7 +10,7 @@ from crowds import compile_always, compile_never, simulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdwise.aggregation import DawidSkene, kernels
+from crowdwise.aggregation import DawidSkene, compiled, kernels
 from crowdwise.aggregation.crowd import Crowd, resolve_threads
 from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError
@@ -100,10 +100,10 @@ def test_only_the_second_medium_crowd_waits_for_the_compiler(monkeypatch: pytest
     monkeypatch.setattr(kernels, "SMALL", 10)
     monkeypatch.setattr(kernels, "PATIENT", 1_000)
     monkeypatch.setattr(kernels._patience, "exhausted", False)
-    monkeypatch.setattr(kernels, "_cached_on_disk", lambda: False)
+    monkeypatch.setattr(compiled, "cached_on_disk", lambda: False)
     assert [kernels.use_numba(size) for size in (5, 2_000, 100, 100, 5)] == [False, True, False, True, False]
     monkeypatch.setattr(kernels._patience, "exhausted", False)
-    monkeypatch.setattr(kernels, "_cached_on_disk", lambda: True)
+    monkeypatch.setattr(compiled, "cached_on_disk", lambda: True)
     assert kernels.use_numba(100)
 
 

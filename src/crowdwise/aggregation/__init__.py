@@ -8,6 +8,7 @@ array([1, 0])
 
 from crowdwise.aggregation.base import Aggregator, IterativeAggregator
 from crowdwise.aggregation.cbcc import CBCC
+from crowdwise.aggregation.confidence import Calibrated, Calibration, calibrate, calibration
 from crowdwise.aggregation.crh import CRH
 from crowdwise.aggregation.dawid_skene import DawidSkene
 from crowdwise.aggregation.ebcc import EBCC
@@ -16,7 +17,6 @@ from crowdwise.aggregation.glad import GLAD
 from crowdwise.aggregation.hierarchical import HierarchicalDawidSkene
 from crowdwise.aggregation.history import AnnotatorHistory
 from crowdwise.aggregation.ibcc import IBCC
-from crowdwise.aggregation.intervals import Calibration, calibration
 from crowdwise.aggregation.kos import KOS
 from crowdwise.aggregation.mace import MACE
 from crowdwise.aggregation.majority_vote import GoldMajorityVote, MajorityVote
@@ -38,6 +38,7 @@ __all__ = [
     "MMSR",
     "Aggregator",
     "AnnotatorHistory",
+    "Calibrated",
     "Calibration",
     "DawidSkene",
     "FastDawidSkene",
@@ -50,6 +51,7 @@ __all__ = [
     "Wawa",
     "ZenCrowd",
     "ZeroBasedSkill",
+    "calibrate",
     "calibration",
     "recommend",
 ]

@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from crowdwise import _frames
-from crowdwise._factorise import is_missing
+from crowdwise._factorise import Column, plain
 from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError
+
+_TRUTH = ("gold", "truth", "truelabel", "groundtruth", *_frames.ALIASES["label"])
 
 
 def gold_codes(annotations: Annotations, gold: Any) -> npt.NDArray[np.int32] | None:
@@ -27,54 +31,72 @@ def gold_codes(annotations: Annotations, gold: Any) -> npt.NDArray[np.int32] | N
     """
     if gold is None:
         return None
-    ids, labels = _pairs(gold)
+    ids, labels = _columns(gold)
+    values, known = _known(labels, annotations)
     codes = np.full(annotations.n_instances, -1, np.int32)
-    known = [row for row, label in enumerate(labels) if not _unknown(label, annotations)]
     if ids is None:
-        if len(labels) != annotations.n_instances:
+        if len(values) != annotations.n_instances:
             raise DataError(
-                f"gold has {len(labels)} labels, but this crowd has {annotations.n_instances} instances; "
+                f"gold has {len(values)} labels, but this crowd has {annotations.n_instances} instances; "
                 "pass a mapping from instance to label to name only some"
             )
-        where = np.array(known, np.int64)
+        where = np.arange(len(values))
     else:
-        position = dict(zip(annotations.instances.tolist(), range(annotations.n_instances), strict=True))
-        known = [row for row in known if ids[row] in position]
-        if not known and len(labels):
+        where = _positions(ids, annotations)
+        if len(where) and not np.any(where >= 0):
             raise DataError(
-                f"none of the {len(labels)} gold instances (such as {ids[0]!r}) is in this crowd, "
+                f"none of the {len(where)} gold instances (such as {ids.data[0].as_py()!r}) is in this crowd, "
                 f"whose instances are such as {annotations.instances[:1].tolist()}"
             )
-        where = np.array([position[ids[row]] for row in known], np.int64)
-    if known:
-        codes[where] = annotations.class_codes([labels[row] for row in known])
+        known &= where >= 0
+    codes[where[known]] = annotations.class_codes(values.filter(pa.array(known)))
     return codes
 
 
-def _pairs(gold: Any) -> tuple[list[Any] | None, list[Any]]:
+def _columns(gold: Any) -> tuple[Column | None, Column]:
     """Ids (None: all instances in order) and labels."""
     if isinstance(gold, Mapping):
-        return list(gold), [_plain(label) for label in gold.values()]
+        return Column.of(list(gold), "gold instances"), Column.of(list(gold.values()), "gold labels")
     if hasattr(gold, "index") and hasattr(gold, "to_dict") and not hasattr(gold, "columns"):  # a pandas series
-        return [_plain(i) for i in gold.index], [_plain(label) for label in gold]
+        return Column.of(gold.index.to_numpy(), "gold instances"), Column.of(gold.to_numpy(), "gold labels")
     if _frames.is_frame(gold):
         columns = _frames.frame_columns(gold)
         names = [_frames.find_column(aliases, columns) for aliases in (_frames.ALIASES["instance"], _TRUTH)]
         if None in names:
             raise DataError(f"gold needs an instance and a label column; columns: {_frames.listing(columns)}")
-        ids, labels = (column.data.to_pylist() for column in _frames.take_columns(gold, names))
+        ids, labels = _frames.take_columns(gold, names)
         return ids, labels
-    return None, [_plain(label) for label in gold]
+    return None, Column.of(gold, "gold labels")
 
 
-_TRUTH = ("gold", "truth", "truelabel", "groundtruth", *_frames.ALIASES["label"])
+def _known(labels: Column, annotations: Annotations) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """Labels of one plain type, and which of them are not missing."""
+    data = labels.data
+    if pa.types.is_dictionary(data.type):
+        data = data.cast(data.type.value_type)
+    values = plain(data.combine_chunks())
+    classes = annotations.class_vocabulary.arrow
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), None, values)
+        if pa.types.is_integer(classes.type) and pc.all(pc.equal(values, pc.floor(values))).as_py() is not False:
+            values = values.cast(pa.int64())  # integers that NaN has turned into floats
+    known = values.is_valid().to_numpy(zero_copy_only=False).copy()
+    markers = [marker for marker in _frames.MISSING if marker not in annotations.classes.tolist()]
+    for marker in markers:
+        if pa.types.is_null(values.type) or pa.scalar(marker).type != _scalar_type(values.type):
+            continue
+        known &= ~pc.fill_null(pc.equal(values, pa.scalar(marker, values.type)), False).to_numpy(zero_copy_only=False)
+    return values, known
 
 
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
+def _scalar_type(kind: pa.DataType) -> pa.DataType:
+    return pa.string() if kind == pa.large_string() else kind
 
 
-def _unknown(label: Any, annotations: Annotations) -> bool:
-    if is_missing(label):
-        return True
-    return label in _frames.MISSING and label not in annotations.classes.tolist()
+def _positions(ids: Column, annotations: Annotations) -> npt.NDArray[np.int64]:
+    """Code of every instance id, -1 where this crowd does not have it."""
+    theirs, ours = plain(ids.data.combine_chunks()), annotations.instance_vocabulary.arrow
+    if theirs.type != ours.type:
+        return np.full(len(theirs), -1)
+    found = pc.fill_null(pc.index_in(theirs, value_set=ours), -1)
+    return np.asarray(found.to_numpy(zero_copy_only=False), np.int64)

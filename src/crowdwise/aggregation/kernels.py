@@ -6,21 +6,22 @@ classes times subtypes). An iteration of EM is one pass over the annotations: th
 product of its rows, rescaled before it can underflow, and is added to the same rows of the next counts while they are
 still in the cache. Threads take stretches of instances and own their counts.
 
-numba is imported on the first large crowd only; its machine code is cached on disk.
+The compiled loops are in `compiled`; numba is imported for the first large crowd only.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+
+from crowdwise.aggregation import compiled
+from crowdwise.aggregation.compiled import jit as jit
 
 Floats = npt.NDArray[np.float64]
 Cells = npt.NDArray[Any]  # uint32, or int64 where R * C does not fit
@@ -29,7 +30,6 @@ SMALL = 20_000  # annotations below which scipy is as fast
 PATIENT = 300_000  # annotations from which on compiling pays within the first fit
 TINY = 1e-300  # no probability is taken for less
 FLOOR = 1e-10  # probabilities are kept at or above this before a logarithm
-_SPECIALISED = 8  # up to this many states the loops over states are unrolled by the compiler
 
 
 class Layout(NamedTuple):
@@ -63,7 +63,7 @@ def use_numba(n_annotations: int) -> bool:
     if n_annotations >= PATIENT or _patience.exhausted:
         return True
     _patience.exhausted = True
-    return _cached_on_disk()
+    return compiled.cached_on_disk()
 
 
 class _Patience:
@@ -73,11 +73,6 @@ class _Patience:
 
 
 _patience = _Patience()
-
-
-def _cached_on_disk() -> bool:
-    where = Path(_em_kernel(0).stats.cache_path)
-    return any(where.glob("kernels._em_kernel*.nbi"))
 
 
 def sort_by_instance(
@@ -117,7 +112,7 @@ def em_step(layout: Layout, emission: Floats, prior: Floats, out: Floats | None 
         return _finish(layout, scores, lambda q: (cells.T @ q).reshape(emission.shape), out)
     posterior = np.empty((len(layout.indptr) - 1, k)) if out is None else out
     table = np.ascontiguousarray(emission, np.float64).ravel()
-    counts, mass, log_likelihood = _threaded(_em(k), layout, table, prior, posterior, True)
+    counts, mass, log_likelihood = _threaded(compiled.em_kernel(k), layout, table, prior, posterior, True)
     return Step(posterior, counts.reshape(emission.shape), mass, log_likelihood)
 
 
@@ -133,7 +128,7 @@ def vote_step(layout: Layout, ratio: Floats, prior: Floats, out: Floats | None =
         scores = votes(layout, np.log(ratio)) + np.log(prior)
         return _finish(layout, scores, lambda q: hits(layout, q), out)
     posterior = np.empty((len(layout.indptr) - 1, c)) if out is None else out
-    counts, mass, log_likelihood = _threaded(_vote(c), layout, ratio.ravel(), prior, posterior, True)
+    counts, mass, log_likelihood = _threaded(compiled.vote_kernel(c), layout, ratio.ravel(), prior, posterior, True)
     return Step(posterior, counts.reshape(-1, c), mass, log_likelihood)
 
 
@@ -143,7 +138,7 @@ def confusion_counts(layout: Layout, posterior: Floats) -> Floats:
     if not layout.compiled:
         return np.asarray(incidence(layout).T @ posterior).reshape(r, c, k)
     table = np.empty(r * c * k)
-    counts, _, _ = _threaded(_em(k), layout, table, np.empty(k), np.ascontiguousarray(posterior), False)
+    counts, _, _ = _threaded(compiled.em_kernel(k), layout, table, np.empty(k), np.ascontiguousarray(posterior), False)
     return counts.reshape(r, c, k)
 
 
@@ -196,7 +191,7 @@ def trimmed_means(indptr: npt.NDArray[Any], values: Floats, centre: Floats, trim
     which nothing remains keeps its ``centre`` (M-MSR, Ma & Olshevsky 2020).
     """
     if use_numba(len(values)):
-        return np.asarray(_trimmed_kernel()(indptr, values, centre, trim))
+        return np.asarray(compiled.trimmed_kernel()(indptr, values, centre, trim))
     size = np.diff(indptr)
     row = np.repeat(np.arange(len(size)), size)
     order = np.lexsort((values, row))
@@ -245,183 +240,3 @@ def _threaded(
         parts[0][0][:] += counts
         parts[0][1][:] += mass
     return parts[0][0], parts[0][1], sum(part[2] for part in parts)
-
-
-@functools.cache
-def jit() -> Any:
-    """numba's decorator with the options of all kernels: cached on disk, free of the interpreter lock."""
-    import numba
-
-    return numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
-
-
-def _em(states: int) -> Any:
-    return _em_kernel(states if states <= _SPECIALISED else 0)
-
-
-def _vote(classes: int) -> Any:
-    return _vote_kernel(classes if classes <= _SPECIALISED else 0)
-
-
-@functools.cache
-def _em_kernel(states: int) -> Any:
-    """The pass of `em_step`, for a number of states that is built into the code where it is not 0.
-
-    With ``update`` false the posterior is taken as it is, and only counted.
-    """
-
-    def em(cells, indptr, start, stop, emission, prior, gold, width, update, posterior, counts, mass):  # type: ignore[no-untyped-def]
-        k_all = states if states else len(prior)
-        p = np.empty(k_all)
-        log_likelihood, likelihood = 0.0, 1.0  # logarithms are slow: one for many instances
-        for i in range(start, stop):
-            first, last = indptr[i], indptr[i + 1]
-            if not update:
-                for k in range(k_all):
-                    p[k] = posterior[i, k]
-            else:
-                known = gold[i] if gold.size else -1
-                for k in range(k_all):
-                    p[k] = prior[k]
-                if known >= 0:
-                    for k in range(k_all):
-                        if k // width != known:
-                            p[k] = 0.0
-                scale, lost, begin = 0.0, False, first
-                while True:
-                    end = min(begin + 8, last)
-                    for e in range(begin, end):
-                        row = np.int64(cells[e]) * k_all
-                        for k in range(k_all):
-                            p[k] *= emission[row + k]
-                    total = 0.0
-                    for k in range(k_all):
-                        total += p[k]
-                    if end == last:
-                        break
-                    begin = end
-                    if total < 1e-100:
-                        for k in range(k_all):  # what has underflown by now may still win
-                            lost |= p[k] < 1e-250 and (known < 0 or k // width == known)
-                        if lost:
-                            break
-                        scale += np.log(total)
-                        for k in range(k_all):
-                            p[k] /= total
-                if lost or total < 1e-200:  # rare and slow: once more, in logarithms
-                    for k in range(k_all):
-                        p[k] = np.log(prior[k]) if known < 0 or k // width == known else -1e300
-                    for e in range(first, last):
-                        row = np.int64(cells[e]) * k_all
-                        for k in range(k_all):
-                            p[k] += np.log(max(emission[row + k], 1e-300))
-                    scale = p.max()
-                    total = 0.0
-                    for k in range(k_all):
-                        p[k] = np.exp(p[k] - scale)
-                        total += p[k]
-                inverse = 1.0 / total
-                for k in range(k_all):
-                    p[k] *= inverse
-                    posterior[i, k] = p[k]
-                if first < last:
-                    log_likelihood += scale
-                    likelihood *= total
-                    if likelihood < 1e-100 or likelihood > 1e100:
-                        log_likelihood += np.log(likelihood)
-                        likelihood = 1.0
-            if first < last:
-                for k in range(k_all):
-                    mass[k] += p[k]
-            for e in range(first, last):
-                row = np.int64(cells[e]) * k_all
-                for k in range(k_all):
-                    counts[row + k] += p[k]
-        return log_likelihood + np.log(likelihood)
-
-    return jit()(em)
-
-
-@functools.cache
-def _vote_kernel(classes: int) -> Any:
-    """The pass of `vote_step`, for a number of classes that is built into the code where it is not 0."""
-
-    def vote(cells, indptr, start, stop, ratio, prior, gold, width, update, posterior, hits, mass):  # type: ignore[no-untyped-def]
-        k_all = classes if classes else len(prior)
-        p = np.empty(k_all)
-        log_likelihood, likelihood = 0.0, 1.0
-        for i in range(start, stop):
-            first, last = indptr[i], indptr[i + 1]
-            known = gold[i] if gold.size else -1
-            scale, lost = 0.0, False
-            for k in range(k_all):
-                p[k] = prior[k]
-            for e in range(first, last):
-                label = cells[e] % k_all
-                p[label] *= ratio[cells[e]]
-                if p[label] > 1e100 or p[label] < 1e-100:
-                    top = p.max()
-                    scale += np.log(top)
-                    for k in range(k_all):
-                        p[k] /= top
-                        lost |= p[k] < 1e-250
-                    if lost:
-                        break
-            if lost:  # too far apart for products: once more, in logarithms
-                for k in range(k_all):
-                    p[k] = np.log(prior[k])
-                for e in range(first, last):
-                    p[cells[e] % k_all] += np.log(ratio[cells[e]])
-                scale = p.max() if known < 0 else p[known]
-                for k in range(k_all):
-                    p[k] = np.exp(p[k] - scale) if known < 0 or k == known else 0.0
-            if known >= 0:
-                for k in range(k_all):
-                    if k != known:
-                        p[k] = 0.0
-            total = 0.0
-            for k in range(k_all):
-                total += p[k]
-            inverse = 1.0 / total
-            for k in range(k_all):
-                p[k] *= inverse
-                posterior[i, k] = p[k]
-            if first < last:
-                log_likelihood += scale
-                likelihood *= total
-                if likelihood < 1e-100 or likelihood > 1e100:
-                    log_likelihood += np.log(likelihood)
-                    likelihood = 1.0
-                for k in range(k_all):
-                    mass[k] += p[k]
-            for e in range(first, last):
-                hits[cells[e]] += p[cells[e] % k_all]
-        return log_likelihood + np.log(likelihood)
-
-    return jit()(vote)
-
-
-@functools.cache
-def _trimmed_kernel() -> Any:
-    """`trimmed_means`, by selection instead of sorting."""
-
-    def trimmed(indptr, values, centre, trim):  # type: ignore[no-untyped-def]
-        means = centre.copy()
-        for g in range(len(centre)):
-            row = values[indptr[g] : indptr[g + 1]]
-            low, high = 0, 0
-            for value in row:
-                low += value < centre[g]
-                high += value > centre[g]
-            low, high = min(low, trim), min(high, trim)
-            if low + high >= len(row):
-                continue
-            total = row.sum()
-            if low:
-                total -= np.partition(row, low - 1)[:low].sum()
-            if high:
-                total -= np.partition(row, len(row) - high)[len(row) - high :].sum()
-            means[g] = total / (len(row) - low - high)
-        return means
-
-    return jit()(trimmed)

@@ -1,0 +1,109 @@
+"""How far posteriors can be trusted: measured against the truth, and mended without it."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.aggregation import kernels
+from crowdwise.aggregation.base import Aggregator
+from crowdwise.aggregation.crowd import Crowd
+from crowdwise.aggregation.kernels import FLOOR, Floats
+from crowdwise.errors import ConfigError, DataError
+
+_TEMPERATURES = np.concatenate([np.arange(1.0, 3.0, 0.1), np.arange(3.0, 8.0, 0.25), [8.0, 10.0, 15.0, 20.0]])
+_ENOUGH = 50_000  # labels of a fold that are foretold; more would tell the same
+
+
+class Calibration(NamedTuple):
+    """How posteriors compare with the truth: a perfectly calibrated method is right as often as it says."""
+
+    error: float  # expected calibration error: mean |accuracy - confidence|, weighted by bin
+    confidence: Floats  # (bins,) mean probability of the chosen class
+    accuracy: Floats  # (bins,) share that is right
+    number: npt.NDArray[np.int64]  # (bins,) instances
+
+
+def calibration(posterior: Floats, truth: npt.NDArray[Any], bins: int = 10) -> Calibration:
+    """Expected calibration error of a posterior (n, C) against class codes (n,), -1 where the truth is unknown.
+
+    Bins are equally wide in the probability of the most probable class; empty ones are left out.
+
+    >>> calibration(np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([0, 1])).error
+    0.35
+    """
+    truth = np.asarray(truth)
+    if truth.shape != (len(posterior),):
+        raise DataError(f"truth has shape {truth.shape}, expected ({len(posterior)},): one class code per instance")
+    known = truth >= 0
+    confidence = posterior[known].max(axis=1, initial=0.0)
+    right = posterior[known].argmax(axis=1) == truth[known] if np.any(known) else np.zeros(0, bool)
+    place = np.minimum((confidence * bins).astype(np.int64), bins - 1)
+    number = np.bincount(place, minlength=bins)
+    used = number > 0
+    means = np.bincount(place, confidence, bins)[used] / number[used]
+    accuracy = np.bincount(place, right, bins)[used] / number[used]
+    error = float(np.round(np.abs(accuracy - means) @ number[used] / max(number.sum(), 1), 12))
+    return Calibration(error, means, accuracy, number[used])
+
+
+class Calibrated(NamedTuple):
+    """A posterior that admits what the votes themselves show, see `calibrate`."""
+
+    temperature: float  # 1: the model was not overconfident
+    posterior: Floats  # (n, C)
+
+
+def calibrate(model: Aggregator, *, folds: int = 5, random_state: int | np.random.Generator | None = 0) -> Calibrated:
+    """Flatten an overconfident posterior, without knowing the truth: q_i(c) ∝ posterior_i(c)^(1 / temperature).
+
+    Models take the labels of an instance for independent; where some instances are hard for everybody they are not,
+    and posteriors are overconfident. The votes show it: with parameters learnt on the other folds, each label of an
+    instance is foretold from its other labels, and the temperature is the one that foretells best. Labels stay as they
+    are, up to ties. ``model`` is any fitted aggregator; it is fitted ``folds`` times more, on some of the instances.
+
+    >>> from crowdwise.aggregation.majority_vote import MajorityVote
+    >>> answers = [[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0], [0, 1, 1]]
+    >>> calibrate(MajorityVote().fit(answers), folds=2).posterior.shape
+    (5, 2)
+    """
+    crowd = model._fitted_crowd()
+    if folds < 2:
+        raise ConfigError(f"folds must be 2 or more, got {folds!r}")
+    rng = np.random.default_rng(random_state)
+    fold = rng.permutation(crowd.n_instances) % folds
+    scores = np.zeros(len(_TEMPERATURES))
+    for number in range(folds):
+        rest, held = fold != number, np.flatnonzero(fold == number)
+        if np.any(crowd.labelled[rest]) and crowd.n_classes > 1:
+            gold = crowd.gold[rest] if crowd.gold.size else None
+            with warnings.catch_warnings():  # what there was to say was said about the whole crowd
+                warnings.simplefilter("ignore")
+                learnt = type(model)(**model.get_params())._fit(crowd.annotations.select(rest), gold, model._history)
+            scores += _foretold(learnt, Crowd.of(crowd.annotations.select(held)))
+    temperature = float(_TEMPERATURES[int(np.argmax(scores))])
+    logits = np.log(np.maximum(model.posterior_, kernels.TINY))
+    return Calibrated(temperature, crowd.clamp(_softmax(logits, temperature)))
+
+
+def _foretold(learnt: Aggregator, held: Crowd) -> Floats:
+    """Log-probability of the labels of unseen instances given their other labels, by temperature."""
+    layout, c = held.layout, held.n_classes
+    emission = np.maximum(learnt.confusion_.transpose(0, 2, 1).reshape(-1, c), FLOOR)
+    logs = np.log(emission)
+    instance = kernels.instances(layout)
+    chosen = np.flatnonzero((held.labels_per_instance > 1)[instance])
+    chosen = chosen[:: len(chosen) // _ENOUGH + 1]
+    cells = layout.cells[chosen]
+    everything = kernels.incidence(layout) @ logs + np.log(np.maximum(learnt.class_prior_, FLOOR))
+    others = everything[instance[chosen]] - logs[cells]  # (labels, C) without the label itself
+    likelihood = [np.log((_softmax(others, t) * emission[cells]).sum(axis=1)).sum() for t in _TEMPERATURES]
+    return np.array(likelihood)
+
+
+def _softmax(scores: Floats, temperature: float) -> Floats:
+    flat = np.exp((scores - scores.max(axis=1, keepdims=True, initial=-np.inf)) / temperature)
+    return np.asarray(flat / flat.sum(axis=1, keepdims=True))
