@@ -135,6 +135,23 @@ def test_unusual_crowds_are_legal(method, case):
         matrices = model.transition(X[:3])
         assert matrices.shape == (3, sizes["n_annotators"], sizes["n_classes"], sizes["n_classes"])
         np.testing.assert_allclose(matrices.sum(3), 1, atol=1e-5)
+    assert model.skill_.shape == (sizes["n_annotators"],)
+    labelled = np.bincount(annotator, minlength=sizes["n_annotators"]) > 5
+    assert ((model.skill_[labelled] >= 0) & (model.skill_[labelled] <= 1)).all()
+    if case == "silent annotator":
+        assert np.isnan(model.skill_[8:]).all()
+
+
+@every_method
+def test_skill_tells_good_annotators_from_bad_ones(method):
+    X, annotations, _ = crowd(400)
+    guess = np.random.default_rng(1).integers(3, size=len(annotations))
+    label = np.where(annotations.annotator < 2, guess, annotations.label)
+    noisy = Annotations.from_triples(
+        annotations.instance, annotations.annotator, label, n_instances=400, n_annotators=8, n_classes=3
+    )
+    skill = make(method, epochs=25).fit(X, noisy).skill_
+    assert skill[:2].max() < skill[2:].min()
 
 
 @every_method

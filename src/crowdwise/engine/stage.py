@@ -35,6 +35,12 @@ class Batch:
         """Mean of values (B, ...) over the instances of the global batch."""
         return sum_over_ranks(values.sum(0)) / self.size
 
+    def instance_sum(self, values: Tensor) -> Tensor:
+        """Sum of values (P, ...) over the annotations of each instance: (B, ...); padding does not count."""
+        present = (self.weight > 0).reshape(-1, *[1] * (values.ndim - 1))
+        total = values.new_zeros(len(self.unit), *values.shape[1:])
+        return total.index_add(0, self.row, values * present)
+
     def once(self, loss: Tensor) -> Tensor:
         """A loss that every process computes alike must count once in the sum over processes."""
         return loss / world_size()

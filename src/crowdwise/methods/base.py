@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,17 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from crowdwise.annotations import Annotations
-from crowdwise.engine import Engine, Problem, Stage, StageResult, distributed
+from crowdwise.engine import Engine, Group, Problem, Stage, StageResult, distributed
 from crowdwise.engine.checkpoint import RunDirectory
 from crowdwise.engine.device import derive_seed, resolve_device, resolve_precision, seeded
 from crowdwise.engine.loop import Observer, evaluate
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.problem import make_inputs
-from crowdwise.engine.stage import step_schedule
+from crowdwise.engine.stage import Loss, step_schedule
+from crowdwise.engine.tensors import Units, pairs_of
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.methods.files import fingerprint, load_model, save_model
-from crowdwise.networks import Classifier, TransitionNetwork
+from crowdwise.networks import Classifier, ConstantTransition, Transition
 
 Array = npt.NDArray[Any]
 _PAIRS_AT_ONCE = 4096  # transition matrices evaluated in one go
@@ -37,7 +38,7 @@ class Fitted:
     """What a method returns at the end of its stages."""
 
     classifier: nn.Module
-    transition: TransitionNetwork | None = None
+    transition: nn.Module | None = None  # a `Transition`
     arrays: dict[str, Array] = field(default_factory=dict)  # saved with the model, see `attributes`
 
 
@@ -86,9 +87,9 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The method: yield a stage, get its result, build the next from it; return what was fitted."""
         raise NotImplementedError(f"{type(self).__name__} does not say what its stages are")
 
-    def build_transition(self, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> TransitionNetwork | None:
+    def build_transition(self, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> nn.Module:
         """An untrained transition network into which saved ``tensors`` fit."""
-        return None
+        return ConstantTransition(tensors["matrices"])
 
     # fitting
 
@@ -131,6 +132,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             problem, precision=self.precision, verbose=self.verbose, title=self.name, run=run, observer=observer
         )
         fitted = engine.run(self.stages(engine))
+        fitted.arrays["skill"] = annotator_skill(engine, fitted)
         self._adopt(fitted, problem.prepare, crowd.classes, crowd.annotators)
         self.history_ = engine.history
         if run is not None and distributed.rank() == 0:
@@ -190,6 +192,35 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _backbone(self) -> str | nn.Module:
         return copy.deepcopy(self.backbone) if isinstance(self.backbone, nn.Module) else self.backbone
 
+    def classifier_stage(
+        self,
+        engine: Engine,
+        classifier: nn.Module,
+        loss: Loss,
+        *,
+        name: str = "classifier",
+        also: Mapping[str, Group] | None = None,
+        units: Units | None = None,
+        before_epoch: Callable[[int], None] | None = None,
+    ) -> Stage:
+        """The stage that trains ``classifier`` as the common parameters say, and the groups ``also`` beside it.
+
+        ``units`` are the training instances unless given. ``before_epoch`` is called with the number of each epoch.
+        """
+        return Stage(
+            name,
+            engine.problem.train if units is None else units,
+            loss,
+            {"classifier": Group(classifier, self.lr, self.weight_decay), **(also or {})},
+            self.epochs,
+            self.batch_size,
+            self.optimiser,
+            self.momentum,
+            self.schedule(),
+            score=classifier,
+            before_epoch=before_epoch,
+        )
+
     def schedule(self) -> Callable[[int], float]:
         """The learning-rate schedule of the classifier stage."""
         epochs = [round(at * self.epochs) if at < 1 else int(at) for at in self.milestones]
@@ -222,12 +253,17 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def transition(self, X: Any, annotators: Any = None) -> Array:
         """Estimated T^j(x)[p, q] = P(annotator j says q | true class p, x): (len(X), len(annotators), C, C).
 
-        ``annotators`` are ids; all of them by default.
+        ``annotators`` are ids; all of them by default. Matrices that do not depend on the instance are a read-only view.
         """
-        network = self._fitted_transition()
+        module = self._fitted_transition()
         codes = self._annotator_codes(annotators)
-        features = self._evaluate(network, X, network.features)
-        n, n_classes = len(features), len(self.classes_)
+        n, n_classes = len(X), len(self.classes_)
+        if isinstance(module, ConstantTransition):
+            matrices = module.matrices.cpu().numpy()
+            chosen = np.broadcast_to(matrices, (len(self.annotators_), n_classes, n_classes))[codes]
+            return np.broadcast_to(chosen, (n, *chosen.shape))
+        network = cast(Transition, module)
+        features = self._evaluate(module, X, network.features)
         row = torch.arange(n, device=features.device).repeat_interleave(len(codes))
         annotator = torch.from_numpy(np.tile(codes, n)).to(features.device)
         result = np.empty((n * len(codes), n_classes, n_classes), dtype=np.float32)
@@ -238,6 +274,12 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 logits = network.pair_logits(features[used], local, annotator[part])
                 result[part] = torch.softmax(logits, 2).cpu().numpy()
         return result.reshape(n, len(codes), n_classes, n_classes)
+
+    @property
+    def skill_(self) -> Array:
+        """How often each annotator is expected to be right on what it labelled (R,); NaN for annotators without labels."""
+        self._fitted_classifier()
+        return self.arrays_["skill"]
 
     def _annotator_codes(self, annotators: Any) -> Array:
         if annotators is None:
@@ -267,10 +309,10 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X, annotations) first")
         return self.classifier_
 
-    def _fitted_transition(self) -> TransitionNetwork:
+    def _fitted_transition(self) -> nn.Module:
         self._fitted_classifier()
         if self.transition_ is None:
-            raise ConfigError(f"{self.name!r} has no transition matrices; BLTM and TAIDTM estimate them")
+            raise ConfigError(f"{self.name!r} has no transition matrices; BLTM and TAIDTM, for instance, estimate them")
         return self.transition_
 
     # files
@@ -320,6 +362,32 @@ def build(engine: Engine, name: str, make: Callable[[], Any]) -> Any:
     if engine.device.type == "cuda":
         module.to(memory_format=torch.channels_last)
     return module
+
+
+def annotator_skill(engine: Engine, fitted: Fitted) -> Array:
+    """Mean probability that the label y given by an annotator was right, over its training annotations: (R,).
+
+    That is f_y(x), or with transition matrices f_y(x) T^j(x)[y, y] / sum_p f_p(x) T^j(x)[p, y].
+    """
+    units, n_annotators = engine.problem.train, engine.problem.n_annotators
+    posterior = torch.softmax(engine.evaluate(fitted.classifier, units).double(), 1)
+    row, _ = pairs_of(units.indptr, torch.arange(len(units), device=units.device))
+    right = posterior[row, units.label]
+    if fitted.transition is not None:
+        network = cast(Transition, fitted.transition.to(units.device))
+        features = engine.evaluate(fitted.transition, units, network.features)
+        with torch.no_grad():
+            for start in range(0, len(row), _PAIRS_AT_ONCE):
+                part = slice(start, start + _PAIRS_AT_ONCE)
+                used, local = torch.unique(row[part], return_inverse=True)
+                matrices = torch.softmax(network.pair_logits(features[used], local, units.annotator[part]).double(), 2)
+                given = units.label[part, None]
+                columns = matrices.gather(2, given[:, :, None].expand(-1, matrices.shape[1], 1)).squeeze(2)
+                joint = posterior[row[part]] * columns  # P(class p, label y)
+                right[part] = (joint.gather(1, given).squeeze(1) / joint.sum(1).clamp_min(1e-30)).clamp(0, 1)
+    total = torch.zeros(n_annotators, dtype=torch.float64, device=units.device).index_add_(0, units.annotator, right)
+    count = torch.bincount(units.annotator, minlength=n_annotators)
+    return np.asarray(torch.where(count > 0, total / count, torch.nan).cpu())
 
 
 def as_annotations(data: Any, n_instances: int) -> Annotations:

@@ -169,21 +169,8 @@ class BLTM(CrowdClassifier):
             t = transition.pair_logits(g, batch.row, batch.annotator)
             return batch.mean(corrected_loss(f, t, batch.row, batch.label))
 
-        return Stage(
-            name,
-            engine.problem.train,
-            loss,
-            {
-                "classifier": Group(classifier, self.lr, self.weight_decay),
-                "transition": Group(transition, self.lr, self.weight_decay),
-            },
-            self.epochs,
-            self.batch_size,
-            self.optimiser,
-            self.momentum,
-            self.schedule(),
-            score=classifier,
-        )
+        also = {"transition": Group(transition, self.lr, self.weight_decay)}
+        return self.classifier_stage(engine, classifier, loss, name=name, also=also)
 
     def new_transition(self, shape: tuple[int, ...]) -> TransitionNetwork:
         return TransitionNetwork(self._backbone(), shape, bottleneck=self.bottleneck, options=self.backbone_options)

@@ -9,7 +9,7 @@ from typing import ClassVar
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
+from crowdwise.engine import Batch, Engine, Stage, StageResult
 from crowdwise.methods.base import CrowdClassifier, Fitted
 from crowdwise.registry import METHODS
 
@@ -36,16 +36,5 @@ class CE(CrowdClassifier):
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         classifier = self.new_classifier(engine, "classifier")
-        yield Stage(
-            "classifier",
-            engine.problem.train,
-            lambda batch: annotation_cross_entropy(classifier, batch),
-            {"classifier": Group(classifier, self.lr, self.weight_decay)},
-            self.epochs,
-            self.batch_size,
-            self.optimiser,
-            self.momentum,
-            self.schedule(),
-            score=classifier,
-        )
+        yield self.classifier_stage(engine, classifier, lambda batch: annotation_cross_entropy(classifier, batch))
         return Fitted(classifier)

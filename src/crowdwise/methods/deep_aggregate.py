@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
+from crowdwise.engine import Batch, Engine, Stage, StageResult
 from crowdwise.methods.base import CrowdClassifier, Fitted
 from crowdwise.registry import AGGREGATORS, METHODS
 
@@ -39,16 +39,5 @@ class DeepAggregate(CrowdClassifier):
             losses = F.cross_entropy(classifier(batch.x), target[batch.unit], reduction="none")
             return batch.once(batch.instance_mean(losses))
 
-        yield Stage(
-            "classifier",
-            problem.train,
-            loss,
-            {"classifier": Group(classifier, self.lr, self.weight_decay)},
-            self.epochs,
-            self.batch_size,
-            self.optimiser,
-            self.momentum,
-            self.schedule(),
-            score=classifier,
-        )
+        yield self.classifier_stage(engine, classifier, loss)
         return Fitted(classifier)

@@ -250,7 +250,7 @@ class TAIDTM(BLTM):
     @property
     def heads_(self) -> np.ndarray:
         """The head of every annotator, (R, d+1, C, C): logits of T^j(x) are sum_d (g(x), 1)_d heads[j, d]."""
-        head = self._fitted_transition().head
+        head = cast(TransitionNetwork, self._fitted_transition()).head
         with torch.no_grad():
             theta = head.theta if isinstance(head, IndividualHeads) else cast(Any, head).heads()
         return np.asarray(theta.cpu())

@@ -2,6 +2,15 @@
 
 from crowdwise.networks.backbones import BACKBONES, build_backbone
 from crowdwise.networks.classifier import Classifier
-from crowdwise.networks.transition import GlobalHead, IndividualHeads, TransitionNetwork
+from crowdwise.networks.transition import ConstantTransition, GlobalHead, IndividualHeads, Transition, TransitionNetwork
 
-__all__ = ["BACKBONES", "Classifier", "GlobalHead", "IndividualHeads", "TransitionNetwork", "build_backbone"]
+__all__ = [
+    "BACKBONES",
+    "Classifier",
+    "ConstantTransition",
+    "GlobalHead",
+    "IndividualHeads",
+    "Transition",
+    "TransitionNetwork",
+    "build_backbone",
+]

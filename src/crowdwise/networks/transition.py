@@ -28,6 +28,33 @@ class Head(Protocol):
         """Logits (P, C) of row ``target[row[k]]`` alone."""
 
 
+class Transition(Protocol):
+    """What estimates T^j(x): features of instances, then logits of annotated pairs. `TransitionNetwork` is one."""
+
+    def features(self, x: Tensor) -> Tensor:
+        """(B, ...) -> (B, d)."""
+
+    def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
+        """Logits (P, C, C) of pair k = (instance ``row[k]`` of the batch, ``annotator[k]``)."""
+
+
+class ConstantTransition(nn.Module):
+    """Matrices T^j that are the same for every instance: (R, C, C), or (1, C, C) for all annotators alike."""
+
+    matrices: Tensor
+
+    def __init__(self, matrices: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("matrices", matrices.detach().float().clone())
+
+    def features(self, x: Tensor) -> Tensor:
+        return x.new_zeros(len(x), 0)
+
+    def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
+        at = annotator if len(self.matrices) > 1 else torch.zeros_like(annotator)
+        return self.matrices.clamp_min(1e-30).log().index_select(0, at)
+
+
 class GlobalHead(nn.Module):
     """One head for all annotators: T(x), the transition matrix of the crowd as a single source (BLTM).
 

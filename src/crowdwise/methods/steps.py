@@ -1,0 +1,46 @@
+"""The steps of Dawid and Skene's EM on the engine's units, for methods that alternate them with training."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from crowdwise.engine.tensors import Units, pairs_of
+
+
+def soft_votes(units: Units, n_classes: int) -> Tensor:
+    """Share of each class among the labels of each instance: (N, C); uniform where there are none."""
+    votes = torch.zeros(len(units), n_classes, device=units.device)
+    votes.index_add_(0, rows(units), F.one_hot(units.label, n_classes).float())
+    return normalised(votes)
+
+
+def annotator_matrices(units: Units, posterior: Tensor, n_annotators: int, smoothing: float = 0.0) -> Tensor:
+    """M step: T^j[p, q], the share of label q where ``posterior`` (N, C) says class p: (R, C, C), rows without any uniform."""
+    n_classes = posterior.shape[1]
+    counts = torch.zeros(n_annotators * n_classes, n_classes, device=units.device)
+    counts.index_add_(0, units.annotator * n_classes + units.label, posterior.float()[rows(units)])
+    return normalised(counts.reshape(n_annotators, n_classes, n_classes).transpose(1, 2) + smoothing)
+
+
+def class_posterior(units: Units, log_prior: Tensor, matrices: Tensor) -> Tensor:
+    """E step: P(class p) proportional to prior_p times the product of T^j[p, y] over the labels of an instance.
+
+    ``log_prior`` is (N, C) or (C,), ``matrices`` (R, C, C); the result (N, C).
+    """
+    log_t = matrices.clamp_min(1e-30).log()
+    total = log_prior.expand(len(units), -1).clone()
+    total.index_add_(0, rows(units), log_t[units.annotator, :, units.label])
+    return torch.softmax(total, 1)
+
+
+def rows(units: Units) -> Tensor:
+    """Which unit every annotation belongs to: (E,)."""
+    return pairs_of(units.indptr, torch.arange(len(units), device=units.device))[0]
+
+
+def normalised(values: Tensor) -> Tensor:
+    """Non-negative values scaled to sum to 1 over the last axis; uniform where they are all 0."""
+    total = values.sum(-1, keepdim=True)
+    return torch.where(total > 0, values / total.clamp_min(1e-30), 1 / values.shape[-1])
