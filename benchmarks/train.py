@@ -153,6 +153,7 @@ def main() -> None:
     parser.add_argument("--noise-rate", type=float)
     parser.add_argument("--limit", type=int, help="use only so many training instances (to try things out)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=JSON", help="override a parameter")
+    parser.add_argument("--sharing", type=int, default=1, help="runs on the device at the same time; recorded, as it slows each")
     parser.add_argument("--out", type=Path, help="append records to this file")
     arguments = parser.parse_args()
     preset = load_preset(arguments.preset)
@@ -167,6 +168,7 @@ def main() -> None:
     for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
         for method in arguments.methods:
             row = run(preset, method, seed, data, overrides, arguments.noise_rate)
+            row["sharing"] = arguments.sharing
             rows.append(row)
             if arguments.out:
                 arguments.out.parent.mkdir(parents=True, exist_ok=True)

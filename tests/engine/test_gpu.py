@@ -17,34 +17,38 @@ pytestmark = [
 ]
 
 
-def fit(monkeypatch, captured: bool, precision: str):
-    X, annotations, y = crowd(1000, image=True)
+def fit(monkeypatch, captured: bool, *, image: bool, **parameters):
+    X, annotations, y = crowd(1000, image=image)
     original = Engine.__init__
     with monkeypatch.context() as patch:
         patch.setattr(Engine, "__init__", lambda self, *a, **k: original(self, *a, **(k | {"captured": captured})))
-        model = crowdwise.TAIDTM(
-            backbone="resnet18",
-            epochs=3,
-            warmup_epochs=3,
-            k=2,
-            min_examples=5,
-            precision=precision,
-            verbose=0,
-            device="cuda",
-        ).fit(X, annotations)
+        model = crowdwise.TAIDTM(k=2, min_examples=5, verbose=0, device="cuda", **parameters).fit(X, annotations)
     return model, X, y
 
 
+def losses(model) -> list[float]:
+    return [record["loss"] for record in model.history_]
+
+
+def test_captured_steps_equal_eager_steps_in_every_stage(monkeypatch):
+    # small products in full precision: nothing but the order of summation may differ
+    schedule = {"epochs": 3, "warmup_epochs": 8, "lr": 0.05, "precision": "fp32"}
+    eager, captured = (fit(monkeypatch, each, image=False, **schedule)[0] for each in (False, True))
+    np.testing.assert_allclose(losses(captured), losses(eager), rtol=1e-2)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_captured_steps_equal_eager_steps(monkeypatch, precision):
-    eager, X, y = fit(monkeypatch, captured=False, precision=precision)
-    captured, _, _ = fit(monkeypatch, captured=True, precision=precision)
-    losses = [[record["loss"] for record in model.history_] for model in (eager, captured)]
-    np.testing.assert_allclose(losses[0], losses[1], rtol=0.05)
-    assert captured.score(X, y) > 0.8
+def test_captured_convolutions_start_like_eager_ones(monkeypatch, precision):
+    # a learning rate of almost 0: with more, two eager runs drift apart as well, as convolutions are not deterministic
+    still = dict.fromkeys(("lr", "warmup_lr", "transition_lr", "individual_lr", "gcn_lr"), 1e-6)
+    schedule = {"backbone": "resnet18", "epochs": 1, "warmup_epochs": 1, "max_retries": 1, "precision": precision}
+    eager, captured = (fit(monkeypatch, each, image=True, **schedule, **still)[0] for each in (False, True))
+    np.testing.assert_allclose(losses(captured), losses(eager), rtol=0.02)
 
 
 def test_a_model_from_the_gpu_predicts_on_the_cpu(monkeypatch, tmp_path):
-    model, X, _ = fit(monkeypatch, captured=True, precision="fp32")
+    schedule = {"backbone": "resnet18", "epochs": 3, "warmup_epochs": 3, "precision": "fp32"}
+    model, X, y = fit(monkeypatch, True, image=True, **schedule)
+    assert model.score(X, y) > 0.8
     loaded = crowdwise.load(model.save(tmp_path / "model"), device="cpu")
     np.testing.assert_allclose(loaded.predict_proba(X), model.predict_proba(X), atol=0.02)
