@@ -23,7 +23,9 @@ LAYERS = [
     ["methods"],
     ["quality"],
     ["presets"],
+    ["material"],
     ["report"],
+    ["bench"],
     ["cli"],
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -14,7 +14,8 @@ from crowdwise.errors import ConfigError, TrainingError
 from crowdwise.methods.bltm import class_prior_penalty, distil, sharpening, top_up
 from crowdwise.methods.taidtm import annotator_batches, annotator_mean, whole_annotators
 from crowdwise.networks import GlobalHead, IndividualHeads, TransitionNetwork
-from engine_helpers import TAIDTM_QUICK, crowd
+from crowdwise.registry import METHODS
+from engine_helpers import TAIDTM_QUICK, crowd, quick
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarning")
 
@@ -232,3 +233,22 @@ def test_individual_transfer_has_heads_but_no_graph():
     assert isinstance(model.transition_.head, IndividualHeads)
     with pytest.raises(ConfigError, match="builds no annotator graph"):
         model.annotator_graph_
+
+
+def test_methods_share_their_first_stages(tmp_path):
+    X, annotations, _ = crowd()
+    ran: list[tuple[str, str]] = []
+
+    def fit(method: str, share=None, **overrides):
+        model = METHODS[method](**(quick(method) | overrides))
+        return model.fit(X, annotations, share=share, observer=lambda record, _: ran.append((method, record["stage"])))
+
+    fit("bltm", tmp_path)
+    shared = fit("taidtm", tmp_path)
+    assert {stage for method, stage in ran if method == "taidtm"} == {"individual heads", "mapped heads", "correction"}
+    alone = fit("taidtm")
+    np.testing.assert_array_equal(shared.predict_proba(X), alone.predict_proba(X))
+    assert [record["stage"] for record in shared.history_] == [record["stage"] for record in alone.history_]
+    ran.clear()
+    fit("taidtm", tmp_path, warmup_lr=0.02)
+    assert ("taidtm", "warm-up") in ran  # another setting, another warm-up

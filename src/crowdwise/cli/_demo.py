@@ -15,9 +15,9 @@ import torch
 from crowdwise import graph, presets, report
 from crowdwise.annotations import Annotations
 from crowdwise.cli._console import say, show_facts, show_table
-from crowdwise.cli._material import from_dataset
 from crowdwise.cli._pictures import save_pictures
 from crowdwise.engine.checkpoint import write_json
+from crowdwise.material import from_dataset
 from crowdwise.methods.base import CrowdClassifier
 from crowdwise.methods.taidtm import TAIDTM
 from crowdwise.registry import METHODS

@@ -13,11 +13,11 @@ import numpy as np
 from crowdwise import datasets, presets
 from crowdwise.cli import _training
 from crowdwise.cli._console import complain, say, show_facts, show_table
-from crowdwise.cli._inputs import ARRAYS, read_arrays
 from crowdwise.engine.checkpoint import read_json
 from crowdwise.errors import AnnotationError, ConfigError, DataError, DatasetError, ModelFileError, suggest
 from crowdwise.methods.files import MODEL_JSON, load_model
 from crowdwise.readers import read_table
+from crowdwise.readers._inputs import ARRAYS, read_arrays
 from crowdwise.registry import METHODS
 
 

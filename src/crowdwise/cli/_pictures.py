@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise import graph, report
-from crowdwise.cli._material import Material
+from crowdwise.material import Material
 from crowdwise.methods.base import CrowdClassifier
 from crowdwise.methods.taidtm import TAIDTM
 

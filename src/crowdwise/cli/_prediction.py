@@ -9,8 +9,8 @@ import pyarrow as pa
 
 import crowdwise
 from crowdwise.cli._console import say
-from crowdwise.cli._inputs import read_inputs
 from crowdwise.readers import write_table
+from crowdwise.readers._inputs import read_inputs
 
 
 def write_predictions(model: Path, inputs: str, out: Path, *, proba: bool, ids: str | None, device: str) -> None:

@@ -13,9 +13,9 @@ import pyarrow as pa
 from crowdwise import datasets
 from crowdwise import simulate as processes
 from crowdwise.cli._console import say
-from crowdwise.cli._material import named
 from crowdwise.cli._settings import refuse_unknown
 from crowdwise.errors import ConfigError, DataError
+from crowdwise.material import named
 from crowdwise.readers import write_table
 
 _PAIRS = ("labels_per_annotator", "pairs")  # keywords of every process, see simulate.draw_pairs

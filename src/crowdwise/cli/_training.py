@@ -15,10 +15,10 @@ import crowdwise
 from crowdwise import presets, simulate
 from crowdwise.cli import _settings
 from crowdwise.cli._console import say, show_facts, show_table
-from crowdwise.cli._material import Material, from_dataset, from_files
 from crowdwise.cli._pictures import save_pictures
 from crowdwise.engine.checkpoint import read_json, write_json
 from crowdwise.errors import ConfigError, ModelFileError
+from crowdwise.material import Material, from_dataset, from_files
 from crowdwise.methods.base import CrowdClassifier
 from crowdwise.registry import METHODS
 

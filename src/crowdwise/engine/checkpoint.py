@@ -5,6 +5,7 @@ Files are safetensors (data only) whose header carries JSON; each is written to 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -98,6 +99,24 @@ class RunDirectory:
         temporary = self.path / f".metrics.{os.getpid()}.tmp"
         temporary.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
         os.replace(temporary, self.path / "metrics.jsonl")
+
+
+class SharedStages:
+    """Results of first stages that several methods have in common, on the same data with the same seed."""
+
+    def __init__(self, path: str | Path, origin: Mapping[str, Any]) -> None:
+        self.path = Path(path)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.chain: str | None = json.dumps(origin, sort_keys=True, default=str)
+
+    def file(self, stage: str, index: int, decides: Mapping[str, Any] | None) -> Path | None:
+        """Where the result of the next stage lies; None from the first stage on that is not shared."""
+        if self.chain is None or decides is None:
+            self.chain = None
+            return None
+        content = json.dumps([self.chain, stage, index, decides], sort_keys=True, default=str)
+        self.chain = hashlib.sha256(content.encode()).hexdigest()
+        return self.path / f"{self.chain[:32]}.safetensors"
 
 
 def _difference(found: Any, wanted: Any) -> str:

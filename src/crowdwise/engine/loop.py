@@ -6,13 +6,22 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from crowdwise.engine import distributed
-from crowdwise.engine.checkpoint import RunDirectory, clone_state, prefixed, read_tensors, unprefixed, write_tensors
+from crowdwise.engine.checkpoint import (
+    RunDirectory,
+    SharedStages,
+    clone_state,
+    prefixed,
+    read_tensors,
+    unprefixed,
+    write_tensors,
+)
 from crowdwise.engine.device import derive_seed, resolve_precision, seeded
 from crowdwise.engine.optimisers import make_optimisers, optimiser_tensors, restore_optimisers, set_rates
 from crowdwise.engine.problem import Problem
@@ -38,6 +47,7 @@ class Engine:
         verbose: int = 0,
         title: str = "",
         run: RunDirectory | None = None,
+        shared: SharedStages | None = None,
         observer: Observer | None = None,
         captured: bool | None = None,
     ) -> None:
@@ -46,6 +56,7 @@ class Engine:
         self.dtype = resolve_precision(precision, self.device)
         self.captured = captured if captured is not None else self.device.type == "cuda"
         self.run_directory = run
+        self.shared = shared
         self.observer = observer
         self.history: list[dict[str, Any]] = []
         self.progress = Progress(verbose if distributed.rank() == 0 else 0, title)
@@ -61,10 +72,11 @@ class Engine:
                 except StopIteration as stop:
                     fitted: R = stop.value
                     return fitted
-                finished = self._finished(index, stage)
+                files = self._result_files(index, stage)
+                finished = self._finished(stage, files)
                 if finished is None:
                     finished = self._train(index, stage, resumed if resumed and resumed[1]["index"] == index else None)
-                    self._finish(index, stage, finished)
+                    self._finish(index, stage, finished, files)
                 result = finished
         raise TrainingError("a method yielded 10,000 stages without an end")
 
@@ -247,19 +259,27 @@ class Engine:
         best = {name: unprefixed(f"best.{name}", tensors) for name in modules}
         return {name: state for name, state in best.items() if state}
 
-    def _finish(self, index: int, stage: Stage, result: StageResult) -> None:
-        if self.run_directory is None or distributed.rank() != 0:
+    def _result_files(self, index: int, stage: Stage) -> list[Path]:
+        """Where the stage's result is kept: in the run's own directory, and where other methods may take it from."""
+        shared = self.shared.file(stage.name, index, stage.shared) if self.shared is not None else None
+        own = self.run_directory.stage_file(index) if self.run_directory is not None else None
+        return [path for path in (own, shared) if path is not None]
+
+    def _finish(self, index: int, stage: Stage, result: StageResult, files: list[Path]) -> None:
+        if not files or distributed.rank() != 0:
             return
         tensors: dict[str, Tensor] = {}
         for name, group in stage.groups.items():
             tensors |= prefixed(name, group.module.state_dict())
-        write_tensors(self.run_directory.stage_file(index), tensors, {"index": index, "result": _as_json(result)})
+        for path in files:
+            write_tensors(path, tensors, {"index": index, "result": _as_json(result)})
 
-    def _finished(self, index: int, stage: Stage) -> StageResult | None:
-        """The result of a stage that an earlier run finished, with its weights put in place."""
-        if self.run_directory is None or not self.run_directory.stage_file(index).exists():
+    def _finished(self, stage: Stage, files: list[Path]) -> StageResult | None:
+        """The result of a stage that was finished before, with its weights put in place."""
+        path = next((path for path in files if path.exists()), None)
+        if path is None:
             return None
-        tensors, about = read_tensors(self.run_directory.stage_file(index))
+        tensors, about = read_tensors(path)
         self._match(stage, about)
         for name, group in stage.groups.items():
             group.module.load_state_dict(unprefixed(name, tensors))

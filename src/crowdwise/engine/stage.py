@@ -77,6 +77,8 @@ class Stage:
     keep: Literal["last", "best"] = "last"  # weights at the end: of the last epoch or of the best-scoring one
     planner: Planner | None = None  # batches of unit positions for an epoch, instead of shuffled batches of batch_size
     before_epoch: Callable[[int], None] | None = None  # for methods that alternate (EM): called with the epoch
+    shared: Mapping[str, Any] | None = None
+    """What decides this stage, beside data, seed and the stages before it: methods that agree in it can share its result."""
 
 
 @dataclass

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from crowdwise.annotations import Annotations
 from crowdwise.engine import Engine, Group, Problem, Stage, StageResult, distributed
-from crowdwise.engine.checkpoint import RunDirectory
+from crowdwise.engine.checkpoint import RunDirectory, SharedStages
 from crowdwise.engine.device import derive_seed, resolve_device, resolve_precision, seeded
 from crowdwise.engine.loop import Observer, evaluate
 from crowdwise.engine.prepare import Prepare
@@ -100,14 +100,17 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         *,
         run_dir: str | Path | None = None,
         resume: str | Path | None = None,
+        share: str | Path | None = None,
         observer: Observer | None = None,
     ) -> Self:
         """Train on instances ``X`` and what a crowd said of them.
 
         ``X`` is an array of features (n, d) or images (n, h, w[, channels]), or a map-style data set. ``annotations`` is
         an `Annotations`, a long table, a matrix (n, R) with missing values, or labels (n,) of a single source.
-        With ``run_dir`` the run can be interrupted at any time, and continued with ``resume=run_dir``. ``observer`` is
-        called after every epoch with its record and the classifier.
+        With ``run_dir`` the run can be interrupted at any time, and continued with ``resume=run_dir``. In the folder
+        ``share`` the first stages that methods have in common (BLTM and TAIDTM: warm-up and global network) are kept, and
+        taken from where an earlier fit with the same data, seed and settings left them. ``observer`` is called after every
+        epoch with its record and the classifier.
         """
         crowd = as_annotations(annotations, len(X))
         run, seed = self._open_run(run_dir, resume), self._seed()
@@ -121,15 +124,19 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             reduction=self.reduction,
             validation_fraction=self.validation_fraction,
         )
+        data = fingerprint(problem.train.inputs, crowd) if run is not None or share is not None else None
         if run is not None and distributed.rank() == 0:
-            description = {
-                "method": self.name,
-                "parameters": self._json_parameters(),
-                "data": fingerprint(problem.train.inputs, crowd),
-            }
+            description = {"method": self.name, "parameters": self._json_parameters(), "data": data}
             run.resume(description) if resume is not None else run.start(description)
+        shared = SharedStages(share, {"data": data, "seed": seed}) if share is not None else None
         engine = Engine(
-            problem, precision=self.precision, verbose=self.verbose, title=self.name, run=run, observer=observer
+            problem,
+            precision=self.precision,
+            verbose=self.verbose,
+            title=self.name,
+            run=run,
+            shared=shared,
+            observer=observer,
         )
         fitted = engine.run(self.stages(engine))
         fitted.arrays["skill"] = annotator_skill(engine, fitted)
@@ -220,6 +227,14 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             score=classifier,
             before_epoch=before_epoch,
         )
+
+    def decided_by(self, *names: str) -> dict[str, Any] | None:
+        """The named parameters and those that every stage depends on, for `Stage.shared`; None with a module as backbone."""
+        if isinstance(self.backbone, nn.Module):
+            return None
+        common = ("backbone", "backbone_options", "prepare", "batch_size", "optimiser", "momentum", "reduction")
+        names = (*common, "validation_fraction", "precision", *names)
+        return {name: getattr(self, name) for name in names}
 
     def schedule(self) -> Callable[[int], float]:
         """The learning-rate schedule of the classifier stage."""

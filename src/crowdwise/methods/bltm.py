@@ -100,6 +100,15 @@ class BLTM(CrowdClassifier):
                 self.momentum,
                 score=classifier,
                 keep="best",
+                shared=self.decided_by(
+                    "warmup_lr",
+                    "warmup_epochs",
+                    "prior_weight",
+                    "class_prior",
+                    "rho_max",
+                    "min_distilled",
+                    "max_retries",
+                ),
             )
             if self._missing(engine, distil(self._posterior(engine, classifier), self.rho_max)[1]).numel() == 0:
                 return classifier
@@ -143,6 +152,7 @@ class BLTM(CrowdClassifier):
             self.transition_epochs,
             self.batch_size,
             momentum=self.momentum,
+            shared=self.decided_by("transition_lr", "transition_epochs", "bottleneck"),
         )
         return transition
 

@@ -161,6 +161,7 @@ class TAIDTM(BLTM):
                 self.individual_epochs,
                 momentum=self.momentum,
                 planner=plan,
+                shared=self.decided_by("individual_epochs", "individual_lr", "min_examples", "protocol"),
             )
         return skipped
 

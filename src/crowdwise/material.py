@@ -12,9 +12,9 @@ import numpy.typing as npt
 
 from crowdwise import datasets, presets, simulate
 from crowdwise.annotations import Annotations
-from crowdwise.cli._inputs import read_inputs, row_numbers, rows_of
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.readers import TableRead, read_table
+from crowdwise.readers._inputs import read_inputs, row_numbers, rows_of
 
 
 @dataclass(frozen=True)
