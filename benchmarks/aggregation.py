@@ -51,7 +51,7 @@ METHODS: dict[str, tuple[dict[str, Any], str | None, dict[str, Any], int]] = {
     "mmsr": ({"random_state": 0}, "MMSR", {}, 10_000),
     "kos": ({"random_state": 0}, "KOS", {"n_iter": 100}, 100_000),
     "glad": ({"max_iter": 10, "tol": 0.0}, "GLAD", {"n_iter": 10, "tol": -1e9}, 100_000),
-    "mace": ({"n_restarts": 1, "max_iter": 50}, "MACE", {"n_restarts": 1, "n_iter": 50}, 100_000),
+    "mace": ({"max_iter": 50, "tol": 0.0}, "MACE", {"n_iter": 50}, 100_000),  # ten restarts each
     "ibcc": ({"max_iter": ROUNDS, "tol": 0.0}, None, {}, 0),
     "ebcc": ({"n_restarts": 10}, None, {}, 0),
     "cbcc": ({}, None, {}, 0),

@@ -346,6 +346,17 @@ class Annotations:
             keep &= instance >= 0
         return self._rows(keep, instance, vocabulary)
 
+    def where(self, mask: npt.ArrayLike) -> Annotations:
+        """The annotations for which ``mask`` (E,) is true; instances, annotators and classes stay as they are.
+
+        >>> Annotations.from_triples([0, 1, 2], [0, 1, 1], [0, 1, 1]).where([True, False, True])
+        Annotations(3 instances, 2 annotators, 2 classes, 2 annotations)
+        """
+        keep = np.asarray(mask, bool)
+        if keep.shape != (len(self),):
+            raise AnnotationError(f"the mask has shape {keep.shape}, but there are {len(self):,} annotations")
+        return self._rows(keep, self.instance, self.instance_vocabulary)
+
     def split(
         self, fractions: float | Sequence[float], *, random_state: int | np.random.Generator | None = None
     ) -> list[tuple[Annotations, npt.NDArray[np.int64]]]:

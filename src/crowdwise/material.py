@@ -29,6 +29,7 @@ class Material:
     gold: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None = None
     """Rows of the training instances whose true class is known, and these classes."""
     crowd: simulate.Crowd | None = None
+    name: str = ""
 
 
 def from_dataset(
@@ -54,7 +55,7 @@ def from_dataset(
         )
     sizes = f"{len(annotations):,} labels of {len(data.X_train):,} instances by {annotations.n_annotators:,} annotators"
     message = f"{data.name}: {sizes}{' (simulated)' if crowd is not None else ''}"
-    return Material(message, data.X_train, annotations, data.X_test, data.y_test, crowd=crowd)
+    return Material(message, data.X_train, annotations, data.X_test, data.y_test, crowd=crowd, name=data.name)
 
 
 def from_files(inputs: str, annotations: str, ids: str | None) -> Material:
@@ -76,7 +77,7 @@ def from_files(inputs: str, annotations: str, ids: str | None) -> Material:
     if read.gold:
         at = rows[found.instance_codes(list(read.gold))]
         gold = at, np.array(list(read.gold.values()))
-    return Material(f"{instances.message}\n{read.message}", instances.X, crowd, gold=gold)
+    return Material(f"{instances.message}\n{read.message}", instances.X, crowd, gold=gold, name=Path(inputs).stem)
 
 
 def load_dataset(options: Mapping[str, Any]) -> datasets.Dataset:

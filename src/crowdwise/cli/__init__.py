@@ -14,6 +14,7 @@ import crowdwise
 from crowdwise.cli.aggregate import aggregate
 from crowdwise.cli.agreement import agreement
 from crowdwise.cli.annotators import annotators
+from crowdwise.cli.bench import app as bench
 from crowdwise.cli.demo import demo
 from crowdwise.cli.info import info
 from crowdwise.cli.methods import methods
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 for _verb in (demo, aggregate, agreement, annotators, simulate, train, predict, info, presets, methods):
     app.command()(_verb)
+app.add_typer(bench, name="bench")
 
 
 def _version(wanted: bool) -> None:

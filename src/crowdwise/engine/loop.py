@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -24,7 +26,7 @@ from crowdwise.engine.checkpoint import (
 )
 from crowdwise.engine.device import derive_seed, resolve_precision, seeded
 from crowdwise.engine.optimisers import make_optimisers, optimiser_tensors, restore_optimisers, set_rates
-from crowdwise.engine.problem import Problem
+from crowdwise.engine.problem import Problem, make_inputs
 from crowdwise.engine.progress import Progress
 from crowdwise.engine.stage import Stage, StageResult
 from crowdwise.engine.step import CapturedSteps, Step, batch_of
@@ -32,7 +34,8 @@ from crowdwise.engine.tensors import Inputs, Plan, Units, make_plan, pairs_of, s
 from crowdwise.errors import ModelFileError, TrainingError
 
 R = TypeVar("R")
-Observer = Callable[[dict[str, Any], nn.Module | None], None]
+Predict = Callable[[Any], np.ndarray]
+Observer = Callable[[dict[str, Any], Predict | None], None]
 _EVALUATION_BATCH = 4096
 
 
@@ -84,6 +87,13 @@ class Engine:
         """``module`` (or a method of it) in evaluation mode over the raw inputs of the units: (len(units), ...)."""
         prepare = self.problem.prepare
         return evaluate(module, units.inputs, units.instance, prepare, dtype=self.dtype, function=function)
+
+    def predict(self, classifier: nn.Module, X: Any) -> np.ndarray:
+        """Probabilities (len(X), C) of instances ``X`` that the classifier, as it is now, has not been trained on."""
+        inputs = make_inputs(X, self.device)
+        at = torch.arange(len(inputs), device=self.device)
+        logits = evaluate(classifier, inputs, at, self.problem.prepare, dtype=self.dtype)
+        return np.asarray(torch.softmax(logits.double(), 1).cpu())
 
     def agreement(self, classifier: nn.Module, units: Units) -> float | None:
         """Soft agreement with noisy annotations: mean over instances of the share of votes for the predicted class."""
@@ -148,7 +158,7 @@ class Engine:
             }
             result.history.append(record)
             if self.observer is not None:
-                self.observer(record, stage.score)
+                self.observer(record, functools.partial(self.predict, stage.score) if stage.score is not None else None)
             self._save_checkpoint(index, result, modules, optimisers, best)
             self.progress.epoch(record)
         if stage.keep == "best":

@@ -110,7 +110,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         With ``run_dir`` the run can be interrupted at any time, and continued with ``resume=run_dir``. In the folder
         ``share`` the first stages that methods have in common (BLTM and TAIDTM: warm-up and global network) are kept, and
         taken from where an earlier fit with the same data, seed and settings left them. ``observer`` is called after every
-        epoch with its record and the classifier.
+        epoch with its record, and a function from instances to their probabilities as the classifier now sees them.
         """
         crowd = as_annotations(annotations, len(X))
         run, seed = self._open_run(run_dir, resume), self._seed()

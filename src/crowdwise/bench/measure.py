@@ -1,0 +1,249 @@
+"""Run one cell of a benchmark, and describe how it went. True labels are used here, and by no method."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import platform
+import resource
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import crowdwise
+from crowdwise import graph
+from crowdwise.annotations import Annotations
+from crowdwise.bench.cells import Cell
+from crowdwise.engine.checkpoint import write_json
+from crowdwise.errors import ConfigError, ModelFileError
+from crowdwise.material import Material, from_dataset, from_files
+from crowdwise.methods.base import CrowdClassifier
+from crowdwise.registry import METHODS
+
+Array = npt.NDArray[Any]
+Watcher = Callable[[dict[str, Any]], None]
+_INSTANCES, _ANNOTATORS = 300, 10  # for which estimated matrices are compared with the true ones
+
+
+def run_cell(
+    cell: Cell, folder: Path, share: Path, *, sharing: int = 1, watch: Watcher | None = None
+) -> dict[str, Any]:
+    """Train and judge, or go on where an interrupted run stopped; writes ``record.json`` into ``folder`` and returns it."""
+    import torch
+
+    material = load_material(cell)
+    train, held_out = split_votes(material.annotations, cell.heldout, cell.seed)
+    model: CrowdClassifier = METHODS[cell.method](**cell.parameters, random_state=cell.seed, verbose=0)
+    curve = Curve(material, watch)
+    _reset_peaks()
+    started = time.perf_counter()
+    fit(model, material.X, train, folder / "run", share, curve)
+    seconds = time.perf_counter() - started - curve.seconds
+    record = cell.as_json() | {
+        "cell": cell.id,
+        "dataset": material.name,
+        **accuracies(model, material),
+        **votes_explained(model, material.X, train, held_out),
+        **parts(model, material),
+        **times(model, seconds),
+        "sharing": sharing,
+        "peak_memory_mb": _peak_memory(),
+        **({"peak_gpu_gb": round(torch.cuda.max_memory_allocated() / 1e9, 3)} if torch.cuda.is_available() else {}),
+        **versions(),
+    }
+    write_map(model, material, folder / "map.npz")
+    write_json(folder / "record.json", record)
+    shutil.rmtree(folder / "run", ignore_errors=True)
+    return record
+
+
+def fit(
+    model: CrowdClassifier, X: Any, annotations: Annotations, path: Path, share: Path, observer: Callable[..., None]
+) -> None:
+    """Fit in a run directory; a damaged one is started anew."""
+    if (path / "run.json").exists():
+        try:
+            model.fit(X, annotations, resume=path, share=share, observer=observer)
+            return
+        except (ModelFileError, ConfigError):
+            shutil.rmtree(path)
+    model.fit(X, annotations, run_dir=path, share=share, observer=observer)
+
+
+@functools.lru_cache(maxsize=1)
+def _material(data: str, simulate: str, seed: int) -> Material:
+    options = json.loads(data)
+    if "inputs" in options:
+        return from_files(options["inputs"], options["annotations"], options.get("ids"))
+    return from_dataset(options, simulated=json.loads(simulate), seed=seed)
+
+
+def load_material(cell: Cell) -> Material:
+    """The cell's instances and annotations; those of the last cell are kept, as the next is often of the same family."""
+    return _material(json.dumps(dict(cell.data)), json.dumps(dict(cell.simulate)), cell.seed)
+
+
+def split_votes(annotations: Annotations, share: float, seed: int) -> tuple[Annotations, Annotations | None]:
+    """Annotations to train on, and a random share of them to judge by; instances keep at least one."""
+    if not share:
+        return annotations, None
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(annotations))
+    rank = np.empty(len(annotations), dtype=np.int64)  # position among the votes of its instance, in random order
+    by_instance = order[np.argsort(annotations.instance[order], kind="stable")]
+    first = np.concatenate([[0], np.cumsum(annotations.labels_per_instance)[:-1]])
+    rank[by_instance] = np.arange(len(annotations)) - first[annotations.instance[by_instance]]
+    out = (rng.random(len(annotations)) < share) & (rank > 0)
+    return annotations.where(~out), annotations.where(out)
+
+
+class Curve:
+    """Notes test accuracy in the record of every epoch, where it survives interruptions."""
+
+    def __init__(self, material: Material, watch: Watcher | None) -> None:
+        self.material, self.watch, self.seconds = material, watch, 0.0
+
+    def __call__(self, record: dict[str, Any], predict: Callable[[Any], Array] | None) -> None:
+        started = time.perf_counter()
+        if predict is not None and self.material.y_test is not None:
+            right = predict(self.material.X_test).argmax(1) == self.material.y_test
+            record["test_accuracy"] = round(100 * float(right.mean()), 3)
+        if self.watch is not None:
+            self.watch(record)
+        self.seconds += time.perf_counter() - started
+
+
+def accuracies(model: CrowdClassifier, material: Material) -> dict[str, Any]:
+    """Accuracy after the last epoch, and in the epoch of the last stage that agreed best with held-out instances' votes."""
+    found: dict[str, Any] = {}
+    last = [record for record in model.history_ if record["stage"] == model.history_[-1]["stage"]]
+    if material.y_test is not None:
+        right = model.predict_proba(material.X_test).argmax(1) == material.y_test
+        found["test_accuracy"] = round(100 * float(right.mean()), 3)
+        found["curve"] = [[r["epoch"], r["agreement"], r.get("test_accuracy")] for r in last]
+    if material.gold is not None:
+        rows, classes = material.gold
+        found.setdefault("test_accuracy", round(100 * model.score(material.X[rows], classes), 3))
+    if last[-1]["agreement"] is not None:
+        found["validation_agreement"] = round(last[-1]["agreement"], 5)
+        best = max(last, key=lambda record: record["agreement"])
+        if "test_accuracy" in best:
+            found["test_accuracy_at_best_agreement"] = best["test_accuracy"]
+    return found
+
+
+def votes_explained(model: CrowdClassifier, X: Any, train: Annotations, out: Annotations | None) -> dict[str, Any]:
+    """How well held-out votes are foreseen: by classes alone, and through confusion matrices counted on the training votes.
+
+    The matrices come from the classifier's predictions for every method alike, so that methods without matrices compete.
+    """
+    if out is None or not len(out):
+        return {}
+    f = model.predict_proba(X)
+    n_classes = f.shape[1]
+    counts = np.zeros((train.n_annotators, n_classes, n_classes))
+    np.add.at(counts.transpose(0, 2, 1), (train.annotator, train.label), f[train.instance])
+    crowd = counts.sum(0) + 1
+    crowd /= crowd.sum(1, keepdims=True)
+    matrices = counts + 5 * crowd  # annotators with few votes are taken for average ones
+    matrices /= matrices.sum(2, keepdims=True)
+    foreseen = (f[out.instance] * matrices[out.annotator, :, out.label]).sum(1)
+    return {
+        "heldout_log_likelihood": round(float(np.log(np.maximum(foreseen, 1e-12)).mean()), 5),
+        "heldout_agreement": round(float((f.argmax(1)[out.instance] == out.label).mean()), 5),
+        "heldout_votes": len(out),
+    }
+
+
+def parts(model: CrowdClassifier, material: Material) -> dict[str, Any]:
+    """What the simulated crowd's truth says about distillation, the annotator graph and the matrices."""
+    found: dict[str, Any] = {}
+    crowd = material.crowd
+    if "distilled_instance" in model.arrays_:
+        at, labels = model.arrays_["distilled_instance"], model.arrays_["distilled_class"]
+        found["distilled"] = len(at)
+        if crowd is not None:
+            found["distilled_accuracy"] = round(100 * float((labels == crowd.y[at]).mean()), 3)
+    if crowd is not None and "graph_positions" in model.arrays_:
+        edges = model.annotator_graph_  # type: ignore[attr-defined]
+        found["edge_precision_before"] = round(graph.edge_precision(edges.before, crowd.groups).overall, 4)
+        found["edge_precision_after"] = round(graph.edge_precision(edges.after, crowd.groups).overall, 4)
+    if crowd is not None and model.transition_ is not None:
+        at = np.arange(0, len(crowd.y), max(1, len(crowd.y) // _INSTANCES))
+        who = np.arange(0, len(model.annotators_), max(1, len(model.annotators_) // _ANNOTATORS))
+        estimate = model.transition(material.X[at], model.annotators_[who])
+        true = np.stack([crowd.transition(material.X, at, np.full(len(at), j)) for j in who], axis=1)
+        row = crowd.y[at][:, None, None, None]
+        difference = np.abs(estimate - true)
+        found["transition_error"] = round(float(difference.mean()), 5)
+        found["transition_row_error"] = round(float(np.take_along_axis(difference, row, axis=2).mean()), 5)
+    return found
+
+
+def times(model: CrowdClassifier, seconds: float) -> dict[str, Any]:
+    """Seconds of the fit, of its stages (also where a stage's result was shared), and of their median epochs."""
+    epochs: dict[str, list[float]] = {}
+    for record in model.history_:
+        epochs.setdefault(record["stage"], []).append(record["seconds"])
+    return {
+        "seconds": round(seconds, 2),
+        "stage_seconds": {name: round(sum(values), 3) for name, values in epochs.items()},
+        "median_epoch_seconds": {name: round(float(np.median(values)), 4) for name, values in epochs.items()},
+    }
+
+
+def write_map(model: CrowdClassifier, material: Material, path: Path) -> None:
+    """The annotator map of a method that has one, for `crowdwise bench figures`."""
+    if "graph_positions" not in model.arrays_:
+        return
+    from crowdwise.bench.figures import write_map as write
+
+    edges = model.annotator_graph_  # type: ignore[attr-defined]
+    groups = None if material.crowd is None else material.crowd.groups
+    write(path, edges.positions, groups, edges.before, edges.after)
+
+
+@functools.cache
+def versions() -> dict[str, Any]:
+    """Of crowdwise (with a digest of its source), its libraries, Python and the device."""
+    import torch
+
+    source = Path(crowdwise.__file__).parent
+    code = hashlib.sha256()
+    for path in sorted(source.rglob("*.py")):
+        code.update(path.read_bytes())
+    return {
+        "crowdwise": crowdwise.__version__,
+        "code": code.hexdigest()[:12],
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu x{os.cpu_count()}",
+        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def _reset_peaks() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+    with contextlib.suppress(OSError):  # no Linux: the peak of the process is reported
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def _peak_memory() -> int:
+    status = Path("/proc/self/status")
+    if status.exists():
+        fields: Mapping[str, str] = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+        if "VmHWM" in fields:
+            return int(fields["VmHWM"].split()[0]) // 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
