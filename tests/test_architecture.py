@@ -21,7 +21,7 @@ LAYERS = [
     ["graph"],
     ["engine"],
     ["methods"],
-    ["quality"],
+    ["quality", "theory"],
     ["presets"],
     ["material"],
     ["report"],

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
+from crowdwise import Annotations
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.graph import cosine, delta_cosine, knn_from_heads, knn_graph
+from crowdwise.graph import Evidence, cosine, delta_cosine, knn_from_heads, knn_graph, nearest
 
 HEADS = np.array([[3.0, 4.0], [4.0, 3.0], [3.0, -4.0]])
 
@@ -81,3 +82,21 @@ def test_wrong_input_is_named():
         knn_graph(np.zeros((2, 3)), k=1)
     with pytest.raises(DataError, match="similarities of annotator 1 are not finite"):
         knn_graph([[1.0, 0.0], [np.nan, 1.0]], k=1)
+
+
+def test_shares_of_unrelated_pairs_and_of_arbitrary_edges():
+    """Annotators 0 and 1 share labels; 2 and 3 have nothing in common with anybody."""
+    crowd = Annotations.from_triples([0, 1, 0, 1, 2, 3], [0, 0, 1, 1, 2, 3], [0, 1, 0, 0, 0, 0], n_classes=2)
+    found = nearest(Evidence(annotations=crowd), 1, "jaccard")
+    assert found.graph.indices.tolist() == [1, 0, 0, 0]
+    assert found.unrelated == pytest.approx(5 / 6)
+    assert found.arbitrary == pytest.approx(2 / 4)
+    assert nearest(Evidence(annotations=crowd), 3, "jaccard").arbitrary == 0  # all others: nothing to decide
+    assert nearest(Evidence(annotations=crowd), 2, "jaccard").arbitrary == pytest.approx(6 / 8)
+
+
+def test_nearest_is_the_graph_of_the_similarity_in_blocks_of_any_size():
+    heads = np.random.default_rng(0).normal(size=(30, 4))
+    expected = knn_from_heads(heads, 5, similarity="l1-normalised").toarray()
+    for block in (1, 7, 100):
+        assert_array_equal(nearest(Evidence(heads), 5, "l1-normalised", block=block).graph.toarray(), expected)

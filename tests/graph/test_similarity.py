@@ -6,7 +6,18 @@ from numpy.testing import assert_allclose
 
 from crowdwise import Annotations
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.graph import SIMILARITIES, confusion, cosine, delta_cosine, embed, jaccard, l1_normalised
+from crowdwise.graph import (
+    SIMILARITIES,
+    Evidence,
+    communities,
+    confusion,
+    cosine,
+    delta_cosine,
+    embed,
+    jaccard,
+    l1_normalised,
+    nearest,
+)
 
 HEADS = np.array([[3.0, 4.0], [4.0, 3.0], [3.0, -4.0]])
 
@@ -47,8 +58,8 @@ def test_a_zero_vector_is_similar_to_nobody(name):
     assert np.isfinite(S).all()
 
 
-def test_the_registry_names_the_similarities_of_heads():
-    assert list(SIMILARITIES) == ["cosine", "delta-cosine", "l1-normalised"]
+def test_the_registry_names_the_similarities():
+    assert list(SIMILARITIES) == ["cbcc", "confusion-counts", "cosine", "delta-cosine", "jaccard", "l1-normalised"]
     with pytest.raises(ConfigError, match=r"unknown similarity 'cosin'; did you mean 'cosine'\?"):
         embed(HEADS, similarity="cosin")
 
@@ -90,3 +101,61 @@ def test_jaccard_equals_sets_of_pairs():
     sets = [{(i, y) for i, j, y in rows if j == a} for a in range(6)]
     expected = [[len(a & b) / len(a | b) for b in sets] for a in sets]
     assert_allclose(S, expected)
+
+
+def two_kinds(n=200, R=8, C=3, seed=0):
+    """The first half of the annotators take class 0 for 1, the others class 1 for 2; everybody labels everything."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(C, size=n)
+    label = np.tile(y, (R, 1))
+    flip = rng.random((R, n)) < 0.5
+    label[: R // 2][flip[: R // 2] & (y == 0)] = 1
+    label[R // 2 :][flip[R // 2 :] & (y == 1)] = 2
+    annotator, instance = np.divmod(np.arange(R * n), n)
+    crowd = Annotations.from_triples(
+        instance, annotator, label.ravel(), n_instances=n, n_annotators=R + 1, n_classes=C
+    )  # annotator R is silent
+    return crowd, y
+
+
+def test_communities_find_annotators_of_one_kind():
+    crowd, _ = two_kinds()
+    r = communities(crowd, 2)
+    assert_allclose(r.sum(axis=1), 1)
+    S = r @ r.T
+    same = np.kron(np.eye(2), np.ones((4, 4))) > 0
+    assert S[:8, :8][same].min() > 0.95
+    assert S[:8, :8][~same].max() < 0.05
+    assert_allclose(S[8, :8], 0.5, atol=0.05)  # who says nothing belongs to either
+
+
+def test_a_crowd_with_nothing_to_infer_has_communities_all_the_same():
+    crowd = triples((0, 0, 0), (1, 1, 0), n=2, R=3, C=1)
+    assert_allclose(communities(crowd, 4), 0.25)
+
+
+@pytest.mark.parametrize("similarity", ["cbcc", "confusion-counts", "jaccard"])
+def test_labels_tell_kinds_of_annotators_apart(similarity):
+    crowd, y = two_kinds()
+    counts = np.zeros((9, 3, 3))
+    np.add.at(counts, (crowd.annotator, y[crowd.instance], crowd.label), 1)
+    matrices = (counts + 1) / (counts + 1).sum(axis=2, keepdims=True)
+    found = nearest(Evidence(annotations=crowd, matrices=matrices, communities=2), 3, similarity)
+    chosen = found.graph.toarray()[:8, :8]
+    assert chosen.sum() == 8 * 3
+    assert_allclose(chosen, np.kron(np.eye(2), np.ones((4, 4)) - np.eye(4)))
+
+
+def test_a_similarity_says_what_it_lacks():
+    for similarity, message in [
+        ("jaccard", "similarity 'jaccard' needs annotations"),
+        ("cbcc", "similarity 'cbcc' needs annotations"),
+        ("confusion-counts", "needs the annotators' matrices"),
+        ("cosine", "similarity 'cosine' needs the annotators' heads"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            nearest(Evidence(), 1, similarity)
+    with pytest.raises(ConfigError, match="similarity 'jaccard' needs annotations"):
+        embed(HEADS, similarity="jaccard")
+    with pytest.raises(DataError, match=r"classes, classes\), not \(3, 3\)"):
+        nearest(Evidence(matrices=np.eye(3)), 1, "confusion-counts")

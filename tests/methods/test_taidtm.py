@@ -12,7 +12,7 @@ from crowdwise import graph, simulate
 from crowdwise.engine import Engine, Problem
 from crowdwise.errors import ConfigError, TrainingError
 from crowdwise.methods.bltm import class_prior_penalty, distil, sharpening, top_up
-from crowdwise.methods.taidtm import annotator_batches, annotator_mean, whole_annotators
+from crowdwise.methods.taidtm import annotator_batches, annotator_mean, confusion_matrices, whole_annotators
 from crowdwise.networks import GlobalHead, IndividualHeads, TransitionNetwork
 from crowdwise.registry import METHODS
 from engine_helpers import TAIDTM_QUICK, crowd, quick
@@ -143,15 +143,24 @@ def test_distilled_examples_are_training_instances_with_classes():
     assert (label == y[at]).mean() > 0.9
 
 
+MAPPING_SETTINGS: list[dict[str, object]] = [{}, {"purify": False}, {"k": 5}, {"residual": True}, {"gcn_layers": 1}]
+
+
 @pytest.mark.parametrize(
     "variant",
     [
         {"protocol": "reference"},
         {"similarity": "cosine"},
         {"similarity": "l1-normalised"},
+        {"similarity": "jaccard"},
+        {"similarity": "confusion-counts"},
+        {"similarity": "cbcc", "communities": 2},
         {"purify": False},
         {"gcn_layers": 1},
         {"residual": True},
+        *[{"mapping": mapping, **also} for mapping in ("gat", "deepwalk") for also in MAPPING_SETTINGS],
+        {"mapping": "gat", "mapping_options": {"attention_heads": 2, "threshold": 0.3}},
+        {"mapping": "deepwalk", "mapping_options": {"walks": 5, "length": 10, "window": 3, "dimension": 4}},
         {"norm": "row"},
         {"norm": "sym_row"},
         {"classifier_start": "random"},
@@ -171,6 +180,66 @@ def test_variants_train(variant, tmp_path):
     assert model.score(X, y) > (0.3 if variant == {"classifier_start": "random"} else 0.85)
     loaded = crowdwise.load(model.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(loaded.heads_, model.heads_)
+    np.testing.assert_allclose(loaded.transition(X[:5]), model.transition(X[:5]), atol=1e-7)
+
+
+class Interrupted(Exception):
+    pass
+
+
+@pytest.mark.parametrize("mapping", ["gat", "deepwalk"])
+def test_a_run_resumed_while_heads_are_mapped_equals_an_uninterrupted_one(mapping, tmp_path):
+    X, annotations, _ = crowd()
+    make = lambda: crowdwise.TAIDTM(**TAIDTM_QUICK, mapping=mapping)  # noqa: E731
+    whole = make().fit(X, annotations)
+    stages = [record["stage"] for record in whole.history_]
+    middle = stages.index("mapped heads") + 2
+    seen = []
+
+    def observer(record, classifier):
+        seen.append(record)
+        if len(seen) == middle:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        make().fit(X, annotations, run_dir=tmp_path / "run", observer=observer)
+    resumed = make().fit(X, annotations, resume=tmp_path / "run")
+    np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
+    np.testing.assert_array_equal(resumed.heads_, whole.heads_)
+    assert [record["loss"] for record in resumed.history_] == [record["loss"] for record in whole.history_]
+
+
+@pytest.mark.parametrize("mapping", ["gat", "deepwalk"])
+def test_the_seed_decides_every_mapping_and_global_generators_are_left_alone(mapping):
+    X, annotations, _ = crowd()
+    torch.manual_seed(7)
+    before = torch.get_rng_state()
+    first, again = (crowdwise.TAIDTM(**TAIDTM_QUICK, mapping=mapping).fit(X, annotations) for _ in range(2))
+    np.testing.assert_array_equal(first.heads_, again.heads_)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("k", [1, 3, 50])
+@pytest.mark.parametrize("similarity", list(graph.SIMILARITIES))
+def test_every_annotator_has_k_neighbours_by_any_similarity(similarity, k):
+    X, annotations, _ = crowd()
+    parameters = TAIDTM_QUICK | {"epochs": 1, "gcn_epochs": 1, "k": k, "similarity": similarity}
+    found = crowdwise.TAIDTM(**parameters).fit(X, annotations).annotator_graph_
+    np.testing.assert_array_equal(found.before.sum(axis=1), min(k, 7))
+    assert found.positions.shape == (8, 2)
+    assert 0 <= found.unrelated <= 1
+    assert 0 <= found.arbitrary <= 1
+
+
+def test_confusion_matrices_are_smoothed_shares_on_distilled_examples():
+    """One annotator says 1 for a distilled 0 and 1 for a distilled 1; with a label more in each entry."""
+    X = np.zeros((2, 3), np.float32)
+    annotations = crowdwise.Annotations.from_triples([0, 1], [0, 0], [1, 1], n_annotators=2, n_classes=2)
+    problem = Problem.make(X, annotations, device=torch.device("cpu"), seed=0, validation_fraction=0.0)
+    distilled = problem.train.subset(torch.arange(2), target=torch.tensor([0, 1]))
+    matrices = confusion_matrices(distilled, problem)
+    np.testing.assert_allclose(matrices, [[[1 / 3, 2 / 3], [1 / 3, 2 / 3]], [[0.5, 0.5], [0.5, 0.5]]], atol=1e-6)
 
 
 def test_reference_protocol_runs_the_stages_of_the_authors_code():
@@ -203,6 +272,10 @@ def test_paper_schedule():
         ({"gcn_layers": 3}, "unknown gcn_layers=3"),
         ({"similarity": "euclid"}, "unknown similarity='euclid'"),
         ({"mapping": "transformer"}, "unknown mapping='transformer'"),
+        ({"norm": "column"}, "unknown norm 'column'"),
+        ({"mapping": "gat", "gcn_hidden": 6}, "4 attention heads cannot share 6 hidden units"),
+        ({"mapping": "gat", "mapping_options": {"walks": 3}}, "mapping 'gat': .*unexpected keyword argument 'walks'"),
+        ({"mapping": "deepwalk", "mapping_options": {"window": 0}}, "window must be at least 1, not 0"),
         ({"classifier_start": "cold"}, "unknown classifier_start='cold'"),
         ({"device": "tpu9"}, "unknown device 'tpu9'"),
         ({"precision": "fp8"}, "unknown precision 'fp8'"),

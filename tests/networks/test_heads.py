@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from crowdwise import graph
-from crowdwise.graph.mapping import GCNHeads
+from crowdwise.graph.mappings import GCNHeads
 from crowdwise.networks import GlobalHead, IndividualHeads
 from crowdwise.networks.transition import append_one, corrected_loss, row_loss
 
@@ -95,7 +95,7 @@ def test_a_large_graph_stays_sparse_and_gives_the_same_heads(monkeypatch):
     matrix = random_graph(40)
     torch.manual_seed(0)
     dense = GCNHeads(matrix, D, C, hidden=6)
-    monkeypatch.setattr("crowdwise.graph.mapping.DENSE_LIMIT", 10)
+    monkeypatch.setattr("crowdwise.graph.mappings.gcn.DENSE_LIMIT", 10)
     sparse = GCNHeads(matrix, D, C, hidden=6)
     assert not sparse.graph.dense
     sparse.load_state_dict({**sparse.state_dict(), "first": dense.first, "last": dense.last})

@@ -1,6 +1,6 @@
 """The annotator graph: who errs alike, as a kNN graph, cleaned by a low-rank approximation, measured and drawn.
 
-Everything but :mod:`crowdwise.graph.mapping` is pure functions on float64 arrays. A[i, j] > 0 says that j is a
+Everything but :mod:`crowdwise.graph.mappings` is pure functions on float64 arrays. A[i, j] > 0 says that j is a
 neighbour of i: rows are centres, columns are neighbours, the graph is directed.
 """
 
@@ -8,15 +8,28 @@ from __future__ import annotations
 
 from crowdwise.graph.layout import pca
 from crowdwise.graph.metrics import EdgePrecision, adjusted_rand, edge_precision, found_groups, neighbourhood_recall
-from crowdwise.graph.neighbours import knn_from_heads, knn_graph
+from crowdwise.graph.neighbours import Neighbours, knn_from_heads, knn_graph, nearest
 from crowdwise.graph.purify import add_self_loops, normalise, purify
-from crowdwise.graph.similarity import SIMILARITIES, confusion, cosine, delta_cosine, embed, jaccard, l1_normalised
+from crowdwise.graph.similarity import (
+    SIMILARITIES,
+    Evidence,
+    communities,
+    confusion,
+    cosine,
+    delta_cosine,
+    embed,
+    jaccard,
+    l1_normalised,
+)
 
 __all__ = [
     "SIMILARITIES",
     "EdgePrecision",
+    "Evidence",
+    "Neighbours",
     "add_self_loops",
     "adjusted_rand",
+    "communities",
     "confusion",
     "cosine",
     "delta_cosine",
@@ -27,6 +40,7 @@ __all__ = [
     "knn_from_heads",
     "knn_graph",
     "l1_normalised",
+    "nearest",
     "neighbourhood_recall",
     "normalise",
     "pca",

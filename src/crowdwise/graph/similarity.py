@@ -1,12 +1,13 @@
 """How alike two annotators err: TAIDTM's similarities of last-layer parameters, and those of its ablation.
 
-Every similarity of heads is an inner product of embedded vectors, S = V Vᵀ (:func:`embed`), so that neighbours can be
-found in blocks without holding the (R, R) matrix (:func:`crowdwise.graph.neighbours.knn_from_heads`).
+Most similarities are inner products of vectors, S = V Vᵀ, so that neighbours can be found in blocks without holding the
+(R, R) matrix (:func:`crowdwise.graph.neighbours.nearest`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,12 +23,30 @@ if TYPE_CHECKING:
 
 FloatArray: TypeAlias = NDArray[np.float64]
 
-SIMILARITIES: Registry[Callable[[FloatArray, FloatArray | None], FloatArray]] = Registry("similarity")
-"""Name -> function (heads (R, D), global head (D,) or None) -> vectors (R, D) whose inner products are similarities."""
+
+@dataclass(frozen=True)
+class Evidence:
+    """What is known of annotators when they are compared; a similarity reads what it needs of it."""
+
+    heads: FloatArray | None = None
+    """Flattened last-layer parameters, (R, D)."""
+    global_head: FloatArray | None = None
+    """Flattened last layer that the heads started from, (D,)."""
+    annotations: Annotations | None = None
+    matrices: FloatArray | None = None
+    """Confusion matrices, or what stands for them, (R, C, C)."""
+    communities: int = 3
+    """Communities that ``cbcc`` looks for."""
+    seed: int = 0
+
+
+SIMILARITIES: Registry[Callable[[Evidence], FloatArray | sparse.csr_array[np.float64]]] = Registry("similarity")
+"""Name -> function of the evidence, which returns vectors V (R, D), dense, whose inner products V Vᵀ are the
+similarities, or the similarities themselves, sparse (R, R)."""
 
 
 def embed(heads: ArrayLike, global_head: ArrayLike | None = None, similarity: str = "delta-cosine") -> FloatArray:
-    """Vectors V (R, D) with S = V Vᵀ for the named similarity; an annotator whose vector is zero is similar to nobody.
+    """Vectors V (R, D) with S = V Vᵀ for a similarity of heads; an annotator whose vector is zero is similar to nobody.
 
     Args:
         heads: flattened last-layer parameters, (R, D).
@@ -35,15 +54,8 @@ def embed(heads: ArrayLike, global_head: ArrayLike | None = None, similarity: st
         similarity: ``delta-cosine``, ``cosine`` or ``l1-normalised``.
     """
     matrix = np.asarray(heads, dtype=np.float64)
-    if matrix.ndim != 2:
-        raise DataError(f"heads must have shape (annotators, parameters), not {matrix.shape}: flatten each head")
-    bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
-    if bad.size:
-        raise DataError(f"the head of annotator {bad[0]} is not finite ({bad.size} of {len(matrix)} heads are not)")
     reference = None if global_head is None else np.asarray(global_head, dtype=np.float64).ravel()
-    if reference is not None and len(reference) != matrix.shape[1]:
-        raise DataError(f"the global head has {len(reference)} parameters, the heads have {matrix.shape[1]}")
-    return SIMILARITIES[similarity](matrix, reference)
+    return cast("FloatArray", SIMILARITIES[similarity](Evidence(matrix, reference)))
 
 
 def delta_cosine(heads: ArrayLike, global_head: ArrayLike) -> FloatArray:
@@ -85,10 +97,7 @@ def confusion(matrices: ArrayLike) -> FloatArray:
     >>> confusion([[[1, 0], [0, 1]], [[0, 1], [1, 0]], [[0.5, 0.5], [0.5, 0.5]]]).round(6)[0].tolist()
     [1.0, 0.0, 0.707107]
     """
-    stacked = np.asarray(matrices, dtype=np.float64)
-    if stacked.ndim != 3:
-        raise DataError(f"matrices must have shape (annotators, classes, classes), not {stacked.shape}")
-    return cosine(stacked.reshape(len(stacked), -1))
+    return cosine(_flat(matrices))
 
 
 def jaccard(annotations: Annotations) -> sparse.csr_array[np.float64]:
@@ -113,21 +122,84 @@ def jaccard(annotations: Annotations) -> sparse.csr_array[np.float64]:
     return sparse.csr_array((shared.data / (sizes[rows] + sizes[columns] - shared.data), (rows, columns)), shared.shape)
 
 
+def communities(annotations: Annotations, n_communities: int = 3, random_state: int = 0) -> FloatArray:
+    """Probability that an annotator belongs to each community that CBCC finds, (R, M).
+
+    Their inner products sum_m r_im r_jm are the probabilities that two annotators belong to the same one (Venanzi et al.,
+    WWW 2014). Annotators without labels have the shares of the communities.
+
+    >>> from crowdwise import Annotations
+    >>> r = communities(Annotations.coerce(np.array([[0, 0, 0, 1], [1, 1, 1, 0]] * 20)), 2)
+    >>> (r @ r.T).round(2)[0].tolist()
+    [1.0, 1.0, 1.0, 0.0]
+    """
+    from crowdwise.aggregation.cbcc import CBCC
+
+    found = CBCC(n_communities=n_communities, random_state=random_state).fit(annotations)
+    alike = np.full((annotations.n_annotators, n_communities), 1 / n_communities)  # where there is nothing to infer
+    return np.asarray(getattr(found, "membership_", alike), dtype=np.float64)
+
+
 @SIMILARITIES.register("delta-cosine")
-def _delta(heads: FloatArray, global_head: FloatArray | None) -> FloatArray:
-    if global_head is None:
+def _delta(evidence: Evidence) -> FloatArray:
+    heads, reference = _heads(evidence, "delta-cosine"), evidence.global_head
+    if reference is None:
         raise ConfigError("similarity 'delta-cosine' needs the global head; pass global_head or use 'cosine'")
-    return _divide_rows(heads - global_head, order=2)
+    if len(reference) != heads.shape[1]:
+        raise DataError(f"the global head has {len(reference)} parameters, the heads have {heads.shape[1]}")
+    return _divide_rows(heads - reference, order=2)
 
 
 @SIMILARITIES.register("cosine")
-def _unit(heads: FloatArray, global_head: FloatArray | None) -> FloatArray:
-    return _divide_rows(heads, order=2)
+def _unit(evidence: Evidence) -> FloatArray:
+    return _divide_rows(_heads(evidence, "cosine"), order=2)
 
 
 @SIMILARITIES.register("l1-normalised")
-def _unit_l1(heads: FloatArray, global_head: FloatArray | None) -> FloatArray:
-    return _divide_rows(heads, order=1)
+def _unit_l1(evidence: Evidence) -> FloatArray:
+    return _divide_rows(_heads(evidence, "l1-normalised"), order=1)
+
+
+@SIMILARITIES.register("confusion-counts")
+def _confusion(evidence: Evidence) -> FloatArray:
+    if evidence.matrices is None:
+        raise ConfigError("similarity 'confusion-counts' needs the annotators' matrices (R, C, C)")
+    return _divide_rows(_flat(evidence.matrices), order=2)
+
+
+@SIMILARITIES.register("jaccard")
+def _jaccard(evidence: Evidence) -> sparse.csr_array[np.float64]:
+    return jaccard(_annotations(evidence, "jaccard"))
+
+
+@SIMILARITIES.register("cbcc")
+def _communities(evidence: Evidence) -> FloatArray:
+    return communities(_annotations(evidence, "cbcc"), evidence.communities, evidence.seed)
+
+
+def _heads(evidence: Evidence, similarity: str) -> FloatArray:
+    heads = evidence.heads
+    if heads is None:
+        raise ConfigError(f"similarity {similarity!r} needs the annotators' heads (R, D)")
+    if heads.ndim != 2:
+        raise DataError(f"heads must have shape (annotators, parameters), not {heads.shape}: flatten each head")
+    bad = np.flatnonzero(~np.isfinite(heads).all(axis=1))
+    if bad.size:
+        raise DataError(f"the head of annotator {bad[0]} is not finite ({bad.size} of {len(heads)} heads are not)")
+    return heads
+
+
+def _annotations(evidence: Evidence, similarity: str) -> Annotations:
+    if evidence.annotations is None:
+        raise ConfigError(f"similarity {similarity!r} needs annotations; use 'cosine' to compare heads")
+    return evidence.annotations
+
+
+def _flat(matrices: ArrayLike) -> FloatArray:
+    stacked = np.asarray(matrices, dtype=np.float64)
+    if stacked.ndim != 3:
+        raise DataError(f"matrices must have shape (annotators, classes, classes), not {stacked.shape}")
+    return stacked.reshape(len(stacked), -1)
 
 
 def _divide_rows(vectors: FloatArray, order: int) -> FloatArray:

@@ -15,16 +15,19 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from crowdwise import graph
-from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
+from crowdwise.engine import Batch, Engine, Group, Problem, Stage, StageResult
+from crowdwise.engine.device import derive_seed, seeded
 from crowdwise.engine.distributed import sum_over_ranks
 from crowdwise.engine.stage import step_schedule
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError
-from crowdwise.graph.mapping import MAPPINGS
+from crowdwise.graph.mappings import MAPPINGS, MappedHeads
 from crowdwise.methods.base import Fitted, build
 from crowdwise.methods.bltm import BLTM, distilled_arrays
+from crowdwise.methods.steps import annotator_matrices
 from crowdwise.networks import Classifier, GlobalHead, IndividualHeads, TransitionNetwork
 from crowdwise.networks.transition import row_loss
 from crowdwise.registry import METHODS
@@ -42,6 +45,10 @@ class AnnotatorGraph:
     """Principal components (R, 2) of what sets each annotator's head apart, for drawing."""
     skipped: np.ndarray
     """Annotators with too few distilled examples for a head of their own."""
+    unrelated: float
+    """Share of pairs of annotators whose similarity is 0."""
+    arbitrary: float
+    """Share of the edges of ``before`` that only the tie rule chose (the smaller number)."""
 
 
 @METHODS.register("taidtm")
@@ -68,7 +75,11 @@ class TAIDTM(BLTM):
     min_examples: int = 30
     """Annotators with fewer distilled examples keep the global head, and become neighbours of each other."""
     similarity: str = "delta-cosine"
-    """How heads are compared: ``"delta-cosine"`` (their differences from the global head), ``"cosine"``, ``"l1-normalised"``."""
+    """How annotators are compared: by their heads, ``"delta-cosine"`` (differences from the global head), ``"cosine"`` or
+    ``"l1-normalised"``; by their labels, ``"jaccard"`` (of sets of instance and label), ``"confusion-counts"`` (confusion
+    matrices on the distilled examples) or ``"cbcc"`` (communities)."""
+    communities: int = 3
+    """Communities that ``similarity="cbcc"`` looks for."""
     k: int = 50
     """Neighbours of each annotator."""
     purify: bool = True
@@ -77,9 +88,16 @@ class TAIDTM(BLTM):
     norm: str = "ref"
     """Normalisation of the graph: ``"ref"`` (by how often annotators are chosen), ``"sym_row"`` or ``"row"``."""
     mapping: str = "gcn"
+    """From the graph to heads: ``"gcn"`` (graph convolution), ``"gat"`` (graph attention) or ``"deepwalk"`` (random walks)."""
+    mapping_options: Mapping[str, Any] | None = None
+    """Further arguments of the mapping: ``attention_heads`` and ``threshold`` of ``"gat"``; ``dimension``, ``walks``,
+    ``length`` and ``window`` of ``"deepwalk"``."""
     gcn_layers: int = 2
+    """Layers of the graph convolution; the other mappings have two."""
     gcn_hidden: int = 64
+    """Hidden width of any mapping."""
     gcn_epochs: int = 10
+    """Epochs of any mapping on the distilled examples."""
     gcn_lr: float = 0.01
     residual: bool = False
     """Add the global head to every mapped head."""
@@ -109,7 +127,7 @@ class TAIDTM(BLTM):
             return Fitted(classifier, individual, distilled_arrays(distilled) | {"skipped": skipped})
 
         # knowledge transfer between neighbouring individual networks
-        annotators = self.connect(individual, global_head, skipped)
+        annotators = self.connect(engine, individual, global_head, distilled, skipped)
         yield from self.fit_mapping(engine, transition, distilled, annotators)
 
         # classifier training with loss correction
@@ -165,16 +183,27 @@ class TAIDTM(BLTM):
             )
         return skipped
 
-    def connect(self, individual: TransitionNetwork, global_head: GlobalHead, skipped: np.ndarray) -> AnnotatorGraph:
+    def connect(
+        self,
+        engine: Engine,
+        individual: TransitionNetwork,
+        global_head: GlobalHead,
+        distilled: Units,
+        skipped: np.ndarray,
+    ) -> AnnotatorGraph:
         """The similarity graph of annotators (Eq. 4 and 5), before and after purifying (Eq. 6)."""
+        problem = engine.problem
         heads = flat(cast(IndividualHeads, individual.head).theta)
         origin = flat(global_head.theta[None])[0]
-        before = graph.knn_from_heads(heads, self.k, similarity=self.similarity, global_head=origin)
+        matrices = confusion_matrices(distilled, problem) if self.similarity == "confusion-counts" else None
+        seed = derive_seed(problem.seed, "similarity")
+        evidence = graph.Evidence(heads, origin, problem.annotations, matrices, self.communities, seed)
+        before, unrelated, arbitrary = graph.nearest(evidence, self.k, self.similarity)
         if self.purify:
             after = graph.purify(before, self.svd_rank, skipped=skipped.tolist(), k=self.k)
         else:
             after = graph.add_self_loops(before, skipped.tolist())
-        return AnnotatorGraph(before, after, graph.pca(heads - origin), skipped)
+        return AnnotatorGraph(before, after, graph.pca(heads - origin), skipped, unrelated, arbitrary)
 
     def fit_mapping(
         self, engine: Engine, transition: TransitionNetwork, distilled: Units, annotators: AnnotatorGraph
@@ -186,8 +215,8 @@ class TAIDTM(BLTM):
         transition.head = build(
             engine,
             "mapping",
-            lambda: self._mapped_heads(
-                graph.normalise(annotators.after, cast(Any, self.norm)),
+            lambda: self.mapped_heads(
+                annotators.after,
                 transition.width,
                 engine.problem.n_classes,
                 global_head.theta.cpu() if self.residual else None,
@@ -208,10 +237,15 @@ class TAIDTM(BLTM):
             momentum=self.momentum,
         )
 
-    def _mapped_heads(self, matrix: sp.csr_array, width: int, n_classes: int, residual: Tensor | None) -> nn.Module:
-        return MAPPINGS[self.mapping](
-            matrix, width, n_classes, layers=self.gcn_layers, hidden=self.gcn_hidden, residual=residual
-        )
+    def mapped_heads(self, after: sp.csr_array, width: int, n_classes: int, residual: Tensor | None) -> MappedHeads:
+        """Untrained heads over a graph with self loops."""
+        options = {"hidden": self.gcn_hidden, "residual": residual, **(self.mapping_options or {})}
+        if self.mapping == "gcn":
+            options |= {"layers": self.gcn_layers, "norm": self.norm}
+        try:
+            return MAPPINGS[self.mapping].from_graph(after, width, n_classes, **options)
+        except TypeError as error:
+            raise ConfigError(f"mapping {self.mapping!r}: {error}") from error
 
     def _check(self) -> None:
         choices: dict[str, tuple[Any, ...]] = {
@@ -225,6 +259,8 @@ class TAIDTM(BLTM):
             if getattr(self, name) not in allowed:
                 known = ", ".join(map(repr, allowed))
                 raise ConfigError(f"unknown {name}={getattr(self, name)!r}; use one of {known}")
+        with seeded(0, torch.device("cpu")):  # what is wrong with the mapping shows before hours of training
+            self.mapped_heads(sp.csr_array(np.eye(1)), 1, 1, None)
 
     def schedule(self) -> Callable[[int], float]:
         if self.protocol == "paper":
@@ -246,14 +282,16 @@ class TAIDTM(BLTM):
             sp.csr_array(tuple(self.arrays_[f"graph_{name}_{part}"] for part in _CSR), shape=(size, size))
             for name in ("before", "after")
         ]
-        return AnnotatorGraph(parts[0], parts[1], self.arrays_["graph_positions"], self.arrays_["skipped"])
+        unrelated, arbitrary = self.arrays_["graph_ties"].tolist()
+        positions, skipped = self.arrays_["graph_positions"], self.arrays_["skipped"]
+        return AnnotatorGraph(parts[0], parts[1], positions, skipped, unrelated, arbitrary)
 
     @property
     def heads_(self) -> np.ndarray:
         """The head of every annotator, (R, d+1, C, C): logits of T^j(x) are sum_d (g(x), 1)_d heads[j, d]."""
         head = cast(TransitionNetwork, self._fitted_transition()).head
         with torch.no_grad():
-            theta = head.theta if isinstance(head, IndividualHeads) else cast(Any, head).heads()
+            theta = head.theta if isinstance(head, IndividualHeads) else cast(MappedHeads, head).heads()
         return np.asarray(theta.cpu())
 
     def build_transition(self, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> TransitionNetwork:
@@ -262,9 +300,8 @@ class TAIDTM(BLTM):
             size, _, n_classes, _ = tensors["head.theta"].shape
             transition.head = IndividualHeads(size, transition.width, n_classes)
             return transition
-        n_classes = tensors["head.last"].shape[-1]
-        residual = tensors.get("head.residual")
-        transition.head = self._mapped_heads(_saved_graph(tensors), transition.width, n_classes, residual)
+        saved = {name.removeprefix("head."): each for name, each in tensors.items() if name.startswith("head.")}
+        transition.head = MAPPINGS[self.mapping].from_saved(saved)
         return transition
 
 
@@ -282,18 +319,20 @@ _CSR = ("data", "indices", "indptr")
 
 
 def graph_arrays(annotators: AnnotatorGraph) -> dict[str, np.ndarray]:
-    arrays = {"graph_positions": annotators.positions, "skipped": annotators.skipped}
+    arrays = {
+        "graph_positions": annotators.positions,
+        "graph_ties": np.array([annotators.unrelated, annotators.arbitrary]),
+        "skipped": annotators.skipped,
+    }
     for name, matrix in (("before", annotators.before), ("after", annotators.after)):
         arrays |= {f"graph_{name}_{part}": getattr(matrix, part) for part in _CSR}
     return arrays
 
 
-def _saved_graph(tensors: Mapping[str, Tensor]) -> sp.csr_array:
-    if "head.graph.matrix" in tensors:
-        return sp.csr_array(tensors["head.graph.matrix"].numpy())
-    parts = [tensors[f"head.graph.forward_{part}"].numpy() for part in ("values", "indices", "indptr")]
-    size = len(parts[2]) - 1
-    return sp.csr_array(tuple(parts), shape=(size, size))
+def confusion_matrices(distilled: Units, problem: Problem) -> np.ndarray:
+    """Smoothed confusion matrices (R, C, C) on the distilled examples; a label more in each entry keeps rows defined."""
+    truth = F.one_hot(distilled.target, problem.n_classes)
+    return annotator_matrices(distilled, truth, problem.n_annotators, smoothing=1.0).cpu().double().numpy()
 
 
 def flat(theta: Tensor) -> np.ndarray:

@@ -1,0 +1,122 @@
+"""The graph convolution: the mapping function of the TAIDTM paper (section 3.4)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self, cast
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from crowdwise.graph.mappings.base import MAPPINGS, MappedHeads
+from crowdwise.graph.purify import normalise
+
+DENSE_LIMIT = 2048  # annotators up to which the normalised graph is held as a dense matrix
+
+
+class SparseProduct(torch.autograd.Function):
+    """A @ H for a constant CSR matrix; the gradient uses the transpose that was prepared once."""
+
+    @staticmethod
+    def forward(ctx, matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:  # type: ignore[no-untyped-def,override]
+        ctx.save_for_backward(transposed)
+        return matrix @ dense
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[None, None, Tensor]:  # type: ignore[no-untyped-def,override]
+        (transposed,) = ctx.saved_tensors
+        return None, None, transposed @ gradient.contiguous()
+
+
+class Graph(nn.Module):
+    """The normalised annotator graph, constant in training: ``graph(H)`` is A_hat @ H for H (R, Z)."""
+
+    matrix: Tensor
+
+    def __init__(self, matrix: sp.csr_array) -> None:
+        super().__init__()
+        self.dense = matrix.shape[0] <= DENSE_LIMIT
+        if self.dense:
+            self.register_buffer("matrix", torch.tensor(matrix.toarray(), dtype=torch.float32))
+            return
+        for name, part in (("forward", matrix), ("backward", sp.csr_array(matrix.T))):
+            self.register_buffer(f"{name}_indptr", torch.tensor(part.indptr, dtype=torch.int64))
+            self.register_buffer(f"{name}_indices", torch.tensor(part.indices, dtype=torch.int64))
+            self.register_buffer(f"{name}_values", torch.tensor(part.data, dtype=torch.float32))
+
+    def _csr(self, name: str) -> Tensor:
+        parts = [getattr(self, f"{name}_{part}") for part in ("indptr", "indices", "values")]
+        size = len(parts[0]) - 1
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+            return torch.sparse_csr_tensor(parts[0], parts[1], parts[2], size=(size, size), check_invariants=False)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        if self.dense:
+            return self.matrix @ hidden
+        product: Tensor = SparseProduct.apply(self._csr("forward"), self._csr("backward"), hidden)  # type: ignore[no-untyped-call]
+        return product
+
+
+@MAPPINGS.register("gcn")
+class GCNHeads(MappedHeads):
+    """Heads by a graph convolutional network over annotators (Kipf & Welling, ICLR 2017; the paper's Eq. 7 and L3).
+
+    H^0 = I_R; two layers: H_bar = A_hat LeakyReLU(A_hat W^0) with W^0 (R, Z); one layer: H_bar = A_hat. No bias, no
+    activation after the last layer. W^0 starts uniform in +-1/sqrt(Z).
+    """
+
+    def __init__(
+        self,
+        graph: sp.csr_array,
+        width: int,
+        n_classes: int,
+        *,
+        layers: int = 2,
+        hidden: int = 64,
+        residual: Tensor | None = None,
+    ) -> None:
+        """``graph`` is normalised, A_hat."""
+        n_annotators = graph.shape[0]
+        super().__init__(n_annotators, hidden if layers == 2 else n_annotators, width, n_classes, residual)
+        self.graph = Graph(graph)
+        self.register_parameter("first", None)
+        if layers == 2:
+            self.first = nn.Parameter(torch.empty(n_annotators, hidden).uniform_(-1, 1) / hidden**0.5)
+
+    @classmethod
+    def from_graph(
+        cls, graph: sp.csr_array, width: int, n_classes: int, *, norm: str = "ref", layers: int = 2, **options: Any
+    ) -> Self:
+        """``norm`` is that of `crowdwise.graph.normalise`, ``layers`` 1 or 2."""
+        return cls(normalise(graph, cast(Any, norm)), width, n_classes, layers=layers, **options)
+
+    @classmethod
+    def from_saved(cls, tensors: dict[str, Tensor]) -> Self:
+        hidden, d, n_classes, _ = tensors["last"].shape
+        layers = 2 if "first" in tensors else 1
+        residual = tensors.get("residual")
+        return cls(_saved_graph(tensors), d - 1, n_classes, layers=layers, hidden=hidden, residual=residual)
+
+    def hidden(self) -> Tensor:
+        if self.first is None:
+            return self.graph(torch.eye(self.n_annotators, device=self.last.device))
+        h_bar: Tensor = self.graph(F.leaky_relu(self.graph(self.first), 0.2))
+        return h_bar
+
+    def product(self) -> Tensor:
+        return super().product() if self.first is not None else cast(Tensor, self.graph(self.last.flatten(1)))
+
+    def heads_first(self, n_instances: int, n_pairs: int) -> bool:
+        # with one layer Z = R, and instances first would need products with all of A_hat
+        return self.first is None or super().heads_first(n_instances, n_pairs)
+
+
+def _saved_graph(tensors: dict[str, Tensor]) -> sp.csr_array:
+    if "graph.matrix" in tensors:
+        return sp.csr_array(tensors["graph.matrix"].numpy())
+    parts = [tensors[f"graph.forward_{part}"].numpy() for part in ("values", "indices", "indptr")]
+    size = len(parts[2]) - 1
+    return sp.csr_array(tuple(parts), shape=(size, size))
