@@ -18,6 +18,11 @@ _EXPORTS = {
     "BLTM": "crowdwise.methods.bltm",
     "TAIDTM": "crowdwise.methods.taidtm",
     "DeepAggregate": "crowdwise.methods.deep_aggregate",
+    "CoNAL": "crowdwise.methods.conal",
+    "CrowdLayer": "crowdwise.methods.crowd_layer",
+    "GeoCrowdNet": "crowdwise.methods.geo_crowd_net",
+    "TraceReg": "crowdwise.methods.trace_reg",
+    "UnionNet": "crowdwise.methods.union_net",
 }
 _MODULES = (
     "aggregation",
@@ -44,8 +49,13 @@ if TYPE_CHECKING:
     from crowdwise.methods.base import load as load
     from crowdwise.methods.bltm import BLTM as BLTM
     from crowdwise.methods.ce import CE as CE
+    from crowdwise.methods.conal import CoNAL as CoNAL
+    from crowdwise.methods.crowd_layer import CrowdLayer as CrowdLayer
     from crowdwise.methods.deep_aggregate import DeepAggregate as DeepAggregate
+    from crowdwise.methods.geo_crowd_net import GeoCrowdNet as GeoCrowdNet
     from crowdwise.methods.taidtm import TAIDTM as TAIDTM
+    from crowdwise.methods.trace_reg import TraceReg as TraceReg
+    from crowdwise.methods.union_net import UnionNet as UnionNet
 
 
 def __getattr__(name: str) -> Any:

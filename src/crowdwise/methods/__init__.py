@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from crowdwise.registry import METHODS
 
-__all__ = ["BLTM", "CE", "METHODS", "TAIDTM", "CrowdClassifier", "DeepAggregate", "load"]
+__all__ = [
+    "BLTM",
+    "CE",
+    "METHODS",
+    "TAIDTM",
+    "CoNAL",
+    "CrowdClassifier",
+    "CrowdLayer",
+    "DeepAggregate",
+    "GeoCrowdNet",
+    "TraceReg",
+    "UnionNet",
+    "load",
+]
 
 
 def __getattr__(name: str) -> object:
