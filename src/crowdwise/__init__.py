@@ -15,6 +15,9 @@ _EXPORTS = {
     "load": "crowdwise.methods.base",
     "CrowdClassifier": "crowdwise.methods.base",
     "CE": "crowdwise.methods.ce",
+    "GCE": "crowdwise.methods.gce",
+    "Forward": "crowdwise.methods.forward",
+    "Reweight": "crowdwise.methods.reweight",
     "BLTM": "crowdwise.methods.bltm",
     "TAIDTM": "crowdwise.methods.taidtm",
     "DeepAggregate": "crowdwise.methods.deep_aggregate",
@@ -44,6 +47,9 @@ if TYPE_CHECKING:
     from crowdwise.methods.bltm import BLTM as BLTM
     from crowdwise.methods.ce import CE as CE
     from crowdwise.methods.deep_aggregate import DeepAggregate as DeepAggregate
+    from crowdwise.methods.forward import Forward as Forward
+    from crowdwise.methods.gce import GCE as GCE
+    from crowdwise.methods.reweight import Reweight as Reweight
     from crowdwise.methods.taidtm import TAIDTM as TAIDTM
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crowdwise.registry import METHODS
 
-__all__ = ["BLTM", "CE", "METHODS", "TAIDTM", "CrowdClassifier", "DeepAggregate", "load"]
+__all__ = ["BLTM", "CE", "GCE", "METHODS", "TAIDTM", "CrowdClassifier", "DeepAggregate", "Forward", "Reweight", "load"]
 
 
 def __getattr__(name: str) -> object:
