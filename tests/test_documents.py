@@ -85,8 +85,8 @@ def test_the_readme_lists_every_method() -> None:
 _NEW_METHOD = """
 import doctest, sys, crowdwise.methods
 crowdwise.methods.__path__.append(sys.argv[1])
-from crowdwise.methods import gce
-assert doctest.testmod(gce) == (0, 2)
+from crowdwise.methods import label_smoothing
+assert doctest.testmod(label_smoothing) == (0, 4)
 from typer.testing import CliRunner
 from crowdwise.cli import app
 for arguments in sys.argv[2:]:
@@ -100,11 +100,11 @@ def test_a_new_method_is_one_file(tmp_path: Path) -> None:
     """The file that CONTRIBUTING.md shows, put among the methods, is found and trained by the command line."""
     (source,) = (block for block in python_blocks(ROOT / "CONTRIBUTING.md") if "@METHODS.register" in block)
     (tmp_path / "methods").mkdir()
-    (tmp_path / "methods" / "gce.py").write_text(source, encoding="utf-8")
-    train = "train --method gce --preset digits --epochs 2 --set q=0.5 --out run"
+    (tmp_path / "methods" / "label_smoothing.py").write_text(source, encoding="utf-8")
+    train = "train --method label-smoothing --preset digits --epochs 2 --set smoothing=0.2 --out run"
     command = [sys.executable, "-c", _NEW_METHOD, str(tmp_path / "methods"), "methods", train]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert re.search(r"gce +A network trained by generalised cross-entropy", done.stdout)
+    assert re.search(r"label-smoothing +A network trained by cross-entropy with smoothed", done.stdout)
     about = json.loads((tmp_path / "run" / "model" / "model.json").read_text("utf-8"))
-    assert (about["method"], about["parameters"]["q"]) == ("gce", 0.5)
+    assert (about["method"], about["parameters"]["smoothing"]) == ("label-smoothing", 0.2)

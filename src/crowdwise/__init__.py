@@ -15,6 +15,9 @@ _EXPORTS = {
     "load": "crowdwise.methods.base",
     "CrowdClassifier": "crowdwise.methods.base",
     "CE": "crowdwise.methods.ce",
+    "GCE": "crowdwise.methods.gce",
+    "Forward": "crowdwise.methods.forward",
+    "Reweight": "crowdwise.methods.reweight",
     "BLTM": "crowdwise.methods.bltm",
     "TAIDTM": "crowdwise.methods.taidtm",
     "DeepAggregate": "crowdwise.methods.deep_aggregate",
@@ -53,6 +56,9 @@ if TYPE_CHECKING:
     from crowdwise.methods.crowd_layer import CrowdLayer as CrowdLayer
     from crowdwise.methods.deep_aggregate import DeepAggregate as DeepAggregate
     from crowdwise.methods.geo_crowd_net import GeoCrowdNet as GeoCrowdNet
+    from crowdwise.methods.forward import Forward as Forward
+    from crowdwise.methods.gce import GCE as GCE
+    from crowdwise.methods.reweight import Reweight as Reweight
     from crowdwise.methods.taidtm import TAIDTM as TAIDTM
     from crowdwise.methods.trace_reg import TraceReg as TraceReg
     from crowdwise.methods.union_net import UnionNet as UnionNet

@@ -5,15 +5,21 @@ from __future__ import annotations
 from crowdwise.registry import METHODS
 
 __all__ = [
+    "AggNet",
     "BLTM",
     "CE",
-    "METHODS",
-    "TAIDTM",
     "CoNAL",
     "CrowdClassifier",
     "CrowdLayer",
     "DeepAggregate",
+    "Forward",
+    "GCE",
     "GeoCrowdNet",
+    "MBEM",
+    "METHODS",
+    "MaxMIG",
+    "Reweight",
+    "TAIDTM",
     "TraceReg",
     "UnionNet",
     "load",

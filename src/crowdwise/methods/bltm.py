@@ -1,7 +1,8 @@
 """BLTM: the instance-dependent Bayes-label transition matrix of a crowd taken as one source.
 
 S. Yang et al., "Estimating Instance-dependent Bayes-label Transition Matrix using a Deep Neural Network", ICML 2022, in the
-variant that the TAIDTM paper compares with: warm-up, distillation, a transition network, and a joint correction run.
+variant that the TAIDTM paper compares with: warm-up, distillation, a transition network, and a joint correction run. The
+other variant is in ``bltm_original``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from crowdwise.engine.device import side_by_side
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError, CrowdwiseWarning, TrainingError
 from crowdwise.methods.base import CrowdClassifier, Fitted, build
+from crowdwise.methods.bltm_original import RevisedNetwork, fit_original
 from crowdwise.methods.ce import annotation_cross_entropy
 from crowdwise.networks import Classifier, GlobalHead, TransitionNetwork
 from crowdwise.networks.transition import corrected_loss, row_loss
@@ -37,6 +39,13 @@ class BLTM(CrowdClassifier):
 
     name: ClassVar[str] = "bltm"
 
+    variant: str = "reference"
+    """``"reference"``: as the authors of TAIDTM run it. ``"original"``: as its own authors do, with a plain warm-up (without
+    class prior), a transition network that starts at the warm-up's weights and has no bottleneck, and a last stage that
+    leaves this network alone: it tunes the warm-up classifier, and a slack on T(x), by Adam. Their settings are
+    ``warmup_epochs=10``, ``transition_epochs=50``, ``epochs=20``."""
+    revision_lr: float = 5e-7
+    """Of the last stage of variant ``"original"``, in place of ``lr``."""
     warmup_epochs: int = 5
     warmup_lr: float = 0.01
     transition_epochs: int = 5
@@ -66,8 +75,13 @@ class BLTM(CrowdClassifier):
         return self.arrays_["distilled_instance"], self.classes_[self.arrays_["distilled_class"]]
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
+        if self.variant not in ("reference", "original"):
+            raise ConfigError(f"unknown variant={self.variant!r}; use 'reference' or 'original'")
         warm = yield from self.warm_up(engine)
         distilled = self.distil(engine, warm)
+        if self.variant == "original":
+            tuned, revised = yield from fit_original(self, engine, warm, distilled)
+            return Fitted(tuned, revised, distilled_arrays(distilled))
         transition = yield from self.fit_global(engine, distilled)
         classifier = self.start_classifier(engine, warm)
         yield self.correction(engine, "correction", classifier, transition)
@@ -82,7 +96,7 @@ class BLTM(CrowdClassifier):
             prior = self._class_prior(engine)
 
             def loss(batch: Batch, classifier: Classifier = classifier, prior: Tensor = prior) -> Tensor:
-                if not self.prior_weight:
+                if not self.prior_weight or self.variant == "original":
                     return annotation_cross_entropy(classifier, batch)
                 logits = classifier(batch.x)
                 losses = torch.nn.functional.cross_entropy(logits[batch.row], batch.label, reduction="none")
@@ -138,13 +152,18 @@ class BLTM(CrowdClassifier):
         """Minimise L1: one head for all annotators, on the distilled examples."""
         transition: TransitionNetwork = build(engine, "transition", lambda: self.new_transition(engine.problem.shape))
         transition.head = build(engine, "global head", lambda: GlobalHead(transition.width, engine.problem.n_classes))
+        yield self.global_stage(engine, transition, distilled)
+        return transition
+
+    def global_stage(self, engine: Engine, transition: TransitionNetwork, distilled: Units) -> Stage:
+        """The stage that minimises L1: row y* of T(x) is to say what annotators said."""
 
         def loss(batch: Batch) -> Tensor:
             g = transition.features(batch.x)
             logits = transition.row_logits(g, batch.target, batch.row, batch.annotator)
             return batch.mean(row_loss(logits, batch.label))
 
-        yield Stage(
+        return Stage(
             "global transition",
             distilled,
             loss,
@@ -154,7 +173,6 @@ class BLTM(CrowdClassifier):
             momentum=self.momentum,
             shared=self.decided_by("transition_lr", "transition_epochs", "bottleneck"),
         )
-        return transition
 
     def start_classifier(self, engine: Engine, warm: Classifier) -> Classifier:
         """The classifier that a correction stage starts from."""
@@ -185,7 +203,12 @@ class BLTM(CrowdClassifier):
     def new_transition(self, shape: tuple[int, ...]) -> TransitionNetwork:
         return TransitionNetwork(self._backbone(), shape, bottleneck=self.bottleneck, options=self.backbone_options)
 
+    def revised_network(self, shape: tuple[int, ...], n_classes: int) -> RevisedNetwork:
+        return RevisedNetwork(self._backbone(), shape, n_classes, self.backbone_options)
+
     def build_transition(self, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> TransitionNetwork:
+        if self.variant == "original":
+            return self.revised_network(shape, tensors["head.theta"].shape[1])
         transition = self.new_transition(shape)
         transition.head = GlobalHead(transition.width, tensors["head.theta"].shape[1])
         return transition

@@ -249,6 +249,7 @@ class TAIDTM(BLTM):
 
     def _check(self) -> None:
         choices: dict[str, tuple[Any, ...]] = {
+            "variant": ("reference",),
             "transfer": ("graph", "individual"),
             "protocol": ("paper", "reference"),
             "gcn_layers": (1, 2),

@@ -1,0 +1,102 @@
+"""Forward correction: a classifier trained through one class-dependent matrix T, read off anchor instances.
+
+G. Patrini et al., "Making Deep Neural Networks Robust to Label Noise: a Loss Correction Approach", CVPR 2017.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
+from crowdwise.errors import ConfigError
+from crowdwise.methods.anchors import estimate_matrix
+from crowdwise.methods.base import CrowdClassifier, Fitted, build
+from crowdwise.methods.ce import annotation_cross_entropy
+from crowdwise.methods.revision import Slack, revision_stage
+from crowdwise.networks import Classifier, ConstantTransition
+from crowdwise.registry import METHODS
+
+
+@METHODS.register("forward")
+@dataclass(kw_only=True, eq=False, repr=False)
+class Forward(CrowdClassifier):
+    """A network trained through one matrix T for the whole crowd, estimated beforehand (forward correction)."""
+
+    name: ClassVar[str] = "forward"
+
+    warmup_epochs: int = 5
+    """Epochs of the classifier that learns the noisy labels as they are, and whose anchors give T."""
+    warmup_lr: float = 0.01
+    anchor_percentile: float | None = None
+    """At which percentile of P(class) its anchor lies; by default 100 (the surest instance) for up to 10 classes, else 97."""
+    classifier_start: str = "afresh"
+    """Where the corrected classifier starts: ``"afresh"``, or at the ``"warm-up"`` classifier."""
+    revision: bool = False
+    """Tune T and the classifier together afterwards (T-Revision, Xia et al., NeurIPS 2019), by Adam."""
+    revision_epochs: int = 20
+    revision_lr: float = 5e-7
+
+    def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
+        if self.classifier_start not in ("afresh", "warm-up"):
+            raise ConfigError(f"unknown classifier_start={self.classifier_start!r}; use 'afresh' or 'warm-up'")
+        warm = yield from self.warm_up(engine)
+        matrix = estimate_matrix(engine, warm, self.anchor_percentile)
+        afresh = self.classifier_start == "afresh"
+        classifier = self.new_classifier(engine, "classifier") if afresh else copy.deepcopy(warm)
+
+        def loss(batch: Batch, transition: Callable[[], Tensor] = lambda: matrix) -> Tensor:
+            return batch.mean(self.annotation_loss(classifier(batch.x)[batch.row], transition(), batch.label))
+
+        yield self.classifier_stage(engine, classifier, loss)
+        slack: Slack = build(engine, "slack", lambda: Slack(engine.problem.n_classes))
+        if self.revision:
+            yield revision_stage(
+                self,
+                engine,
+                classifier,
+                slack,
+                lambda batch: loss(batch, lambda: slack(matrix)),
+                name="revision",
+                epochs=self.revision_epochs,
+                lr=self.revision_lr,
+            )
+        return Fitted(classifier, ConstantTransition(slack(matrix)[None]))
+
+    def warm_up(self, engine: Engine) -> Generator[Stage, StageResult, Classifier]:
+        """Train on the noisy labels for a few epochs; the epoch that agrees best with held-out annotations counts."""
+        classifier = self.new_classifier(engine, "warm-up")
+        yield Stage(
+            "warm-up",
+            engine.problem.train,
+            lambda batch: annotation_cross_entropy(classifier, batch),
+            {"classifier": Group(classifier, self.warmup_lr)},
+            self.warmup_epochs,
+            self.batch_size,
+            self.optimiser,
+            self.momentum,
+            score=classifier,
+            keep="best",
+        )
+        return classifier
+
+    def annotation_loss(self, logits: Tensor, matrix: Tensor, label: Tensor) -> Tensor:
+        """The loss of each annotation: logits (P, C), T (C, C), labels (P,) -> (P,)."""
+        return forward_loss(logits, matrix, label)
+
+
+def forward_loss(logits: Tensor, matrix: Tensor, label: Tensor) -> Tensor:
+    """-ln sum_p f_p T[p, y] for each annotation, in log space: logits (P, C), T (C, C), labels (P,) -> (P,).
+
+    >>> T = torch.tensor([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])
+    >>> round(forward_loss(torch.tensor([[0.7, 0.2, 0.1]]).log(), T, torch.tensor([0])).item(), 6)
+    0.494296
+    """
+    column = matrix.clamp_min(1e-30).log().T[label]  # (P, C)
+    return -torch.logsumexp(F.log_softmax(logits, 1) + column, 1)
