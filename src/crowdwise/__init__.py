@@ -18,6 +18,9 @@ _EXPORTS = {
     "BLTM": "crowdwise.methods.bltm",
     "TAIDTM": "crowdwise.methods.taidtm",
     "DeepAggregate": "crowdwise.methods.deep_aggregate",
+    "MaxMIG": "crowdwise.methods.max_mig",
+    "AggNet": "crowdwise.methods.agg_net",
+    "MBEM": "crowdwise.methods.mbem",
 }
 _MODULES = (
     "aggregation",
@@ -39,11 +42,14 @@ __all__ = ["__version__", *_EXPORTS, *_MODULES]
 
 if TYPE_CHECKING:
     from crowdwise.annotations import Annotations as Annotations
+    from crowdwise.methods.agg_net import AggNet as AggNet
     from crowdwise.methods.base import CrowdClassifier as CrowdClassifier
     from crowdwise.methods.base import load as load
     from crowdwise.methods.bltm import BLTM as BLTM
     from crowdwise.methods.ce import CE as CE
     from crowdwise.methods.deep_aggregate import DeepAggregate as DeepAggregate
+    from crowdwise.methods.max_mig import MaxMIG as MaxMIG
+    from crowdwise.methods.mbem import MBEM as MBEM
     from crowdwise.methods.taidtm import TAIDTM as TAIDTM
 
 

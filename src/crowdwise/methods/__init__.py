@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from crowdwise.registry import METHODS
 
-__all__ = ["BLTM", "CE", "METHODS", "TAIDTM", "CrowdClassifier", "DeepAggregate", "load"]
+__all__ = [
+    "BLTM",
+    "CE",
+    "MBEM",
+    "METHODS",
+    "TAIDTM",
+    "AggNet",
+    "CrowdClassifier",
+    "DeepAggregate",
+    "MaxMIG",
+    "load",
+]
 
 
 def __getattr__(name: str) -> object:
