@@ -26,6 +26,9 @@ _EXPORTS = {
     "GeoCrowdNet": "crowdwise.methods.geo_crowd_net",
     "TraceReg": "crowdwise.methods.trace_reg",
     "UnionNet": "crowdwise.methods.union_net",
+    "MaxMIG": "crowdwise.methods.max_mig",
+    "AggNet": "crowdwise.methods.agg_net",
+    "MBEM": "crowdwise.methods.mbem",
 }
 _MODULES = (
     "aggregation",
@@ -48,6 +51,7 @@ __all__ = ["__version__", *_EXPORTS, *_MODULES]
 
 if TYPE_CHECKING:
     from crowdwise.annotations import Annotations as Annotations
+    from crowdwise.methods.agg_net import AggNet as AggNet
     from crowdwise.methods.base import CrowdClassifier as CrowdClassifier
     from crowdwise.methods.base import load as load
     from crowdwise.methods.bltm import BLTM as BLTM
@@ -55,9 +59,11 @@ if TYPE_CHECKING:
     from crowdwise.methods.conal import CoNAL as CoNAL
     from crowdwise.methods.crowd_layer import CrowdLayer as CrowdLayer
     from crowdwise.methods.deep_aggregate import DeepAggregate as DeepAggregate
-    from crowdwise.methods.geo_crowd_net import GeoCrowdNet as GeoCrowdNet
     from crowdwise.methods.forward import Forward as Forward
     from crowdwise.methods.gce import GCE as GCE
+    from crowdwise.methods.geo_crowd_net import GeoCrowdNet as GeoCrowdNet
+    from crowdwise.methods.max_mig import MaxMIG as MaxMIG
+    from crowdwise.methods.mbem import MBEM as MBEM
     from crowdwise.methods.reweight import Reweight as Reweight
     from crowdwise.methods.taidtm import TAIDTM as TAIDTM
     from crowdwise.methods.trace_reg import TraceReg as TraceReg

@@ -1,12 +1,21 @@
-"""The steps of Dawid and Skene's EM on the engine's units, for methods that alternate them with training."""
+"""The steps of Dawid and Skene's EM on the engine's units, and training on class distributions: what EM methods share."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from crowdwise.engine import Batch
 from crowdwise.engine.tensors import Units, pairs_of
+
+FLOOR = 1e-10  # probabilities are kept at or above this before a logarithm
+
+
+def target_cross_entropy(classifier: nn.Module, batch: Batch, target: Tensor) -> Tensor:
+    """Mean over instances of -sum_p target_p ln f_p(x); ``target`` (N, C) holds a distribution for every unit."""
+    losses = F.cross_entropy(classifier(batch.x), target[batch.unit], reduction="none")
+    return batch.once(batch.instance_mean(losses))
 
 
 def soft_votes(units: Units, n_classes: int) -> Tensor:
@@ -29,7 +38,7 @@ def class_posterior(units: Units, log_prior: Tensor, matrices: Tensor) -> Tensor
 
     ``log_prior`` is (N, C) or (C,), ``matrices`` (R, C, C); the result (N, C).
     """
-    log_t = matrices.clamp_min(1e-30).log()
+    log_t = matrices.clamp_min(FLOOR).log()
     total = log_prior.expand(len(units), -1).clone()
     total.index_add_(0, rows(units), log_t[units.annotator, :, units.label])
     return torch.softmax(total, 1)
