@@ -24,6 +24,7 @@ LAYERS = [
     ["quality"],
     ["presets"],
     ["report"],
+    ["bench"],
     ["cli"],
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
