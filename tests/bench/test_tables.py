@@ -256,7 +256,9 @@ class TestBesideThePaper:
     def test_costs_say_where_they_were_measured(self) -> None:
         records = [r | {"seconds": 3.0, "device": "H200", "sharing": 2} for r in table3("CE", "Music", 60.0)]
         cell = summarise(records, "seconds").cells["Music", "CE"]
-        assert cell.departures[0] == "on H200, sharing: 2"
+        assert cell.departures == ("on H200, sharing: 2", "1 seed instead of 50")
+        own = summarise([record | {"experiment": "mine"} for record in records], "seconds")
+        assert own.cells["Music", "CE"].departures == ("on H200, sharing: 2",)
 
     def test_every_table_can_be_made_and_written(self, tmp_path: Path) -> None:
         for number in paper.TITLES:

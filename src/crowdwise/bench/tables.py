@@ -126,8 +126,9 @@ def summarise(
     for column in settings:
         for row in rows:
             cell = _cell(runs, column, row, measure)
-            if cell.mean is not None and number:
-                cell = replace(cell, departures=_departures(runs.finished[column, row].values(), column, measure))
+            if cell.mean is not None:
+                wanted = paper.conditions(column) if number else None
+                cell = replace(cell, departures=_departures(runs.finished[column, row].values(), wanted, measure))
             cells[column, row] = _beside(cell, number, shown, column, row)
     columns = list(settings)
     averages = _averages(settings, figures)
@@ -238,9 +239,9 @@ def _beside(
     return replace(cell, printed=figures[column][row], notes=tuple(paper.notes(table, column, row)))
 
 
-def _departures(records: Iterable[Record], column: str, metric: Metric) -> tuple[str, ...]:
-    """What is not as in the paper, of runs that differ in their seed."""
-    records, wanted = list(records), paper.conditions(column)
+def _departures(records: Iterable[Record], wanted: paper.Conditions | None, metric: Metric) -> tuple[str, ...]:
+    """What is not as in the paper, of runs that differ in their seed; and where costs were measured."""
+    records = list(records)
     found: list[str] = []
     if metric.cost:
         where = {
@@ -250,7 +251,7 @@ def _departures(records: Iterable[Record], column: str, metric: Metric) -> tuple
     if wanted is None:
         return tuple(found)
     for name, value, text in (("epochs", wanted.epochs, "{} epochs"), ("lr", wanted.lr, "lr {}")):
-        given = {one["parameters"][name] for one in records if name in one.get("parameters", {})}
+        given = {one["parameters"][name] for one in records if name in (one.get("parameters") or {})}
         if given - {value}:
             found.append(f"{text.format(' and '.join(map(str, sorted(given))))} instead of {value}")
     if wanted.seeds not in (None, len(records)):
