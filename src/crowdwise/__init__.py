@@ -33,6 +33,7 @@ _EXPORTS = {
 _MODULES = (
     "aggregation",
     "agreement",
+    "bench",
     "datasets",
     "engine",
     "errors",

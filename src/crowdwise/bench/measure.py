@@ -22,6 +22,7 @@ import crowdwise
 from crowdwise import graph
 from crowdwise.annotations import Annotations
 from crowdwise.bench.cells import Cell
+from crowdwise.bench.figures import AnnotatorMap, write_map
 from crowdwise.engine.checkpoint import write_json
 from crowdwise.errors import ConfigError, ModelFileError
 from crowdwise.material import Material, from_dataset, from_files
@@ -59,7 +60,7 @@ def run_cell(
         **({"peak_gpu_gb": round(torch.cuda.max_memory_allocated() / 1e9, 3)} if torch.cuda.is_available() else {}),
         **versions(),
     }
-    write_map(model, material, folder / "map.npz")
+    keep_map(cell, model, material, folder / "map.npz")
     write_json(folder / "record.json", record)
     shutil.rmtree(folder / "run", ignore_errors=True)
     return record
@@ -200,15 +201,13 @@ def times(model: CrowdClassifier, seconds: float) -> dict[str, Any]:
     }
 
 
-def write_map(model: CrowdClassifier, material: Material, path: Path) -> None:
+def keep_map(cell: Cell, model: CrowdClassifier, material: Material, path: Path) -> None:
     """The annotator map of a method that has one, for `crowdwise bench figures`."""
     if "graph_positions" not in model.arrays_:
         return
-    from crowdwise.bench.figures import write_map as write
-
     edges = model.annotator_graph_  # type: ignore[attr-defined]
     groups = None if material.crowd is None else material.crowd.groups
-    write(path, edges.positions, groups, edges.before, edges.after)
+    write_map(path, AnnotatorMap(f"{cell.column}, {cell.row}", edges.positions, edges.before, edges.after, groups))
 
 
 @functools.cache

@@ -70,15 +70,14 @@ def figures(name: str, out: Path | None, files: Sequence[Path] | None, to: Path 
     target = to if to is not None else folder / "figures"
     drawn = []
     for x in drawing.varied(records):
-        drawn.append(drawing.save(drawing.accuracy_curves(records, x=x), target / f"accuracy-{x}.{form}"))
-    maps = [(record, folder / "cells" / record["cell"] / "map.npz") for record in records if "cell" in record]
-    panels = [drawing.read_map(path, title=f"{r['column']}, seed {r['seed']}") for r, path in maps if path.exists()]
-    if panels:
-        drawn.append(drawing.save(drawing.annotator_maps(panels[:6]), target / f"annotator-maps.{form}"))
+        drawn.append(drawing.save(drawing.accuracy_curves(records, x), target / f"accuracy-{x}.{form}"))
+    paths = [folder / "cells" / record["cell"] / "map.npz" for record in records if record["seed"] == records[0]["seed"]]
+    maps = [drawing.read_map(path) for path in paths if path.exists()]
+    for number, start in enumerate(range(0, len(maps), drawing.MOST_PANELS), start=1):
+        figure = drawing.annotator_maps(maps[start : start + drawing.MOST_PANELS])
+        drawn.append(drawing.save(figure, target / f"annotator-maps-{number}.{form}"))
     if not drawn:
-        raise ConfigError(
-            f"experiment {experiment.name!r} has nothing to draw: no setting varies, and no run has a map"
-        )
+        raise ConfigError(f"experiment {experiment.name!r} has nothing to draw: no setting varies, and no run has a map")
     for path in drawn:
         say(str(path))
 
@@ -92,10 +91,21 @@ def list_experiments() -> None:
 
 
 def _show(experiment: Experiment, records: Sequence[dict[str, Any]], form: str, metric: str, to: Path | None) -> None:
-    from crowdwise.bench import tables
+    """The table of what was run: of the metric, or by default of accuracy, and without truth of held-out votes."""
+    from crowdwise.bench import rendering, tables
 
-    made = tables.summarise(records, metric=metric, experiment=experiment)
-    tables.show(made, form, to)
+    if metric == "auto" and not any("test_accuracy" in record for record in records):
+        made = tables.rank(records, experiment=experiment.name)
+    else:
+        planned = [(cell.column, cell.row, cell.seed) for cell in experiment.cells()]
+        wanted = "test_accuracy" if metric == "auto" else metric
+        made = tables.summarise(records, wanted, experiment=experiment.name, planned=planned)
+    if to is not None:
+        say(str(rendering.write(made, to)))
+    elif form == "terminal":
+        rendering.show(made)
+    else:
+        say({"markdown": rendering.to_markdown, "latex": rendering.to_latex, "csv": rendering.to_csv}[form](made))
 
 
 def _records(experiment: Experiment, out: Path | None, files: Sequence[Path] | None) -> list[dict[str, Any]]:

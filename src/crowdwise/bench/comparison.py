@@ -1,0 +1,56 @@
+"""Whether two rows of a table differ by more than their seeds do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+LEAST_SEEDS = 3  # in common, to compare two rows
+LEVEL = 0.05
+
+
+class Paired(NamedTuple):
+    """Mean difference over common seeds, and two-sided p of the paired t-test."""
+
+    difference: float
+    p: float
+
+
+def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Paired | None:
+    """Two rows by seed, compared; None with fewer than three seeds in common.
+
+    >>> paired({0: 1.0, 1: 2.0, 2: 6.0}, {0: 0.0, 1: 1.0, 2: 2.0, 7: 9.0})
+    Paired(difference=2.0, p=0.18350...)
+    """
+    from scipy.special import stdtr
+
+    common = sorted(ours.keys() & theirs.keys())
+    if len(common) < LEAST_SEEDS:
+        return None
+    pairs = np.array([(ours[seed], theirs[seed]) for seed in common])
+    differences = pairs[:, 0] - pairs[:, 1]
+    rounding = 1e-9 * np.abs(pairs).max()
+    difference = float(differences.mean())
+    if np.abs(differences).max() <= rounding:
+        return Paired(difference, 1.0)
+    error = differences.std(ddof=1) / math.sqrt(len(common))
+    if error <= rounding:  # the same difference at every seed
+        return Paired(difference, 0.0)
+    return Paired(difference, float(2 * stdtr(len(common) - 1, -abs(difference) / error)))
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """p values corrected for being several (Holm, Scandinavian Journal of Statistics 1979).
+
+    >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
+    {'a': 0.03, 'c': 0.06, 'b': 0.06}
+    """
+    corrected: dict[str, float] = {}
+    largest = 0.0
+    for passed, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        largest = max(largest, min(1.0, p * (len(p_values) - passed)))
+        corrected[name] = largest
+    return corrected

@@ -1,0 +1,386 @@
+r"""A table for the terminal, as Markdown, LaTeX or CSV. Names come from files: each format escapes them.
+
+>>> from crowdwise.bench.tables import summarise
+>>> run = {"experiment": "mine", "column": "a|b", "row": "w/ 50% & more", "seed": 0, "test_accuracy": 90.0}
+>>> print(to_markdown(summarise([run])))
+**mine: test accuracy, %**
+<BLANKLINE>
+|  | a\|b |
+| --- | ---: |
+| w/ 50% &amp; more | 90.00 |
+<BLANKLINE>
+- 1 seed.
+>>> [line for line in to_latex(summarise([run])).splitlines() if "90.00" in line]
+['w/ 50\\% \\& more & 90.00 \\\\']
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from crowdwise.bench.comparison import LEVEL
+from crowdwise.bench.tables import Cell, Column, Mark, Table
+from crowdwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+WIDE = 120  # columns where nobody looks: in files and pipes
+LONGEST = 300  # characters of an error's text
+FIELDS = (
+    "experiment", "column", "row", "metric", "average", "status", "seeds", "mean", "sd", "mark", "p", "p_holm", "rank",
+    "printed_mean", "printed_sd", "difference", "near_printed", "departures", "notes",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What stands in one cell of a written table."""
+
+    number: str = ""
+    spread: str = ""
+    words: str = ""
+    mark: Mark = ""
+    footnotes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a written table: our results, or the paper's below them."""
+
+    label: str
+    entries: tuple[Entry, ...]
+    source: Literal["ours", "paper"] = "ours"
+
+
+@dataclass(frozen=True)
+class Block:
+    """Columns that stand side by side."""
+
+    title: str
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+
+    def part(self, begin: int, end: int) -> Block:
+        lines = (Line(line.label, line.entries[begin:end], line.source) for line in self.lines)
+        return Block(self.title, self.columns[begin:end], tuple(lines))
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a format writes an entry."""
+
+    escape: Callable[[str], str]
+    plus_minus: str = " ± "
+    minus: str = "-"
+    best: str = "{}"
+    like_best: str = "{}"
+    footnote: str = " [{}]"
+
+    def write(self, entry: Entry) -> str:
+        number = entry.number.replace("-", self.minus)
+        if entry.spread:
+            number += self.plus_minus + entry.spread
+        marked = {"best": self.best, "like best": self.like_best, "": "{}"}[entry.mark].format(number)
+        words = self.escape(entry.words).replace("(-", f"({self.minus}")
+        notes = self.footnote.format(",".join(entry.footnotes)) if entry.footnotes else ""
+        return " ".join(filter(None, (marked, words))) + notes
+
+
+def plain(text: str) -> str:
+    r"""One line without control characters, which could move a terminal's cursor or break a table.
+
+    >>> plain("a\x1b[31mb\n c")
+    'a [31mb c'
+    """
+    return " ".join("".join(" " if unicodedata.category(char)[0] == "C" else char for char in text).split())
+
+
+def _markdown(text: str) -> str:
+    escaped = plain(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return re.sub(r"([\\`*_\[\]|#~$])", r"\\\1", escaped)
+
+
+_TEX = {char: "\\" + char for char in "&%$#_{}"} | {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}", "±": r"$\pm$",
+}  # fmt: skip
+
+
+def _latex(text: str) -> str:
+    return "".join(_TEX.get(char, char) for char in plain(text))
+
+
+TEXT = Style(plain, best="{}*", like_best="{}=")
+MARKDOWN = Style(_markdown, best="**{}**", like_best="*{}*")
+LATEX = Style(_latex, r" $\pm$ ", "$-$", r"\textbf{{{}}}", r"\underline{{{}}}", r"\textsuperscript{{{}}}")
+_MARKS = {"text": ("*", "="), "markdown": ("bold", "italic"), "latex": ("bold", "underlined")}
+
+
+def show(table: Table, console: Console | None = None) -> None:
+    """Print a table, in parts where the terminal is narrow; colours only on a terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    if console is None:
+        console = Console(highlight=False)
+        if not console.is_terminal:
+            console = Console(highlight=False, width=WIDE)
+    blocks, footnotes = _layout(table)
+    console.print(Text(plain(table.title), style="bold"))
+    colours = {"best": "bold green", "like best": "green", "": ""}
+    for block in (part for whole in blocks for part in _parts(whole, console.width)):
+        grid = Grid(title=Text(plain(block.title)) if block.title else None, title_justify="left", box=box.SIMPLE_HEAD)
+        grid.add_column("")
+        for column in block.columns:
+            grid.add_column(Text(plain(column.label)), justify="right")
+        for line in block.lines:
+            style = "dim" if line.source == "paper" else ""
+            entries = [Text(TEXT.write(entry), style=style or colours[entry.mark]) for entry in line.entries]
+            grid.add_row(Text(_label(line, TEXT), style=style), *entries)
+        console.print(grid)
+    for kind, text in _below(table, footnotes, "text"):
+        console.print(Text(plain(text), style="red" if kind == "failed" else ""), soft_wrap=not console.is_terminal)
+
+
+def to_text(table: Table, width: int = WIDE) -> str:
+    """The table as :func:`show` prints it, without colours."""
+    from rich.console import Console
+
+    file = io.StringIO()
+    show(table, Console(file=file, width=width, highlight=False, color_system=None, force_terminal=False))
+    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+
+
+def to_markdown(table: Table) -> str:
+    """The table as Markdown: the best in bold, those like it in italics."""
+    blocks, footnotes = _layout(table)
+    parts = [f"**{_markdown(table.title)}**"]
+    for block in blocks:
+        if block.title:
+            parts.append(_markdown(block.title))
+        rows = [["", *(_markdown(column.label) for column in block.columns)], ["---", *["---:"] * len(block.columns)]]
+        for line in block.lines:
+            rows.append([_label(line, MARKDOWN), *map(MARKDOWN.write, line.entries)])
+        parts.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
+    parts.append("\n".join(f"- {_markdown(text)}" for _, text in _below(table, footnotes, "markdown")))
+    return "\n\n".join(parts)
+
+
+def to_latex(table: Table) -> str:
+    """The table as LaTeX with booktabs: the best in bold, those like it underlined."""
+    blocks, footnotes = _layout(table)
+    lines = ["% \\usepackage{booktabs}", "\\begin{table}", "\\centering", f"\\caption{{{_latex(table.title)}}}"]
+    for block in blocks:
+        lines.append(f"\\begin{{tabular}}{{l{'r' * len(block.columns)}}}")
+        lines.append("\\toprule")
+        if block.title:
+            rule = f"\\cmidrule(lr){{2-{len(block.columns) + 1}}}"
+            lines.append(f" & \\multicolumn{{{len(block.columns)}}}{{c}}{{{_latex(block.title)}}} \\\\ {rule}")
+        lines.append(" & ".join(["", *(_latex(column.label) for column in block.columns)]) + r" \\")
+        lines.append("\\midrule")
+        for line in block.lines:
+            lines.append(" & ".join([_label(line, LATEX), *map(LATEX.write, line.entries)]) + r" \\")
+        lines += ["\\bottomrule", "\\end{tabular}", "\\par\\smallskip"]
+    lines.append("\\begin{minipage}{\\linewidth}\\footnotesize\\raggedright")
+    lines += [f"{_latex(text)}\\par" for _, text in _below(table, footnotes, "latex")]
+    return "\n".join([*lines, "\\end{minipage}", "\\end{table}", ""])
+
+
+def to_csv(table: Table) -> str:
+    """One line for each cell, to be read by programs. Text that a spreadsheet would take for a formula begins with '."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(FIELDS)
+    for column in table.columns:
+        for row in table.rows:
+            cell = table.cells[column.name, row]
+            mean, sd = cell.printed or (None, None)
+            values = (
+                *map(_inert, (table.experiment, column.name, row, column.metric.name)),
+                str(column.average).lower(),
+                cell.status or "ok",
+                len(cell.values),
+                *map(_exact, (cell.mean, cell.sd)),
+                cell.mark,
+                *map(_exact, (cell.p, cell.p_holm, cell.rank, mean, sd, cell.difference)),
+                "" if cell.near is None else str(cell.near).lower(),
+                _inert("; ".join(cell.departures)),
+                _inert("; ".join(note.text for note in cell.notes)),
+            )
+            writer.writerow(values)
+    return file.getvalue()
+
+
+WRITERS: dict[str, Callable[[Table], str]] = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv, ".txt": to_text}
+
+
+def write(table: Table, path: str | os.PathLike[str]) -> Path:
+    """Write a file in the format that its ending names (.md, .tex, .csv, .txt); it appears whole or not at all."""
+    path = Path(path)
+    if path.suffix.lower() not in WRITERS:
+        raise ConfigError(
+            f"{path.name}: a table is written as {', '.join(WRITERS)}, not {path.suffix or 'without ending'!r}"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(WRITERS[path.suffix.lower()](table).rstrip("\n") + "\n", encoding="utf-8")
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def _layout(table: Table) -> tuple[list[Block], dict[str, str]]:
+    """The blocks of a table, and its footnotes by text, lettered in the order of reading."""
+    groups = dict.fromkeys(column.group for column in table.columns)
+    letters: dict[str, str] = {}
+    usual = _usual_seeds(table)
+
+    def footnotes(texts: Iterable[str]) -> tuple[str, ...]:
+        return tuple(sorted(letters.setdefault(text, _letters(len(letters))) for text in texts))
+
+    blocks = []
+    for group in groups:
+        columns = tuple(column for column in table.columns if column.group == group)
+        lines = []
+        for row in table.rows:
+            cells = [table.cells[column.name, row] for column in columns]
+            ours = (
+                _ours(cell, column, usual, footnotes(cell.departures))
+                for cell, column in zip(cells, columns, strict=True)
+            )
+            lines.append(Line(row, tuple(ours)))
+            if any(cell.printed for cell in cells):
+                theirs = (
+                    _printed(cell, column, footnotes(note.text for note in cell.notes))
+                    for cell, column in zip(cells, columns, strict=True)
+                )
+                lines.append(Line("paper", tuple(theirs), "paper"))
+        blocks.append(Block(group.replace("|", ", "), columns, tuple(lines)))
+    return blocks, letters
+
+
+def _ours(cell: Cell, column: Column, usual: int, footnotes: tuple[str, ...]) -> Entry:
+    if cell.mean is None:
+        return Entry(words=cell.status)
+    digits = column.metric.digits
+    count = "" if column.average or len(cell.values) == usual else f"(n = {len(cell.values)})"
+    place = "" if cell.rank is None else f"({cell.rank})"
+    return Entry(
+        number=f"{cell.mean:.{digits}f}",
+        spread="" if cell.sd is None else f"{cell.sd:.{digits}f}",
+        words=" ".join(filter(None, (count, place))),
+        mark=cell.mark,
+        footnotes=footnotes,
+    )
+
+
+def _printed(cell: Cell, column: Column, footnotes: tuple[str, ...]) -> Entry:
+    if cell.printed is None:
+        return Entry()
+    mean, sd = cell.printed
+    digits = column.metric.digits
+    return Entry(
+        number=f"{mean:.{digits}f}",
+        spread="" if sd is None else f"{sd:.{digits}f}",
+        words="" if cell.difference is None else f"({cell.difference:+.{digits}f})",
+        footnotes=footnotes,
+    )
+
+
+def _below(table: Table, footnotes: dict[str, str], form: str) -> Iterator[tuple[str, str]]:
+    """Lines below a table: how to read it, footnotes, remarks, what is missing, what failed."""
+    cells = table.cells.values()
+    usual = _usual_seeds(table)
+    if usual:
+        spread = "Mean ± standard deviation (n - 1) over " if usual > 1 else ""
+        seeds = "seed" if usual == 1 else "seeds"
+        other = any(len(c.values) not in (0, usual) for c in cells if c.sd is not None or len(c.values) == 1)
+        yield "remark", f"{spread}{usual} {seeds}{', where no other n is given' if other else ''}."
+    smaller = [column.metric.label for column in table.columns if not column.metric.larger_is_better]
+    if smaller:
+        yield "remark", f"Smaller is better: {', '.join(dict.fromkeys(smaller))}."
+    if any(cell.rank is not None for cell in cells):
+        yield "remark", "In brackets: the rank."
+    if any(cell.printed for cell in cells):
+        yield "remark", "paper: the printed figure; in brackets ours minus the printed one."
+    if any(cell.mark for cell in cells):
+        best, like = _MARKS[form]
+        yield (
+            "remark",
+            f"{best}: best of the column; {like}: not told apart from the best by a paired t-test over common seeds "
+            f"(p > {LEVEL}).",
+        )
+    yield from (("footnote", f"[{letter}] {text}") for text, letter in footnotes.items())
+    yield from (("remark", text) for text in table.remarks)
+    yield from (("not run", f"Not run: {text}") for text in table.not_run)
+    yield from (("failed", _shortened(f"Failed: {text}")) for text in table.failed)
+
+
+def _usual_seeds(table: Table) -> int:
+    """The number of seeds that most cells have."""
+    counts = Counter(
+        len(table.cells[column.name, row].values)
+        for column in table.columns
+        if not column.average
+        for row in table.rows
+        if table.cells[column.name, row].values
+    )
+    return counts.most_common(1)[0][0] if counts else 0
+
+
+def _label(line: Line, style: Style) -> str:
+    label = style.escape(line.label)
+    if line.source == "ours":
+        return label
+    return r"\quad " + label if style is LATEX else label if style is MARKDOWN else "  " + label
+
+
+def _parts(block: Block, width: int) -> Iterator[Block]:
+    """A block in pieces that fit into ``width`` characters, at least one column each."""
+    labels = max(len(_label(line, TEXT)) for line in block.lines) + 4
+    begin, used = 0, labels
+    for index, column in enumerate(block.columns):
+        needed = max(len(plain(column.label)), *(len(TEXT.write(line.entries[index])) for line in block.lines)) + 3
+        if index > begin and used + needed > width:
+            yield block.part(begin, index)
+            begin, used = index, labels
+        used += needed
+    yield block.part(begin, len(block.columns))
+
+
+def _letters(number: int) -> str:
+    """a, b, ..., z, aa, ab, ..."""
+    letters = ""
+    number += 1
+    while number:
+        number, rest = divmod(number - 1, 26)
+        letters = chr(ord("a") + rest) + letters
+    return letters
+
+
+def _inert(text: str) -> str:
+    text = plain(text)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") and text else text
+
+
+def _exact(value: float | None) -> str:
+    return "" if value is None else repr(round(value, 6))
+
+
+def _shortened(text: str) -> str:
+    text = plain(text)
+    return text if len(text) <= LONGEST else text[:LONGEST] + " ..."
