@@ -108,7 +108,7 @@ def test_options_reach_the_aggregator():
 
 
 def information(h, g, prior, divergence="kl"):
-    h, g, prior = (torch.as_tensor(values, dtype=torch.float64) for values in (h, g, prior))
+    h, g, prior = (torch.as_tensor(np.array(values, dtype=np.float64)) for values in (h, g, prior))
     return mutual_information_loss(h.log(), g.log(), prior.log(), torch.tensor(float(len(h))), divergence).item()
 
 
