@@ -10,11 +10,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from crowdwise.engine import Engine, Group, Stage, StageResult
-from crowdwise.errors import ConfigError
 from crowdwise.methods.base import CrowdClassifier, Fitted
 from crowdwise.methods.steps import annotator_matrices, class_posterior, soft_votes, target_cross_entropy
 from crowdwise.networks import ConstantTransition
@@ -37,28 +34,16 @@ class AggNet(CrowdClassifier):
     """Added to the expected counts behind T^j."""
     floor: float = 1e-3
     """Least value of f_p(x) in the E step, so that an overconfident network can still be overruled."""
-    average: float = 0.0
-    """Share that the past keeps in a moving average of the network over epochs, which then does the E step (the
-    network itself still does the predictions). 0: no average."""
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
-        if not 0 <= self.average < 1:
-            raise ConfigError(f"average must be in [0, 1), got {self.average}")
         units, n_annotators = engine.problem.train, engine.problem.n_annotators
-        classifier: nn.Module = self.new_classifier(engine, "classifier")
+        classifier = self.new_classifier(engine, "classifier")
         target = soft_votes(units, engine.problem.n_classes)
-        # the groups below have nothing to train: checkpoints hold them
         transition = ConstantTransition(annotator_matrices(units, target, n_annotators, self.smoothing))
-        also, prior = {"transition": Group(transition)}, classifier
-        if self.average:
-            prior = AveragedModel(classifier, multi_avg_fn=get_ema_multi_avg_fn(self.average), use_buffers=True)
-            also["average"] = Group(prior.requires_grad_(False))
 
         def update(epoch: int) -> None:
             if epoch > 0:  # so many epochs of training lie behind
-                if isinstance(prior, AveragedModel):
-                    prior.update_parameters(classifier)
-                f = torch.softmax(engine.evaluate(prior, units), 1)
+                f = torch.softmax(engine.evaluate(classifier, units), 1)
                 target.copy_(class_posterior(units, f.clamp_min(self.floor).log(), transition.matrices))
                 transition.matrices.copy_(annotator_matrices(units, target, n_annotators, self.smoothing))
 
@@ -66,7 +51,7 @@ class AggNet(CrowdClassifier):
             engine,
             classifier,
             lambda batch: target_cross_entropy(classifier, batch, target),
-            also=also,
+            also={"transition": Group(transition)},  # nothing to train, but checkpoints must hold it
             before_epoch=update,
         )
         update(self.epochs)

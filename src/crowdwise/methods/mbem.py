@@ -35,8 +35,6 @@ class MBEM(CrowdClassifier):
 
     rounds: int = 2
     """Networks trained one after the other, each from new weights and for ``epochs``; the last one is kept."""
-    smoothing: float = 0.0
-    """Added to the counts behind T^j."""
     class_frequencies: bool = True
     """Whether pi has a part in the targets; otherwise it is uniform."""
 
@@ -48,7 +46,7 @@ class MBEM(CrowdClassifier):
         for number in range(1, self.rounds + 1):
             classifier = yield from self._train(engine, f"round {number}", target)
             predicted = F.one_hot(engine.evaluate(classifier, units).argmax(1), n_classes).float()
-            matrices = annotator_matrices(units, predicted, engine.problem.n_annotators, self.smoothing)
+            matrices = annotator_matrices(units, predicted, engine.problem.n_annotators)
             prior = predicted.mean(0) if self.class_frequencies else torch.ones_like(predicted[0])
             target = class_posterior(units, prior.clamp_min(FLOOR).log(), matrices)
         return Fitted(classifier, ConstantTransition(matrices))
