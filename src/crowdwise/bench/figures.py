@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from crowdwise.graph.purify import Graph
 
 Setting: TypeAlias = Literal["labels_per_instance", "n_groups", "k", "noise_rate"]
-SETTINGS = {
+SETTINGS: dict[Setting, tuple[str, str]] = {
     "labels_per_instance": ("simulate", "labels per instance"),
     "n_groups": ("simulate", "groups of annotators"),
     "k": ("parameters", "neighbours k"),

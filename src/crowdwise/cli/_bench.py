@@ -71,13 +71,17 @@ def figures(name: str, out: Path | None, files: Sequence[Path] | None, to: Path 
     drawn = []
     for x in drawing.varied(records):
         drawn.append(drawing.save(drawing.accuracy_curves(records, x), target / f"accuracy-{x}.{form}"))
-    paths = [folder / "cells" / record["cell"] / "map.npz" for record in records if record["seed"] == records[0]["seed"]]
+    paths = [
+        folder / "cells" / record["cell"] / "map.npz" for record in records if record["seed"] == records[0]["seed"]
+    ]
     maps = [drawing.read_map(path) for path in paths if path.exists()]
     for number, start in enumerate(range(0, len(maps), drawing.MOST_PANELS), start=1):
         figure = drawing.annotator_maps(maps[start : start + drawing.MOST_PANELS])
         drawn.append(drawing.save(figure, target / f"annotator-maps-{number}.{form}"))
     if not drawn:
-        raise ConfigError(f"experiment {experiment.name!r} has nothing to draw: no setting varies, and no run has a map")
+        raise ConfigError(
+            f"experiment {experiment.name!r} has nothing to draw: no setting varies, and no run has a map"
+        )
     for path in drawn:
         say(str(path))
 
