@@ -21,7 +21,7 @@ class JointClassifier(CrowdClassifier):
     """Base of these methods: annotators' parameters are a group of their own, without weight decay."""
 
     optimiser: str = "adam"
-    """``"adam"`` or ``"sgd"``. With sgd annotators hardly learn: their gradients are as small as their shares of the labels."""
+    """``"adam"`` or ``"sgd"``. With sgd annotators hardly learn: gradients are as small as their shares of the labels."""
     lr: float = 1e-3
     annotator_lr: float = 1e-2
     """Learning rate of annotators' parameters."""

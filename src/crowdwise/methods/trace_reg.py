@@ -27,6 +27,8 @@ class TraceReg(JointClassifier):
 
     name: ClassVar[str] = "trace-reg"
 
+    annotator_lr: float = 0.1
+    """Learning rate of the matrices; larger than elsewhere: near the identity, where they start, gradients are small."""
     lam: float = 0.01
     """Weight of the mean trace of the matrices, which is minimised."""
     warm_start: int = 0
