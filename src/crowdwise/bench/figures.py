@@ -213,7 +213,7 @@ class _whole:
 _Line: TypeAlias = dict[float, list[float]]
 
 
-def _points(records: Sequence[Record], x: str, metric: Metric) -> dict[str, dict[str, _Line]]:
+def _points(records: Sequence[Record], x: Setting, metric: Metric) -> dict[str, dict[str, _Line]]:
     """Values of the metric by data set, row and x."""
     table, label = SETTINGS[x]
     panels: dict[str, dict[str, _Line]] = {}
