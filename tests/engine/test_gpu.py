@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 
-def fit(monkeypatch, captured: bool, precision: str):
+def fit(monkeypatch, captured: bool, precision: str, mapping: str = "gcn"):
     X, annotations, y = crowd(1000, image=True)
     original = Engine.__init__
     with monkeypatch.context() as patch:
@@ -29,6 +29,7 @@ def fit(monkeypatch, captured: bool, precision: str):
             k=2,
             min_examples=5,
             precision=precision,
+            mapping=mapping,
             verbose=0,
             device="cuda",
         ).fit(X, annotations)
@@ -39,6 +40,15 @@ def fit(monkeypatch, captured: bool, precision: str):
 def test_captured_steps_equal_eager_steps(monkeypatch, precision):
     eager, X, y = fit(monkeypatch, captured=False, precision=precision)
     captured, _, _ = fit(monkeypatch, captured=True, precision=precision)
+    losses = [[record["loss"] for record in model.history_] for model in (eager, captured)]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=0.05)
+    assert captured.score(X, y) > 0.8
+
+
+@pytest.mark.parametrize("mapping", ["gat", "deepwalk"])
+def test_every_mapping_can_be_captured(monkeypatch, mapping):
+    eager, X, y = fit(monkeypatch, captured=False, precision="fp32", mapping=mapping)
+    captured, _, _ = fit(monkeypatch, captured=True, precision="fp32", mapping=mapping)
     losses = [[record["loss"] for record in model.history_] for model in (eager, captured)]
     np.testing.assert_allclose(losses[0], losses[1], rtol=0.05)
     assert captured.score(X, y) > 0.8
