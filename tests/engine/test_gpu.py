@@ -30,9 +30,10 @@ def losses(model) -> list[float]:
     return [record["loss"] for record in model.history_]
 
 
-def test_captured_steps_equal_eager_steps_in_every_stage(monkeypatch):
+@pytest.mark.parametrize("mapping", ["gcn", "gat", "deepwalk"])
+def test_captured_steps_equal_eager_steps_in_every_stage(monkeypatch, mapping):
     # small products in full precision: nothing but the order of summation may differ
-    schedule = {"epochs": 3, "warmup_epochs": 8, "lr": 0.05, "precision": "fp32"}
+    schedule = {"epochs": 3, "warmup_epochs": 8, "lr": 0.05, "precision": "fp32", "mapping": mapping}
     eager, captured = (fit(monkeypatch, each, image=False, **schedule)[0] for each in (False, True))
     np.testing.assert_allclose(losses(captured), losses(eager), rtol=1e-2)
 
@@ -52,3 +53,19 @@ def test_a_model_from_the_gpu_predicts_on_the_cpu(monkeypatch, tmp_path):
     assert model.score(X, y) > 0.8
     loaded = crowdwise.load(model.save(tmp_path / "model"), device="cpu")
     np.testing.assert_allclose(loaded.predict_proba(X), model.predict_proba(X), atol=0.02)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_a_run_of_convolutions_can_be_interrupted(optimiser, tmp_path):
+    X, annotations, y = crowd(1000, image=True)
+    settings = {"backbone": "resnet18", "epochs": 4, "lr": 1e-3, "optimiser": optimiser, "verbose": 0, "device": "cuda"}
+
+    def stop(record, _):
+        if record["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        crowdwise.CE(**settings).fit(X, annotations, run_dir=tmp_path, observer=stop)
+    model = crowdwise.CE(**settings).fit(X, annotations, resume=tmp_path)
+    assert [record["epoch"] for record in model.history_] == [0, 1, 2, 3]
+    assert model.score(X, y) > 0.8

@@ -93,10 +93,14 @@ class FakeGraph:
     """Stands in for a CUDA graph on machines without one: replays the step on the static tensors."""
 
 
-@pytest.mark.parametrize("method", ["ce", "taidtm"])
-def test_padded_static_steps_equal_eager_steps(method, monkeypatch):
+@pytest.mark.parametrize(
+    ("method", "variant"),
+    [("ce", {}), ("taidtm", {}), ("taidtm", {"mapping": "gat"}), ("taidtm", {"mapping": "deepwalk"})],
+    ids=str,
+)
+def test_padded_static_steps_equal_eager_steps(method, variant, monkeypatch):
     X, annotations, _ = crowd()
-    parameters = quick(method) | {"batch_size": 50}
+    parameters = quick(method) | {"batch_size": 50} | variant
     eager = METHODS[method](**parameters).fit(X, annotations)
     monkeypatch.setattr(step.torch.cuda, "CUDAGraph", FakeGraph)
 

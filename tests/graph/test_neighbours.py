@@ -18,7 +18,9 @@ def brute_force(similarity, k):
     size = len(similarity)
     A = np.zeros((size, size))
     for i in range(size):
-        others = sorted((j for j in range(size) if j != i), key=lambda j: (-round(similarity[i, j], 12), j))
+        others = sorted(
+            (j for j in range(size) if j != i), key=lambda j: (-round(similarity[i, j], 12), (j - i) % size)
+        )
         A[i, others[:k]] = 1
     return A
 
@@ -42,14 +44,16 @@ def test_k_is_clipped_to_all_others():
     assert_array_equal(A.toarray(), np.ones((3, 3)) - np.eye(3))
 
 
-def test_coinciding_vectors_take_the_smallest_indices():
+def test_coinciding_vectors_take_the_next_in_number_so_that_nobody_is_everybodys_neighbour():
     A = knn_from_heads(np.tile([0.1, 0.2, 0.7], (5, 1)), k=2).toarray()
+    assert_array_equal(A[[0, 4]], [[0, 1, 1, 0, 0], [1, 1, 0, 0, 0]])
     assert_array_equal(A, brute_force(np.ones((5, 5)), 2))
+    assert_array_equal(A.sum(axis=0), np.full(5, 2.0))
 
 
-def test_annotators_that_are_similar_to_nobody_take_the_smallest_indices():
+def test_annotators_that_are_similar_to_nobody_take_the_next_in_number():
     A = knn_from_heads(np.zeros((4, 3)), k=2).toarray()
-    assert_array_equal(A[3], [1, 1, 0, 0])
+    assert_array_equal(A[[1, 3]], [[0, 0, 1, 1], [1, 1, 0, 0]])
 
 
 def test_a_single_annotator_has_no_neighbour():
@@ -88,7 +92,7 @@ def test_shares_of_unrelated_pairs_and_of_arbitrary_edges():
     """Annotators 0 and 1 share labels; 2 and 3 have nothing in common with anybody."""
     crowd = Annotations.from_triples([0, 1, 0, 1, 2, 3], [0, 0, 1, 1, 2, 3], [0, 1, 0, 0, 0, 0], n_classes=2)
     found = nearest(Evidence(annotations=crowd), 1, "jaccard")
-    assert found.graph.indices.tolist() == [1, 0, 0, 0]
+    assert found.graph.indices.tolist() == [1, 0, 3, 0]
     assert found.unrelated == pytest.approx(5 / 6)
     assert found.arbitrary == pytest.approx(2 / 4)
     assert nearest(Evidence(annotations=crowd), 3, "jaccard").arbitrary == 0  # all others: nothing to decide

@@ -26,7 +26,7 @@ class Neighbours(NamedTuple):
     unrelated: float
     """Share of pairs of annotators whose similarity is 0."""
     arbitrary: float
-    """Share of edges that only the tie rule chose: others were as similar, and had a larger index."""
+    """Share of edges that only the tie rule chose, though others were as similar."""
 
 
 def nearest(evidence: Evidence, k: int, similarity: str = "delta-cosine", *, block: int = 1024) -> Neighbours:
@@ -43,7 +43,8 @@ def nearest(evidence: Evidence, k: int, similarity: str = "delta-cosine", *, blo
 def knn_graph(similarity: ArrayLike | sparse.sparray, k: int, *, block: int = 1024) -> sparse.csr_array[np.float64]:
     """A (R, R) with A[i, j] = 1 if j is among the k annotators most similar to i; no self loops.
 
-    Equal similarities are decided by the smaller index; k is clipped to R - 1.
+    Among equally similar annotators those that follow i in number come first, and after the last one the first again: the
+    smallest numbers would become everybody's neighbours. k is clipped to R - 1.
 
     Args:
         similarity: (R, R), dense or sparse (absent entries are 0).
@@ -102,9 +103,14 @@ def _nearest(blocks: Iterable[FloatArray], size: int, k: int) -> Neighbours:
         kth = -np.partition(-values, k - 1, axis=1)[:, k - 1 : k]
         above, tied = values > kth, values == kth
         free = k - above.sum(axis=1, keepdims=True)  # places left for those tied at the k-th value
+        total = tied.sum(axis=1, keepdims=True)
         zeros += int((values == 0).sum())
-        by_rule += int(free[tied.sum(axis=1, keepdims=True) > free].sum())
-        chosen.append(np.nonzero(above | (tied & (np.cumsum(tied, axis=1) <= free)))[1])
+        by_rule += int(free[total > free].sum())
+        # the place of each tied one in a round that starts after the row's own annotator
+        place = np.cumsum(tied, axis=1)
+        place -= place[local, start + local, None]
+        place = np.where(place > 0, place, place + total)
+        chosen.append(np.nonzero(above | (tied & (place <= free)))[1])
         start += len(values)
     columns = np.concatenate(chosen)
     graph = sparse.csr_array((np.ones(len(columns)), columns, np.arange(0, len(columns) + 1, k)), shape=(size, size))

@@ -48,7 +48,7 @@ class AnnotatorGraph:
     unrelated: float
     """Share of pairs of annotators whose similarity is 0."""
     arbitrary: float
-    """Share of the edges of ``before`` that only the tie rule chose (the smaller number)."""
+    """Share of the edges of ``before`` that only the tie rule chose."""
 
 
 @METHODS.register("taidtm")
