@@ -24,6 +24,7 @@ DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md")
 
 Record = dict[str, Any]
 METHODS = {"ce": "CE", "bltm": "BLTM", "taidtm-ft": "TAIDTM-FT", "taidtm": "TAIDTM"}
+ERRORS = ("calibration_error", "calibration_error_calibrated")
 PAPER_LR = 0.01  # section 5.1, everywhere but on ImageNet-100
 
 
@@ -204,6 +205,45 @@ def graphs(records: list[Record]) -> str:
     return table(head, rows, right=range(1, 6))
 
 
+def inference(records: list[Record]) -> str:
+    """Accuracy of truth inference on real sets, crowd-kit's in brackets, and the mean calibration error."""
+    found = [r for r in records if r.get("benchmark") == "aggregation accuracy" and "gain" not in r]
+    sets = list(dict.fromkeys(r["set"] for r in found))
+    rows = []
+    for method in dict.fromkeys(r["method"] for r in found):
+        mine = {r["set"]: r for r in found if r["method"] == method}
+        cells = [mean_of(mine[name]["accuracy"]) for name in sets]
+        cells = [
+            cell + (f" ({mean_of(mine[name]['crowd_kit'])})" if "crowd_kit" in mine[name] else "")
+            for cell, name in zip(cells, sets, strict=True)
+        ]
+        whole = mean_of([statistics.mean(r["accuracy"]) for r in mine.values()])
+        errors = (mean_of([100 * r[key] for r in mine.values()], 1) for key in ERRORS)
+        rows.append((method, *cells, whole, " / ".join(errors)))
+    return table(("method", *sets, "mean", "calibration error, raw / calibrated"), rows, right=range(1, len(sets) + 3))
+
+
+def simulated_crowds(records: list[Record]) -> str:
+    """Mean gain over majority vote on simulated crowds in points, and the worst one in brackets."""
+    found = [r for r in records if r.get("benchmark") == "aggregation accuracy" and "gain" in r]
+    methods = [name for name in dict.fromkeys(r["method"] for r in found) if name != "majority-vote"]
+    cells = {(r["set"], r["method"]): f"{mean_of(r['gain'])} ({min(r['gain']):.1f})" for r in found}
+    votes = {r["set"]: r for r in found if r["method"] == "majority-vote"}
+    theirs = {r["set"]: r["crowd_kit"] for r in found if r["method"] == "dawid-skene" and "crowd_kit" in r}
+    rows = []
+    for name, vote in votes.items():
+        gains = [theirs[name][k] - score for k, score in enumerate(vote["accuracy"])] if name in theirs else []
+        peer = f"{mean_of(gains)} ({min(gains):.1f})" if gains else ""
+        kind = name.removeprefix("simulated: ")
+        rows.append((kind, mean_of(vote["accuracy"]), *(cells[name, method] for method in methods), peer))
+    head = ("crowds", "majority vote, %", *methods, "crowd-kit's Dawid-Skene")
+    return table(head, rows, right=range(1, len(head)))
+
+
+def mean_of(values: list[float], digits: int = 2) -> str:
+    return f"{statistics.mean(values):.{digits}f}"
+
+
 def trials(records: list[Record]) -> str:
     """Runs that led to a setting."""
     rows = [
@@ -243,6 +283,8 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
         "speed": speed,
         "annotators": annotators,
         "graphs": graphs,
+        "inference": inference,
+        "simulated_crowds": simulated_crowds,
     }
     records = read(folder)
     return {name: make(records) for name, make in makers.items()} | {"trials": trials(read(folder, trials=True))}

@@ -46,7 +46,7 @@ def rows(folder: Path, table: str = "accuracy") -> list[str]:
     return [line for line in results_table.tables(folder)[table].splitlines() if line.startswith("| Fashion-MNIST")]
 
 
-@pytest.mark.parametrize(("name", "tables"), [("README.md", 1), ("docs/results.md", 5)])
+@pytest.mark.parametrize(("name", "tables"), [("README.md", 1), ("docs/results.md", 7)])
 def test_documents_equal_what_the_script_prints(name: str, tables: int) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     assert text.count("<!-- results: ") == text.count("<!-- end of results -->") == tables
@@ -91,6 +91,22 @@ def test_trials_stay_out_of_the_accuracy_table(tmp_path: Path) -> None:
     made = results_table.tables(tmp_path)
     assert "12.34" not in made["accuracy"]
     assert "12.34" in made["trials"]
+
+
+def test_truth_inference_stands_beside_crowd_kit(tmp_path: Path) -> None:
+    one = {"benchmark": "aggregation accuracy", "set": "birds", "method": "kos", "accuracy": [80.0, 81.0]}
+    errors = {"calibration_error": 0.1, "calibration_error_calibrated": 0.05}
+    crowds = {
+        "benchmark": "aggregation accuracy",
+        "set": "simulated: even",
+        "accuracy": [80.0, 90.0],
+        "gain": [0.0, 0.0],
+    }
+    kit = {"method": "dawid-skene", "gain": [1.0, -1.0], "crowd_kit": [79.0, 90.0]}
+    write(tmp_path, one | errors | {"crowd_kit": [70.0]}, crowds | {"method": "majority-vote"}, crowds | kit)
+    made = results_table.tables(tmp_path)
+    assert "| kos | 80.50 (70.00) | 80.50 | 10.0 / 5.0 |" in made["inference"]
+    assert "| even | 85.00 | 0.00 (-1.0) | -0.50 (-1.0) |" in made["simulated_crowds"]
 
 
 def test_a_seed_that_was_recorded_twice_is_an_error(tmp_path: Path) -> None:

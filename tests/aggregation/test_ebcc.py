@@ -86,6 +86,21 @@ def test_subtypes_explain_common_mistakes_better_than_independence() -> None:
     assert dependent.objective_[-1] > independent.objective_[-1] + 50
 
 
+def test_subtypes_gain_where_many_are_misled_alike() -> None:
+    gains = []
+    for seed in range(50, 54):
+        rng = np.random.default_rng(seed)
+        truth, hard = rng.integers(4, size=300), rng.random(300) < 0.35
+        instance, annotator = np.repeat(np.arange(300), 12), np.tile(np.arange(12), 300)
+        misled = hard[instance] & (annotator < 5)  # five of twelve mostly take one class for the next one
+        right = rng.random(len(instance)) < np.where(misled, 0.1, 0.6)
+        wrong = (truth[instance] + np.where(misled, 1, rng.integers(1, 4, len(instance)))) % 4
+        crowd = Annotations.from_triples(instance, annotator, np.where(right, truth[instance], wrong), n_classes=4)
+        models = EBCC(n_restarts=5, random_state=0), IBCC()
+        gains.append(np.subtract(*((model.fit_predict(crowd) == truth).mean() for model in models)))
+    assert np.mean(gains) > 0.02
+
+
 def test_best_restart_wins_and_restarts_differ() -> None:
     crowd, _ = misleading(100)
     rng = np.random.default_rng(0)

@@ -63,6 +63,18 @@ def test_never_two_points_under_majority_vote(kind: str, n_classes: int) -> None
     assert np.mean(np.reshape(gains, (4, 3)), axis=0).min() > -2
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("votes", "labels"), [(3, 10), (5, 25)])
+def test_no_single_crowd_of_a_thousand_loses_two_points(kind: str, votes: int, labels: int) -> None:
+    r = 1_000 * votes // labels
+    table = matrices_of(kind, r, 3, np.random.default_rng([votes, labels]))
+    prior = [0.8, 0.1, 0.1] if kind == "imbalanced" else None
+    crowd, truth = simulated(1_000, r, 3, votes, matrices=table, class_prior=prior, seed=50)
+    vote = MajorityVote(tie="random", random_state=0)
+    found = HierarchicalDawidSkene().fit_predict(crowd)
+    assert accuracy(found, truth) > accuracy(vote.fit_predict(crowd), truth) - 2
+
+
 @pytest.mark.parametrize("labels_per_annotator", [1, 2, 5, 20])
 def test_sparse_crowds_are_safe(labels_per_annotator: int) -> None:
     gains = []

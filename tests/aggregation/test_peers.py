@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from crowds import LABEL_ONLY, accuracy, real, simulated
 
-from crowdwise.aggregation import KOS, MMSR, DawidSkene, MajorityVote, OneCoinDawidSkene, Wawa, ZeroBasedSkill
+from crowdwise.aggregation import (
+    GLAD,
+    KOS,
+    MMSR,
+    DawidSkene,
+    MajorityVote,
+    OneCoinDawidSkene,
+    Wawa,
+    ZeroBasedSkill,
+)
 from crowdwise.annotations import Annotations
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -31,26 +40,60 @@ def test_maximum_likelihood_agrees_with_crowd_kit(crowdkit: Any, labels_per_anno
     assert (ours.labels_[theirs.index.to_numpy()] == theirs.to_numpy()).mean() >= 0.999
 
 
-@pytest.mark.parametrize("name", LABEL_ONLY)
-def test_as_accurate_as_crowd_kit_on_real_sets(crowdkit: Any, name: str) -> None:
-    crowd, truth = real(name)
-    pairs = [
-        (MajorityVote(), crowdkit.MajorityVote()),
-        (Wawa(), crowdkit.Wawa()),
-        (ZeroBasedSkill(), crowdkit.ZeroBasedSkill()),
-        (DawidSkene(), crowdkit.DawidSkene()),
-        (OneCoinDawidSkene(), crowdkit.OneCoinDawidSkene()),
-    ]
-    if crowd.n_classes == 2:
-        pairs.append((KOS(random_state=0), crowdkit.KOS()))
-    if len(crowd) < 9_000:
-        pairs.append((MMSR(random_state=0), crowdkit.MMSR()))
-    for ours, theirs in pairs:
-        labels = theirs.fit_predict(frame(crowd))
-        found = np.full(crowd.n_instances, -2)
-        found[labels.index.to_numpy()] = labels.to_numpy()
-        score = accuracy(ours.fit_predict(crowd), truth)
-        assert score >= accuracy(found, truth) - 0.5, type(ours).__name__
+def labels_of(peer: Any, crowd: Annotations) -> np.ndarray:
+    """What a method of crowd-kit finds, (n,) class codes; -2 where it has no answer."""
+    found = np.full(crowd.n_instances, -2)
+    labels = peer.fit_predict(frame(crowd))
+    found[labels.index.to_numpy()] = labels.to_numpy()
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", [DawidSkene, OneCoinDawidSkene])
+def test_maximum_likelihood_agrees_on_many_small_crowds(crowdkit: Any, model: Any) -> None:
+    agree, ours_right, theirs_right = [], [], []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        n_classes, votes = int(rng.integers(2, 5)), int(rng.integers(2, 6))
+        crowd, truth = simulated(60, int(rng.integers(6, 15)), n_classes, votes, (0.4, 0.95), seed=seed)
+        peer = getattr(crowdkit, model.__name__)(n_iter=10, tol=-1e9)
+        ours, theirs = model(prior=None, max_iter=10, tol=0).fit(crowd), labels_of(peer, crowd)
+        second, first = np.sort(ours.posterior_, axis=1)[:, -2:].T
+        agree.append((ours.labels_ == theirs)[first - second > 1e-6])  # ties are broken by rounding there
+        ours_right.append(accuracy(ours.labels_, truth))
+        theirs_right.append(accuracy(theirs, truth))
+    assert np.concatenate(agree).mean() >= 0.999
+    assert np.mean(ours_right) >= np.mean(theirs_right) - 0.05
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (MajorityVote(), "MajorityVote"),
+        (Wawa(), "Wawa"),
+        (ZeroBasedSkill(), "ZeroBasedSkill"),
+        (DawidSkene(), "DawidSkene"),
+        (OneCoinDawidSkene(), "OneCoinDawidSkene"),
+        (GLAD(), "GLAD"),
+        (KOS(random_state=0), "KOS"),
+        (MMSR(random_state=0), "MMSR"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_as_accurate_as_crowd_kit_on_real_sets(crowdkit: Any, ours: Any, theirs: str) -> None:
+    """On no set worse beyond chance (two standard deviations of what the two disagree on), and better in the mean."""
+    scores = []
+    for name in LABEL_ONLY:
+        crowd, truth = real(name)
+        if (theirs == "KOS" and crowd.n_classes > 2) or (theirs in ("GLAD", "MMSR") and len(crowd) > 9_000):
+            continue  # crowd-kit's KOS is binary, the others take minutes
+        mine, found = ours.fit_predict(crowd), labels_of(getattr(crowdkit, theirs)(), crowd)
+        only_mine, only_theirs = np.sum((mine == truth) & (found != truth)), np.sum((mine != truth) & (found == truth))
+        assert only_theirs - only_mine <= 2 * np.sqrt(only_theirs + only_mine), name
+        scores.append((accuracy(mine, truth), accuracy(found, truth)))
+    mean, their_mean = np.mean(scores, axis=0)
+    assert mean >= their_mean - 0.1
 
 
 @pytest.mark.parametrize(("name", "expected"), [("agg_bluebird", 75.9), ("agg_rte", 91.9), ("agg_dog", 81.8)])

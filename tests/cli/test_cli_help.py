@@ -16,7 +16,18 @@ import crowdwise
 from crowdwise import presets
 from crowdwise.registry import METHODS
 
-VERBS = ("demo", "simulate", "train", "predict", "info", "presets", "methods")
+VERBS = (
+    "demo",
+    "simulate",
+    "train",
+    "predict",
+    "info",
+    "presets",
+    "methods",
+    "aggregate",
+    "agreement",
+    "annotators",
+)
 
 
 def test_help_is_there_at_once(start: Callable[..., subprocess.Popen[str]]) -> None:

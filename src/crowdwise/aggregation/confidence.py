@@ -64,6 +64,8 @@ def calibrate(model: Aggregator, *, folds: int = 5, random_state: int | np.rando
     and posteriors are overconfident. The votes show it: with parameters learnt on the other folds, each label of an
     instance is foretold from its other labels, and the temperature is the one that foretells best. Labels stay as they
     are, up to ties. ``model`` is any fitted aggregator; it is fitted ``folds`` times more, on some of the instances.
+    The foretelling multiplies confusion rows, as Dawid-Skene and its kin do. Shares of votes (majority vote, WAWA,
+    zero-based skill, CRH) are not made that way, nor is GLAD's posterior: leave those as they are.
 
     >>> from crowdwise.aggregation.majority_vote import MajorityVote
     >>> answers = [[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0], [0, 1, 1]]

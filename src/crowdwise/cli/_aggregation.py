@@ -23,7 +23,7 @@ from crowdwise.aggregation.base import Aggregator, choose
 from crowdwise.aggregation.gold import gold_codes
 from crowdwise.annotations import Annotations
 from crowdwise.cli._console import complain, say, show_facts, show_table
-from crowdwise.cli._gold import read_gold, readable
+from crowdwise.cli._gold import read_gold
 from crowdwise.errors import AnnotationError, ConfigError, DataError, suggest
 from crowdwise.readers import TableRead, read_table, write_table
 from crowdwise.readers._files import format_of
@@ -191,10 +191,9 @@ def annotator_table(crowd: Annotations, model: Aggregator) -> pa.Table:
 
 def _read(path: Path, columns: Mapping[str, str | None], gold: str | None = None) -> TableRead:
     try:
-        with readable(path):
-            read = read_table(
-                path, instance=columns["instance"], annotator=columns["annotator"], label=columns["label"], gold=gold
-            )
+        read = read_table(
+            path, instance=columns["instance"], annotator=columns["annotator"], label=columns["label"], gold=gold
+        )
     except AnnotationError as error:  # the library names arguments, here they are options
         message = re.sub(r"name it with (\w+)=\.\.\. .*$", r"name it with --\1 COLUMN", str(error))
         raise AnnotationError(message) from error

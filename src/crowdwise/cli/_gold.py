@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,15 +17,6 @@ from crowdwise.annotations import Annotations
 from crowdwise.errors import AnnotationError, DataError
 from crowdwise.readers._files import load_columns
 from crowdwise.readers.table import GOLD
-
-
-@contextmanager
-def readable(path: Path) -> Iterator[None]:
-    """Damage that decoders find below the readers, as an error that names the file."""
-    try:
-        yield
-    except (csv.Error, zlib.error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: cannot be read; the file may be damaged: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -62,8 +50,7 @@ def read_gold(path: Path, crowd: Annotations, instance: str | None, label: str |
         return list(columns.values())
 
     try:
-        with readable(path):
-            loaded = load_columns(path, choose)
+        loaded = load_columns(path, choose)
         ids, truths = (Column.of(loaded[name], f"column {name!r}", _record) for name in columns.values())
         given = np.flatnonzero(truths.data.is_valid().to_numpy())
         ids, truths = (_like(_rows(ids, given), crowd.instance_vocabulary), _rows(truths, given))

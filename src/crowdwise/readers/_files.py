@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crowdwise.errors import DataError
 
@@ -143,9 +144,17 @@ def _jsonl(path: Path, choose: Choose) -> Columns:
             column.validate(full=True)  # the reader does not check the encoding
     except pa.ArrowInvalid:
         return _jsonl_by_line(path, choose)
-    if any(pa.types.is_temporal(column.type) for column in columns.values()):
+    if any(pa.types.is_temporal(column.type) or _rounded(column) for column in columns.values()):
         return _jsonl_by_line(path, choose)  # arrow takes ids like "2026-01-02" for times
     return columns
+
+
+def _rounded(column: pa.ChunkedArray) -> bool:
+    """Whether a column holds numbers of which arrow may have lost digits: integers beyond 64 bits become floats."""
+    if not pa.types.is_floating(column.type):
+        return False
+    largest = pc.max(pc.abs(column)).as_py()
+    return largest is not None and largest >= 2**53
 
 
 def _jsonl_by_line(path: Path, choose: Choose) -> Columns:
