@@ -22,6 +22,7 @@ LAYERS = [
     ["engine"],
     ["methods"],
     ["quality"],
+    ["streaming"],
     ["presets"],
     ["report"],
     ["cli"],

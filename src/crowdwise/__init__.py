@@ -33,6 +33,7 @@ _MODULES = (
     "readers",
     "report",
     "simulate",
+    "streaming",
 )
 
 __all__ = ["__version__", *_EXPORTS, *_MODULES]
