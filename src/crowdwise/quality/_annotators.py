@@ -107,9 +107,9 @@ def _tally(annotations: Annotations, belief: Belief) -> Tally:
         annotators=annotations.annotator_vocabulary,
         classes=annotations.class_vocabulary,
         given=np.bincount(place, minlength=size * classes).reshape(size, classes),
-        agreeing=np.bincount(annotations.annotator, agree, size),
+        agreeing=np.asarray(np.bincount(annotations.annotator, agree, size), np.float64),
         counts=_counts(annotations, belief),
-        expected=who @ belief.posterior,
+        expected=np.asarray(who @ belief.posterior, np.float64),
         confusion=belief.confusion,
         skill=skill(annotations, belief),
     )

@@ -64,4 +64,4 @@ def skill(annotations: Annotations, belief: Belief) -> Skill:
         low, high = np.where(rising, s, low), np.where(rising, high, s)
     s = (low + high) / 2
     curvature = np.bincount(who, (gain / (wrong + s[who] * gain)) ** 2, size)
-    return Skill.at(s, curvature)
+    return Skill.at(s, np.asarray(curvature, np.float64))
