@@ -43,7 +43,7 @@ from crowdwise.streaming.output import Figures, annotator_table, check_output, f
 from crowdwise.streaming.preparation import count_rows, prepare
 from crowdwise.streaming.store import MANIFEST, Store
 
-__all__ = ["Figures", "Streamed", "aggregate", "count_rows", "parse_memory", "streamable"]
+__all__ = ["AUTO", "Figures", "Streamed", "aggregate", "count_rows", "parse_memory", "streamable"]
 
 AUTO = "auto"
 SMALLEST = 16_000_000  # bytes of memory below which nothing sensible can be done
