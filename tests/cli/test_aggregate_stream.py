@@ -97,3 +97,22 @@ def test_what_cannot_be_streamed_is_one_line(
 
 def test_a_missing_column_names_the_option(cli: Any, table: Path) -> None:
     assert "name it with --instance COLUMN" in cli("aggregate", table, "-o", "a.parquet", "--stream", code=1).stderr
+
+
+def test_an_interrupted_run_says_how_to_go_on(cli: Any, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from crowdwise.aggregation import OneCoinDawidSkene
+
+    step, rounds = OneCoinDawidSkene._round, []
+
+    def interrupted(self: Any, *arguments: Any) -> Any:
+        rounds.append(len(rounds))
+        if len(rounds) == 3:
+            raise KeyboardInterrupt
+        return step(self, *arguments)
+
+    monkeypatch.setattr(OneCoinDawidSkene, "_round", interrupted)
+    command = ["aggregate", table, "-o", "a.parquet", "--instance", "hit", "--method", "one-coin", "--stream"]
+    assert "interrupted: run the same command again to go on" in cli(*command, code=130).stderr
+    monkeypatch.setattr(OneCoinDawidSkene, "_start", lambda *arguments: pytest.fail("it started from the beginning"))
+    cli(*command)
+    assert pq.read_table("a.parquet").num_rows == 80

@@ -322,6 +322,13 @@ def test_tables_beyond_the_bound_are_refused_before_they_are_made(tmp_path: Path
     )
 
 
+def test_ids_beyond_the_bound_are_refused_while_they_are_read(tmp_path: Path) -> None:
+    path = write(tmp_path / "crowd.parquet", {**crowd(500_000), "task": np.arange(500_000)}, 100_000)
+    message = fails(path, memory="16MB")
+    assert "ids in 'task' and those of the other columns take" in message
+    assert "is it the column of the instance?" in message
+
+
 # memory
 
 
@@ -350,32 +357,41 @@ _LIMITED = """
 import resource, sys
 import crowdwise.streaming as streaming
 from crowdwise.aggregation import DawidSkene
-streaming.aggregate(sys.argv[1], DawidSkene(max_iter=2, tol=0), out=sys.argv[2] + "/warm.parquet", threads=2)
-limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + 160_000_000
+from crowdwise.readers import read_table
+kind, warm, path, out = sys.argv[1:]
+def run(path):
+    if kind == "streamed":
+        streaming.aggregate(path, DawidSkene(max_iter=2, tol=0), out=out, threads=1, memory="32MB")
+    else:
+        DawidSkene(max_iter=2, tol=0).fit(read_table(path).annotations)
+run(warm)
+limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + 100_000_000
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-streaming.aggregate(sys.argv[3], DawidSkene(max_iter=2, tol=0), out=sys.argv[2] + "/labels.parquet", threads=1, memory="64MB")
+run(path)
 """
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc to know the size of a process")
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
-    """Eight million rows are 200 MB in memory as ids, and 300 more once encoded; 160 MB on top of the imports do."""
+    """100 MB on top of the imports do for four million rows, which in memory they do not."""
     write(tmp_path / "warm.parquet", crowd(30_000, 100), 10_000)
-    rows = crowd(1_000_000, 20_000, 200)
-    schema = pa.table(rows).schema
-    with pq.ParquetWriter(tmp_path / "crowd.parquet", schema) as writer:
-        for _ in range(8):
-            writer.write_table(pa.table(rows), row_group_size=250_000)
-    command = [
-        sys.executable,
-        "-c",
-        _LIMITED,
-        *map(str, (tmp_path / "warm.parquet", tmp_path, tmp_path / "crowd.parquet")),
-    ]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    rows = pa.table(crowd(1_000_000, 20_000, 200))
+    with pq.ParquetWriter(tmp_path / "crowd.parquet", rows.schema) as writer:
+        for _ in range(4):
+            writer.write_table(rows, row_group_size=250_000)
+
+    def limited(kind: str) -> subprocess.CompletedProcess[str]:
+        files = (tmp_path / name for name in ("warm.parquet", "crowd.parquet", "labels.parquet"))
+        command = [sys.executable, "-c", _LIMITED, kind, *map(str, files)]
+        variables = {"OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "1"}
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=300, env=os.environ | variables, check=False
+        )
+
+    done = limited("streamed")
     assert done.returncode == 0, done.stderr[-2000:]
     assert pq.read_table(tmp_path / "labels.parquet").num_rows == 20_000
+    assert limited("in memory").returncode != 0
 
 
 # going on after a kill

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from crowdwise import streaming
@@ -48,7 +49,7 @@ def stream(
     say(f"{path.name}: streamed {reason}, within about {bound / 1e9:.1f} GB of memory")
     for file in (out, annotators_out):
         file.parent.mkdir(parents=True, exist_ok=True)
-    with options_named(), short_warnings():
+    with _resumable(), options_named(), short_warnings():
         result = streaming.aggregate(
             path,
             method,
@@ -66,3 +67,12 @@ def stream(
     say(result.message)
     facts = {"method": result.method, "why": result.reason, "labels": out, "annotators": annotators_out, "parts": work}
     show_summary((result.n_annotations, result.n_instances, result.n_annotators), result.figures, facts)
+
+
+@contextmanager
+def _resumable() -> Iterator[None]:
+    """Ctrl-C says how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("run the same command again to go on where this one stopped") from None

@@ -196,7 +196,7 @@ def _check_glad(crowd: StreamedCrowd) -> None:
 def _write(crowd: StreamedCrowd, model: Aggregator, out: Path, profile: Path | None, *, proba: bool) -> Figures:
     """Write both tables, or none."""
     posterior: object = model.posterior_
-    staged = {file: file.with_name(f".{os.getpid()}-{file.name}") for file in (out, profile) if file is not None}
+    staged = {file: file.with_name(f".partial-{file.name}") for file in (out, profile) if file is not None}
     try:
         sums = write_labels(crowd, posterior, staged[out], proba=proba)  # type: ignore[arg-type]
         table = annotator_table(crowd, model, posterior, sums)  # type: ignore[arg-type]

@@ -80,6 +80,11 @@ class Ids:
         self.size = _find_texts()(number, offsets, bytes_, *known, self.size, found)
         return found
 
+    @property
+    def n_bytes(self) -> int:
+        """Memory that is taken."""
+        return int(self._slots.nbytes + self._offsets.nbytes + self._known.nbytes)
+
     def arrow(self) -> pa.Array:
         """All ids in the order of their codes."""
         if self._text:

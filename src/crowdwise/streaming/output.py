@@ -178,7 +178,7 @@ def _skill(crowd: StreamedCrowd, posterior: Recipe, right: Floats, number: Any) 
         slope += PRIOR_LABELS * (mean / s - (1 - mean) / (1 - s))
         low, high = np.where(slope > 0, s, low), np.where(slope > 0, high, s)
         newton = s + slope / (curvature + PRIOR_LABELS * (mean / s**2 + (1 - mean) / (1 - s) ** 2))
-        before, s = s, np.where((newton > low) & (newton < high), newton, (low + high) / 2)
+        before, s = s, np.where((newton >= low) & (newton <= high), newton, (low + high) / 2)
         if np.abs(s - before).max() < EXACT:
             break
     return Skill.at(s, curvature)

@@ -36,6 +36,7 @@ BATCH = 1 << 20  # rows read at once, at most
 BLOCK = 1 << 22  # codes dealt out at once, at most
 PARTITION = 1 << 27  # bytes that work on one partition takes, at most
 PER_ANNOTATION, PER_STATE = 48, 32  # bytes of that for an annotation, and for a class of an instance
+GROWTH = 2  # times the memory of the ids, while they move to a larger place
 SPILL = 24  # bytes on disk for an annotation while a table is prepared
 
 
@@ -106,6 +107,8 @@ def prepare(
     partial = folder / "table.partial"
     shutil.rmtree(partial, ignore_errors=True)
     shutil.rmtree(ready, ignore_errors=True)
+    for state in folder.glob("state-*.npz"):  # of a table that is no more
+        state.unlink()
     (partial / "parts").mkdir(parents=True)
     store = _Preparation(files, partial, columns, Limits(memory), threads, progress).run()
     store.save(source)
@@ -183,6 +186,16 @@ class _Preparation:
                 "labels? If so, allow more (--memory)"
             )
 
+    def _check_ids(self) -> None:
+        taken = GROWTH * (sum(ids.n_bytes for ids in self.ids.values()) + self.per_instance.nbytes)
+        if taken > self.limits.memory:
+            number, many = max((ids.size, role) for role, ids in self.ids.items())
+            raise DataError(
+                f"{number:,} ids in {self.names[many]!r} and those of the other columns take {taken / 1e9:.2f} GB, and "
+                f"the bound on memory is {self.limits.memory / 1e9:.2f} GB; is it the column of the {many}? If so, allow "
+                "more (--memory)"
+            )
+
     # pass 1
 
     def _encode(self, spill: Path, rows: int) -> list[int]:
@@ -195,6 +208,7 @@ class _Preparation:
                 for array in codes:
                     out.write(array.data)
                 batches.append(len(codes[0]))
+                self._check_ids()
                 self.progress.advance(len(codes[0]))
         return batches
 
