@@ -5,8 +5,8 @@
 
 Makes a crowd with five labels per instance as Parquet (by row groups, so that the script needs little memory), runs a
 method on it in a process of its own, and, for comparison, the same method in memory on 10 million annotations with
-codes for ids, one thread: the ratio of seconds per round and annotation says what streaming costs. A record is appended
-to benchmarks/results/streaming.jsonl.
+codes for ids and as many threads: the ratio of seconds per round and annotation says what streaming costs. A record is
+appended to benchmarks/results/streaming.jsonl.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def in_memory(job: dict[str, Any]) -> dict[str, Any]:
 
     def seconds(rounds: int) -> float:
         start = time.perf_counter()
-        AGGREGATORS[job["method"]](max_iter=rounds, tol=0.0).fit(crowd)
+        AGGREGATORS[job["method"]](max_iter=rounds, tol=0.0, n_jobs=job["threads"]).fit(crowd)
         return time.perf_counter() - start
 
     seconds(1)
