@@ -153,7 +153,9 @@ def main() -> None:
     parser.add_argument("--noise-rate", type=float)
     parser.add_argument("--limit", type=int, help="use only so many training instances (to try things out)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=JSON", help="override a parameter")
-    parser.add_argument("--sharing", type=int, default=1, help="runs on the device at the same time; recorded, as it slows each")
+    parser.add_argument(
+        "--sharing", type=int, default=1, help="runs on the device at the same time; recorded, as it slows each"
+    )
     parser.add_argument("--out", type=Path, help="append records to this file")
     arguments = parser.parse_args()
     preset = load_preset(arguments.preset)

@@ -22,6 +22,7 @@ LAYERS = [
     ["engine"],
     ["methods"],
     ["quality", "theory"],
+    ["streaming"],
     ["presets"],
     ["material"],
     ["report"],

@@ -45,6 +45,7 @@ _MODULES = (
     "readers",
     "report",
     "simulate",
+    "streaming",
     "theory",
 )
 

@@ -26,25 +26,25 @@ votes derives from `Aggregator` and writes `_infer`; a method that iterates deri
 
 Optional: `_starts` (number of restarts; the state with the highest objective wins), `_converged`, `_posterior` (from
 the state's posterior to (n, C)), `_needs` (labels per annotator that the model wants), `_check` (of parameters),
-`uses_history` and `settles`. `crowd` is a `crowdwise.aggregation.crowd.Crowd`: sizes, `initial()`, `majority()`,
+`uses_history`, `settles` and `streams`. `crowd` is a `crowdwise.aggregation.crowd.Crowd`: sizes, `initial()`, `majority()`,
 `votes()`, `em_step()`, `vote_step()`, `counts()`, `gold`, `history`, ... A kernel of one's own is compiled with
 `kernels.jit()`. A crowd without annotations or with a single class never reaches these methods.
 """
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Self, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from crowdwise.aggregation import intervals
-from crowdwise.aggregation.crowd import Crowd, confusion, resolve_threads
+from crowdwise.aggregation.crowd import Crowd, Tie, confusion, resolve_threads
+from crowdwise.aggregation.crowd import choose as choose
 from crowdwise.aggregation.estimator import Estimator
 from crowdwise.aggregation.gold import gold_codes
 from crowdwise.aggregation.history import AnnotatorHistory
@@ -52,9 +52,7 @@ from crowdwise.aggregation.kernels import Floats
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError
 
-Tie = Literal["first", "random"]
 RandomState = int | np.random.Generator | None
-TIE_TOLERANCE = 1e-9  # posteriors closer than this are a tie: rounding must not decide
 CROWD_SIZE = 20  # fewer annotators than this are no crowd to be warned about
 
 
@@ -84,6 +82,7 @@ class Aggregator(Estimator):
     """Seed or generator of whatever is random in the method, and of random ties."""
 
     uses_history: ClassVar[bool] = False
+    streams: ClassVar[bool] = False  # True: asks the crowd for sums over annotations only, see crowdwise.streaming
 
     # what subclasses write
 
@@ -315,14 +314,14 @@ class IterativeAggregator(Aggregator, Generic[S]):
         return self._posterior(crowd, best)
 
     def _run(self, crowd: Crowd, rng: np.random.Generator) -> tuple[S, list[float], bool]:
-        state, trace = self._start(crowd, rng), list[float]()
-        for number in range(1, self.max_iter + 1):
+        state, trace, converged = crowd.recalled(self) or (self._start(crowd, rng), list[float](), False)
+        while not converged and len(trace) < self.max_iter:
             before, state = state, self._round(crowd, state, rng)
             trace.append(state.objective)
-            self._say(2, lambda: f"round {number}, objective {trace[-1]:.6f}")  # noqa: B023
-            if self.tol > 0 and self._converged(crowd, before, state):
-                return state, trace, True
-        return state, trace, False
+            self._say(2, lambda: f"round {len(trace)}, objective {trace[-1]:.6f}")
+            converged = self.tol > 0 and self._converged(crowd, before, state)
+            crowd.remember(self, state, trace, converged)
+        return state, trace, converged
 
     def _nothing_to_infer(self, crowd: Crowd) -> Floats:
         self.objective_, self.n_iter_, self.converged_ = np.zeros(0), 0, True
@@ -343,28 +342,6 @@ class IterativeAggregator(Aggregator, Generic[S]):
             raise ConfigError(f"max_iter must be an integer of 1 or more, got {self.max_iter!r}")
         if not self.tol >= 0:
             raise ConfigError(f"tol must be 0 or more, got {self.tol!r}")
-
-
-def choose(posterior: Floats, tie: Tie, rng: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Code of the most probable class of every row, (n,); equals within 1e-9 are a tie.
-
-    >>> choose(np.array([[0.5, 0.5], [0.2, 0.8]]), "first", np.random.default_rng(0))
-    array([0, 1])
-    """
-    n, c = posterior.shape
-    if c == 0:
-        return np.zeros(n, np.int64)
-    # numpy reduces short rows slowly, column by column is many times faster
-    top = functools.reduce(np.maximum, posterior.T) if c <= 32 else posterior.max(axis=1)
-    threshold = top - TIE_TOLERANCE
-    if tie == "random":
-        return np.asarray(np.where(posterior >= threshold[:, None], rng.random((n, c)), -1.0).argmax(axis=1))
-    if c > 32:
-        return np.asarray((posterior >= threshold[:, None]).argmax(axis=1))
-    codes = np.full(n, c - 1)
-    for k in range(c - 2, -1, -1):
-        codes[posterior[:, k] >= threshold] = k
-    return codes
 
 
 def share(hits: Floats, number: npt.NDArray[Any], n_classes: int) -> Floats:

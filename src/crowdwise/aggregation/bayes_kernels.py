@@ -11,16 +11,18 @@ from __future__ import annotations
 import functools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, gammaln, psi
 
 from crowdwise.aggregation import kernels
-from crowdwise.aggregation.crowd import Crowd
 from crowdwise.aggregation.kernels import Cells, Floats, Layout, Step
 from crowdwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from crowdwise.aggregation.crowd import Crowd
 
 LOWEST = -600.0  # expected logarithms stop here, so that their exponentials do not underflow
 
@@ -56,7 +58,8 @@ class Rows:
     parameters stay at the prior. With many classes that is nearly all of the table.
     """
 
-    layout: Layout  # with pairs for cells
+    crowd: Crowd  # with pairs for cells
+    shape: tuple[int, int]  # of a table with a cell for every pair: kernels think in annotators times labels
     annotator: npt.NDArray[np.int64]  # (A,) ascending
     label: npt.NDArray[np.int64]  # (A,)
     group: npt.NDArray[np.int64]  # (A,) number of the annotator among the G that occur
@@ -72,27 +75,28 @@ class Rows:
         if crowd.history is not None:
             occurs |= crowd.history.any(axis=2)
         annotator, label = np.nonzero(occurs)
-        cells = (np.cumsum(occurs) - 1)[crowd.layout.cells].astype(np.uint32)
+        number = (np.cumsum(occurs) - 1).astype(np.uint32)
         first = np.diff(annotator, prepend=-1) > 0
         beta = np.full((len(label), c), float(off_diagonal))
         beta[np.arange(len(label)), label] = diagonal
         past, total = np.zeros((1, 1)), np.full((1, 1), diagonal + (c - 1.0) * off_diagonal)
         if crowd.history is not None:
             past, total = crowd.history[annotator, label], total + crowd.history[annotator[first]].sum(axis=1)
-        shape = -(-len(label) // c), c  # as many rows as hold all pairs: kernels think in annotators times labels
-        layout = crowd.layout._replace(cells=cells, shape=shape)
-        return cls(layout, annotator, label, np.cumsum(first) - 1, np.flatnonzero(first), beta, past, total)
+        shape = -(-len(label) // c), c  # as many rows as hold all pairs
+        pairs, group = crowd.renumbered(number, shape), np.cumsum(first) - 1
+        return cls(pairs, shape, annotator, label, group, np.flatnonzero(first), beta, past, total)
 
     def em_step(self, log_emission: Floats, log_prior: Floats, out: Floats | None = None) -> Step:
         """`kernels.em_step` with tables (A, K) of logarithms; the counts are (A, K) too."""
-        table = np.ones((self.layout.shape[0] * self.layout.shape[1], len(log_prior)))
+        table = np.ones((self.shape[0] * self.shape[1], len(log_prior)))
         np.exp(log_emission, out=table[: len(log_emission)])
-        step = kernels.em_step(self.layout, table.reshape(*self.layout.shape, -1), np.exp(log_prior), out)
+        step = self.crowd.em_step(table.reshape(*self.shape, -1), np.exp(log_prior), out)
         return step._replace(counts=step.counts.reshape(table.shape)[: len(log_emission)])
 
     def count(self, crowd: Crowd, posterior: Floats) -> Step:
         """A step whose posterior (n, K) is given."""
-        counts = kernels.confusion_counts(self.layout, posterior).reshape(-1, posterior.shape[1])[: len(self.label)]
+        counts = self.crowd.cell_counts(posterior)
+        counts = counts.reshape(-1, counts.shape[2])[: len(self.label)]
         return Step(posterior, counts, crowd.mass(posterior), 0.0)
 
     def by_annotator(self, table: Floats) -> Floats:

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from crowdwise.aggregation.base import IterativeAggregator, State, choose
+from crowdwise.aggregation.base import IterativeAggregator, State
 from crowdwise.aggregation.crowd import Crowd
 from crowdwise.aggregation.kernels import Floats
 from crowdwise.errors import ConfigError
@@ -44,10 +44,11 @@ class CRH(IterativeAggregator[Weights]):
     a disagreement instead."""
 
     settles = False
+    streams = True
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Weights:
         posterior = crowd.majority()
-        return Weights(posterior, 0.0, np.ones(crowd.n_annotators), choose(posterior, self.tie, rng))
+        return Weights(posterior, 0.0, np.ones(crowd.n_annotators), crowd.choose(posterior, self.tie, rng))
 
     def _round(self, crowd: Crowd, state: Weights, rng: np.random.Generator) -> Weights:
         number = crowd.labels_per_annotator
@@ -59,10 +60,10 @@ class CRH(IterativeAggregator[Weights]):
         weight = np.where(number > 0, -np.log(loss / total + 1e-7), 0.0)
         weight = np.maximum(weight, 0.0)  # the 1e-7 would make the worst annotator's weight a tiny negative number
         posterior = crowd.weighted_majority(weight)
-        return Weights(posterior, -float(weight @ loss), weight, choose(posterior, self.tie, rng))
+        return Weights(posterior, -float(weight @ loss), weight, crowd.choose(posterior, self.tie, rng))
 
     def _converged(self, crowd: Crowd, before: Weights, after: Weights) -> bool:
-        return bool(np.array_equal(before.labels, after.labels))
+        return not crowd.differ(before.labels, after.labels)
 
     def _finish(self, crowd: Crowd, state: Weights) -> None:
         self.weight_ = state.weight

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation import kernels
+from crowdwise.aggregation import bayes_kernels, kernels
+from crowdwise.aggregation.bayes_kernels import GladStep
 from crowdwise.aggregation.kernels import Floats, Layout, Step
 from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError
+
+Tie = Literal["first", "random"]
+TIE_TOLERANCE = 1e-9  # posteriors closer than this are a tie: rounding must not decide
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,11 +144,47 @@ class Crowd:
     def counts(self, posterior: Floats) -> Floats:
         """Expected confusion counts [annotator, label, class] of a posterior (n, K): (R, C, K)."""
         self.check_table(posterior.shape[1])
+        return self.cell_counts(posterior)
+
+    def cell_counts(self, posterior: Floats) -> Floats:
+        """`counts`, of whatever the cells of this crowd stand for."""
         return kernels.confusion_counts(self.layout, posterior)
+
+    def renumbered(self, number: npt.NDArray[np.uint32], shape: tuple[int, int]) -> Crowd:
+        """The same annotations with ``number[cell]`` for cells, of which there are ``shape[0] * shape[1]``."""
+        return replace(self, layout=self.layout._replace(cells=number[self.layout.cells], shape=shape))
+
+    def vote_hits(self, ratio: Floats) -> tuple[Floats, Floats]:
+        """`vote_step` for several models at once: see `bayes_kernels.vote_hits`."""
+        return bayes_kernels.vote_hits(self.layout, ratio)
+
+    def glad_step(self, ability: Floats, easiness: Floats) -> GladStep:
+        """One pass of GLAD over all annotations: see `bayes_kernels.glad_step`."""
+        return bayes_kernels.glad_step(self.layout, ability, easiness)
 
     def hits(self, posterior: Floats) -> Floats:
         """Expected number of right labels of every annotator, by label, under a posterior (n, C): (R, C)."""
         return kernels.hits(self.layout, posterior)
+
+    def choose(self, posterior: Floats, tie: Tie, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+        """Code of the most probable class of every instance, (n,): see `choose`."""
+        return choose(posterior, tie, rng)
+
+    def hard_counts(self, posterior: Floats, tie: Tie, rng: np.random.Generator) -> tuple[Floats, Floats, float]:
+        """`counts` and `mass` of the most probable classes, and the sum of their log-probabilities."""
+        rows, chosen = np.arange(len(posterior)), self.choose(posterior, tie, rng)
+        hard = np.zeros_like(posterior)
+        hard[rows, chosen] = 1.0
+        logs = float(np.log(posterior[rows, chosen])[self.labelled].sum())
+        return self.counts(hard), self.mass(hard), logs
+
+    def differ(self, labels: npt.NDArray[Any], others: npt.NDArray[Any]) -> bool:
+        """Whether any instance has another label in ``others`` (n,)."""
+        return not np.array_equal(labels, others)
+
+    def distance(self, posterior: Floats, other: Floats) -> float:
+        """Largest difference of two posteriors (n, C)."""
+        return float(np.abs(posterior - other).max())
 
     def agreements(self, labels: npt.NDArray[Any]) -> Floats:
         """How many labels of every annotator agree with the labels (n,) of the instances: (R,)."""
@@ -173,6 +214,13 @@ class Crowd:
         agreed = float(np.vdot(votes, votes - 1.0)) / pairs if pairs else 1.0 / max(c, 1)
         return (c * agreed - 1.0) / (c - 1.0) if c > 1 else 1.0
 
+    def recalled(self, model: Any) -> tuple[Any, list[float], bool] | None:
+        """Where an interrupted fit of ``model`` stood: state, objectives, whether it had converged; None in memory."""
+        return None
+
+    def remember(self, model: Any, state: Any, trace: list[float], converged: bool) -> None:
+        """Keep the state after a round where it survives the process; nothing in memory."""
+
     def mass(self, posterior: Floats) -> Floats:
         """Sum of the posteriors of labelled instances, (K,)."""
         return np.asarray(self.labelled.astype(np.float64) @ posterior)
@@ -190,6 +238,28 @@ class Crowd:
                 f"need {needed / 1e9:.1f} GB, this machine has {available / 1e9:.1f}; use a method without confusion "
                 "matrices, such as OneCoinDawidSkene or Wawa"
             )
+
+
+def choose(posterior: Floats, tie: Tie, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Code of the most probable class of every row, (n,); equals within 1e-9 are a tie.
+
+    >>> choose(np.array([[0.5, 0.5], [0.2, 0.8]]), "first", np.random.default_rng(0))
+    array([0, 1])
+    """
+    n, c = posterior.shape
+    if c == 0:
+        return np.zeros(n, np.int64)
+    # numpy reduces short rows slowly, column by column is many times faster
+    top = functools.reduce(np.maximum, posterior.T) if c <= 32 else posterior.max(axis=1)
+    threshold = top - TIE_TOLERANCE
+    if tie == "random":
+        return np.asarray(np.where(posterior >= threshold[:, None], rng.random((n, c)), -1.0).argmax(axis=1))
+    if c > 32:
+        return np.asarray((posterior >= threshold[:, None]).argmax(axis=1))
+    codes = np.full(n, c - 1)
+    for k in range(c - 2, -1, -1):
+        codes[posterior[:, k] >= threshold] = k
+    return codes
 
 
 def shares(votes: Floats) -> Floats:

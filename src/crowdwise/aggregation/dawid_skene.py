@@ -52,6 +52,7 @@ class DawidSkene(IterativeAggregator[Confusions]):
     than one fit on all annotations would find."""
 
     uses_history = True
+    streams = True
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Confusions:
         posterior = crowd.initial()

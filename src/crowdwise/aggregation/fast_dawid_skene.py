@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crowdwise.aggregation.base import choose
 from crowdwise.aggregation.crowd import Crowd
 from crowdwise.aggregation.dawid_skene import Confusions, DawidSkene
 from crowdwise.aggregation.kernels import Floats
@@ -49,12 +48,8 @@ class FastDawidSkene(DawidSkene):
         self, crowd: Crowd, posterior: Floats, likelihood: float, pseudo: Floats | None, rng: np.random.Generator
     ) -> Confusions:
         """M step from the most probable class of every instance."""
-        chosen = choose(posterior, self.tie, rng)
-        rows = np.arange(len(posterior))
-        hard = np.zeros_like(posterior)
-        hard[rows, chosen] = 1.0
-        objective = likelihood + float(np.log(posterior[rows, chosen])[crowd.labelled].sum())
-        return self._maximise(crowd, posterior, objective, crowd.counts(hard), crowd.mass(hard), pseudo)
+        counts, mass, logs = crowd.hard_counts(posterior, self.tie, rng)
+        return self._maximise(crowd, posterior, likelihood + logs, counts, mass, pseudo)
 
     def _converged(self, crowd: Crowd, before: Confusions, after: Confusions) -> bool:
         return not self._soft and bool(np.abs(after.class_prior - before.class_prior).sum() < self.tol)

@@ -9,7 +9,6 @@ import numpy as np
 from scipy.special import expit
 
 from crowdwise.aggregation.base import IterativeAggregator, State, uniform
-from crowdwise.aggregation.bayes_kernels import glad_step
 from crowdwise.aggregation.crowd import Crowd
 from crowdwise.aggregation.kernels import Floats
 from crowdwise.registry import AGGREGATORS
@@ -51,6 +50,7 @@ class GLAD(IterativeAggregator[GLADState]):
     tol: float = 1e-6
 
     uses_history: ClassVar[bool] = True
+    streams: ClassVar[bool] = True
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> GLADState:
         return evaluate(crowd, np.full(crowd.n_annotators + crowd.n_instances, MEAN))
@@ -79,7 +79,7 @@ class GLAD(IterativeAggregator[GLADState]):
 
 def evaluate(crowd: Crowd, parameters: Floats) -> GLADState:
     """E step, objective and gradient at some parameters."""
-    step = glad_step(crowd.layout, *np.split(parameters, [crowd.n_annotators]))
+    step = crowd.glad_step(*np.split(parameters, [crowd.n_annotators]))
     objective = step.log_likelihood - 0.5 * float(np.square(parameters - MEAN).sum())
     gradient = np.concatenate([step.by_ability, step.by_easiness]) - (parameters - MEAN)
     if crowd.history is not None:
@@ -93,7 +93,7 @@ def evaluate(crowd: Crowd, parameters: Floats) -> GLADState:
 def rough_curvature(crowd: Crowd) -> Floats:
     """Scale of the second derivatives, (R + n,): what a label adds at usual margins, and 1 from the prior."""
     given = crowd.labels_per_annotator + crowd.past_accuracy()[1]
-    return 1.0 + np.concatenate([0.4 * given, 0.1 * np.diff(crowd.layout.indptr)])
+    return 1.0 + np.concatenate([0.4 * given, 0.1 * crowd.labels_per_instance])
 
 
 def ascent(state: GLADState, curvature: Floats) -> Floats:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import digamma
 
-from crowdwise.aggregation.base import IterativeAggregator, State, choose
+from crowdwise.aggregation.base import IterativeAggregator, State
 from crowdwise.aggregation.crowd import Crowd
 from crowdwise.aggregation.dawid_skene import normalised
 from crowdwise.aggregation.kernels import FLOOR, Floats
@@ -73,11 +73,12 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
     """Start `partial_fit` at the posterior of the last fit; see `DawidSkene`."""
 
     uses_history = True
+    streams = True
     settles = False
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Hierarchy:
         if crowd.earlier is None:
-            posterior = crowd.weighted_majority(agreement(crowd, choose(crowd.majority(), self.tie, rng)))
+            posterior = crowd.weighted_majority(agreement(crowd, crowd.choose(crowd.majority(), self.tie, rng)))
         else:
             posterior = crowd.initial()
         counts, mass = crowd.counts(posterior), crowd.mass(posterior)
@@ -129,7 +130,7 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
         return float(np.clip(up / (float(np.sum(digamma(total + now) - digamma(now))) + 1.0), *_STRENGTHS))
 
     def _converged(self, crowd: Crowd, before: Hierarchy, after: Hierarchy) -> bool:
-        return bool(np.abs(after.posterior - before.posterior).max() < self.tol)
+        return crowd.distance(after.posterior, before.posterior) < self.tol
 
     def _finish(self, crowd: Crowd, state: Hierarchy) -> None:
         last = self._maximise(crowd, state)

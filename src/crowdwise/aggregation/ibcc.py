@@ -111,6 +111,8 @@ class IBCC(BayesianConfusion[LatentState | Chain]):
     burn_in: int = 100
     """Gibbs sweeps that are left out of the mean."""
 
+    streams: ClassVar[bool] = True
+
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> LatentState | Chain:
         q, alpha = crowd.initial(), self._alpha(crowd)
         if self.method == "gibbs":

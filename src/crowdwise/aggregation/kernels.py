@@ -98,25 +98,30 @@ def sort_by_instance(
     return packed.astype(np.uint32), indptr
 
 
-def em_step(layout: Layout, emission: Floats, prior: Floats, out: Floats | None = None) -> Step:
+def em_step(
+    layout: Layout, emission: Floats, prior: Floats, out: Floats | None = None, onto: Floats | None = None
+) -> Step:
     """E and M step of a model whose labels are independent given the state.
 
     ``emission`` (R, C, K) is P(label y of annotator j | state k), or anything proportional to it; ``prior``
     (K,) likewise. With K = C * M states, state ``k`` belongs to class ``k // M``, and instances with a gold
-    label are confined to the states of that class. ``out`` (n, K) is overwritten with the posterior where given.
+    label are confined to the states of that class. ``out`` (n, K) is overwritten with the posterior where given, and
+    counts are added to those in ``onto`` (R, C, K).
     """
     k = len(prior)
     if not layout.compiled:
         cells = incidence(layout)
         scores = cells @ np.log(np.maximum(emission, TINY).reshape(-1, k)) + np.log(prior)
-        return _finish(layout, scores, lambda q: (cells.T @ q).reshape(emission.shape), out)
+        return _finish(layout, scores, lambda q: (cells.T @ q).reshape(emission.shape), out, onto)
     posterior = np.empty((len(layout.indptr) - 1, k)) if out is None else out
     table = np.ascontiguousarray(emission, np.float64).ravel()
-    counts, mass, log_likelihood = _threaded(compiled.em_kernel(k), layout, table, prior, posterior, True)
+    counts, mass, log_likelihood = _threaded(compiled.em_kernel(k), layout, table, prior, posterior, True, onto)
     return Step(posterior, counts.reshape(emission.shape), mass, log_likelihood)
 
 
-def vote_step(layout: Layout, ratio: Floats, prior: Floats, out: Floats | None = None) -> Step:
+def vote_step(
+    layout: Layout, ratio: Floats, prior: Floats, out: Floats | None = None, onto: Floats | None = None
+) -> Step:
     """E and M step of a model in which a label speaks for its own class only.
 
     ``ratio`` (R, C) is P(label y of annotator j | class y) over its probability under any other class; ``counts`` of
@@ -126,19 +131,20 @@ def vote_step(layout: Layout, ratio: Floats, prior: Floats, out: Floats | None =
     c = layout.shape[1]
     if not layout.compiled:
         scores = votes(layout, np.log(ratio)) + np.log(prior)
-        return _finish(layout, scores, lambda q: hits(layout, q), out)
+        return _finish(layout, scores, lambda q: hits(layout, q), out, onto)
     posterior = np.empty((len(layout.indptr) - 1, c)) if out is None else out
-    counts, mass, log_likelihood = _threaded(compiled.vote_kernel(c), layout, ratio.ravel(), prior, posterior, True)
+    kernel = compiled.vote_kernel(c)
+    counts, mass, log_likelihood = _threaded(kernel, layout, ratio.ravel(), prior, posterior, True, onto)
     return Step(posterior, counts.reshape(-1, c), mass, log_likelihood)
 
 
-def confusion_counts(layout: Layout, posterior: Floats) -> Floats:
-    """Posterior (n, K) summed by annotator and label: (R, C, K)."""
+def confusion_counts(layout: Layout, posterior: Floats, onto: Floats | None = None) -> Floats:
+    """Posterior (n, K) summed by annotator and label, and added to ``onto`` where given: (R, C, K)."""
     (r, c), k = layout.shape, posterior.shape[1]
     if not layout.compiled:
-        return np.asarray(incidence(layout).T @ posterior).reshape(r, c, k)
-    table = np.empty(r * c * k)
-    counts, _, _ = _threaded(compiled.em_kernel(k), layout, table, np.empty(k), np.ascontiguousarray(posterior), False)
+        return _added(onto, np.asarray(incidence(layout).T @ posterior).reshape(r, c, k))
+    kernel, table = compiled.em_kernel(k), np.empty(r * c * k)
+    counts, _, _ = _threaded(kernel, layout, table, np.empty(k), np.ascontiguousarray(posterior), False, onto)
     return counts.reshape(r, c, k)
 
 
@@ -203,7 +209,9 @@ def trimmed_means(indptr: npt.NDArray[Any], values: Floats, centre: Floats, trim
     return np.divide(np.bincount(row, values * keep, len(size)), number, out=centre.copy(), where=number > 0)
 
 
-def _finish(layout: Layout, scores: Floats, count: Callable[[Floats], Floats], out: Floats | None) -> Step:
+def _finish(
+    layout: Layout, scores: Floats, count: Callable[[Floats], Floats], out: Floats | None, onto: Floats | None
+) -> Step:
     """Posterior, counts and likelihood from log posteriors (n, K) up to a constant."""
     if layout.gold.size:
         width = scores.shape[1] // layout.shape[1]
@@ -215,27 +223,38 @@ def _finish(layout: Layout, scores: Floats, count: Callable[[Floats], Floats], o
     posterior /= total
     labelled = np.diff(layout.indptr) > 0
     log_likelihood = float((np.log(total[:, 0]) + top[:, 0])[labelled].sum())
-    return Step(posterior, count(posterior), posterior[labelled].sum(axis=0), log_likelihood)
+    return Step(posterior, _added(onto, count(posterior)), posterior[labelled].sum(axis=0), log_likelihood)
+
+
+def _added(onto: Floats | None, counts: Floats) -> Floats:
+    return counts if onto is None else np.add(onto, counts, out=onto)
 
 
 def _threaded(
-    kernel: Any, layout: Layout, table: Floats, prior: Floats, posterior: Floats, update: bool
+    kernel: Any,
+    layout: Layout,
+    table: Floats,
+    prior: Floats,
+    posterior: Floats,
+    update: bool,
+    onto: Floats | None,
 ) -> tuple[Floats, Floats, float]:
     """Run a pass on stretches of instances of about equal numbers of annotations, one a thread, and add up."""
     n, k = len(layout.indptr) - 1, len(prior)
     width = k // layout.shape[1]  # states of one class
 
-    def run(start: int, stop: int) -> tuple[Floats, Floats, float]:
-        counts, mass = np.zeros(len(table)), np.zeros(k)
+    def run(start: int, stop: int, counts: Floats) -> tuple[Floats, Floats, float]:
+        mass = np.zeros(k)
         args = layout.cells, layout.indptr, start, stop, table, prior, layout.gold, width, update
         return counts, mass, kernel(*args, posterior, counts, mass)
 
+    tables = [np.zeros(len(table)) if onto is None or thread else onto.reshape(-1) for thread in range(layout.threads)]
     if layout.threads == 1:
-        return run(0, n)
+        return run(0, n, tables[0])
     wanted = np.linspace(0, len(layout.cells), layout.threads + 1)[1:-1]
     borders = [0, *np.searchsorted(layout.indptr, wanted).tolist(), n]
     with ThreadPoolExecutor(layout.threads) as pool:
-        parts = list(pool.map(run, borders[:-1], borders[1:]))
+        parts = list(pool.map(run, borders[:-1], borders[1:], tables))
     for counts, mass, _ in parts[1:]:
         parts[0][0][:] += counts
         parts[0][1][:] += mass

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, NamedTuple, get_args
 import numpy as np
 
 from crowdwise.aggregation.base import IterativeAggregator, State, uniform
-from crowdwise.aggregation.bayes_kernels import expected_log, log_beta, require_count, require_positive, vote_hits
+from crowdwise.aggregation.bayes_kernels import expected_log, log_beta, require_count, require_positive
 from crowdwise.aggregation.crowd import Crowd, confusion
 from crowdwise.aggregation.kernels import FLOOR, Floats
 from crowdwise.errors import ConfigError
@@ -66,6 +66,7 @@ class MACE(IterativeAggregator[MACEState]):
     """Random starts, of which the one with the highest objective wins."""
 
     uses_history: ClassVar[bool] = True
+    streams: ClassVar[bool] = True
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> MACEState:
         behaviour = rng.uniform(1.0, 2.5, (2, crowd.n_annotators, self.n_restarts))
@@ -137,7 +138,7 @@ def e_step(crowd: Crowd, behaviour: Floats, strategy: Floats) -> Expectation:
     A history is labels of instances whose class is known: those off the diagonal are spam, those on it may be known.
     """
     ratio = odds(behaviour, strategy)
-    right, log_likelihood = vote_hits(crowd.layout, ratio)
+    right, log_likelihood = crowd.vote_hits(ratio)
     given = crowd.label_counts.astype(np.float64)
     if crowd.history is not None:  # [annotator, label, class]
         on_diagonal = np.diagonal(crowd.history, axis1=1, axis2=2)[:, :, None]

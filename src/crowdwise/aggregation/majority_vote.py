@@ -21,6 +21,8 @@ class MajorityVote(Aggregator):
     array(['dog', 'cat'], dtype='<U3')
     """
 
+    streams = True
+
     def _infer(self, crowd: Crowd, rng: np.random.Generator) -> Floats:
         return crowd.majority()
 

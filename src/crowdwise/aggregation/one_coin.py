@@ -44,6 +44,7 @@ class OneCoinDawidSkene(IterativeAggregator[Coins]):
     """Start `partial_fit` at the posterior of the last fit; see `DawidSkene`."""
 
     uses_history = True
+    streams = True
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Coins:
         posterior = crowd.initial()

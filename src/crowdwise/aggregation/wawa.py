@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crowdwise.aggregation.base import Aggregator, choose, share
+from crowdwise.aggregation.base import Aggregator, share
 from crowdwise.aggregation.crowd import Crowd
 from crowdwise.aggregation.kernels import Floats
 from crowdwise.registry import AGGREGATORS
@@ -23,9 +23,10 @@ class Wawa(Aggregator):
     """
 
     uses_history = True
+    streams = True
 
     def _infer(self, crowd: Crowd, rng: np.random.Generator) -> Floats:
-        self.skill_ = agreement(crowd, choose(crowd.majority(), self.tie, rng))
+        self.skill_ = agreement(crowd, crowd.choose(crowd.majority(), self.tie, rng))
         return crowd.weighted_majority(self.skill_)
 
 

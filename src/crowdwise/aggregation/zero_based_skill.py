@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crowdwise.aggregation.base import IterativeAggregator, State, choose
+from crowdwise.aggregation.base import IterativeAggregator, State
 from crowdwise.aggregation.crowd import Crowd
 from crowdwise.aggregation.kernels import Floats
 from crowdwise.aggregation.wawa import agreement
@@ -39,6 +39,7 @@ class ZeroBasedSkill(IterativeAggregator[Skills]):
     lr_steps: int = 20
 
     uses_history = True
+    streams = True
     settles = False
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Skills:
@@ -47,7 +48,7 @@ class ZeroBasedSkill(IterativeAggregator[Skills]):
 
     def _round(self, crowd: Crowd, state: Skills, rng: np.random.Generator) -> Skills:
         rounds = state.rounds + 1
-        target = agreement(crowd, choose(state.posterior, self.tie, rng))
+        target = agreement(crowd, crowd.choose(state.posterior, self.tie, rng))
         skill = state.skill + self.lr * 0.5 ** (rounds // self.lr_steps) * (target - state.skill)
         return Skills(crowd.weighted_majority(skill), float(target @ crowd.labels_per_annotator), skill, rounds)
 

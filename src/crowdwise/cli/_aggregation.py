@@ -28,6 +28,7 @@ from crowdwise.errors import AnnotationError, ConfigError, DataError, suggest
 from crowdwise.readers import TableRead, read_table, write_table
 from crowdwise.readers._files import format_of
 from crowdwise.registry import AGGREGATORS
+from crowdwise.streaming.output import Figures
 
 AUTO = "auto"
 SHOWN = 30  # annotators on the screen
@@ -64,8 +65,8 @@ def aggregate(
 ) -> None:
     """Write the labels of all instances and the annotators' table, and print a summary."""
     annotators_out = beside(out) if annotators_out is None else annotators_out
-    _check_outputs([out, annotators_out], [path, gold])
-    _check_method(method)
+    check_outputs([out, annotators_out], [path, gold])
+    check_method(method)
     with _working(f"reading {path.name}"):
         read = _read(path, columns, gold_column)
         crowd, known, remark = read.annotations, read.gold, ""
@@ -76,7 +77,7 @@ def aggregate(
     if remark:
         say(remark)
     informed = gold is not None or gold_column is not None  # a column that merely looks like gold only measures
-    with _working("inferring labels"), _short_warnings():
+    with _working("inferring labels"), short_warnings():
         fitted = _fit(method, crowd, known if informed else None, seed)
         votes = crowd.votes()
         majority = votes.argmax(axis=1)
@@ -86,21 +87,27 @@ def aggregate(
         alpha = measures.krippendorff_alpha(crowd, n_bootstrap=0).value
         raw = measures.raw_agreement(crowd, n_bootstrap=0).value
     _write(tables)
-    n = crowd.n_instances
     tied = int(np.count_nonzero((votes == votes.max(axis=1)[:, None]).sum(axis=1) > 1))
+    changed = int(np.count_nonzero(labels != majority))
+    sizes = len(crowd), crowd.n_instances, crowd.n_annotators
+    facts = {"method": fitted.name, "why": fitted.reason, "gold": accuracy, "labels": out, "annotators": annotators_out}
+    show_summary(sizes, Figures(tied, changed, alpha, raw), facts)
+
+
+def show_summary(sizes: tuple[int, int, int], figures: Figures, facts: Mapping[str, Any]) -> None:
+    """Counts of annotations, instances and annotators, agreement, ties, changes, and what else there is to say."""
+    labels, n, annotators = sizes
     show_facts(
         "Summary",
         {
-            "annotations": f"{len(crowd):,}: {len(crowd) / n:.1f} per instance, "
-            f"{len(crowd) / crowd.n_annotators:.1f} per annotator",
-            "agreement": f"Krippendorff's alpha {_number(alpha)}, raw agreement {_number(raw)}",
-            "ties": f"{_share(tied, n)} have two or more classes with most votes",
-            "method": fitted.name,
-            "why": fitted.reason,
-            "changed": f"{_share(int(np.count_nonzero(labels != majority)), n)} have another label than by majority vote",
-            "gold": accuracy,
-            "labels": out,
-            "annotators": annotators_out,
+            "annotations": f"{labels:,}: {labels / n:.1f} per instance, {labels / annotators:.1f} per annotator",
+            "agreement": f"Krippendorff's alpha {_number(figures.alpha)}, "
+            f"raw agreement {_number(figures.raw_agreement)}",
+            "ties": f"{_share(figures.ties, n)} have two or more classes with most votes",
+            "method": facts["method"],
+            "why": facts["why"],
+            "changed": f"{_share(figures.changed, n)} have another label than by majority vote",
+            **facts,
         },
     )
 
@@ -118,7 +125,7 @@ def agreement(
     with _working(f"reading {path.name}"):
         read = _read(path, columns)
     say(read.message)
-    with _working("resampling instances"), _short_warnings():
+    with _working("resampling instances"), short_warnings():
         report = measures.report(
             read.annotations, levels=levels, confidence=confidence, n_bootstrap=n_bootstrap, random_state=seed
         )
@@ -131,12 +138,12 @@ def agreement(
 def annotators(path: Path, out: Path | None, method: str, columns: Mapping[str, str | None], *, seed: int) -> None:
     """Print the annotators, worst first, and write the whole table where ``out`` is given."""
     if out is not None:
-        _check_outputs([out], [path])
-    _check_method(method)
+        check_outputs([out], [path])
+    check_method(method)
     with _working(f"reading {path.name}"):
         read = _read(path, columns)
     say(read.message)
-    with _working("inferring labels"), _short_warnings():
+    with _working("inferring labels"), short_warnings():
         fitted = _fit(method, read.annotations, None, seed)
         table = annotator_table(read.annotations, fitted.model)
     if out is not None:
@@ -189,14 +196,21 @@ def annotator_table(crowd: Annotations, model: Aggregator) -> pa.Table:
     return table.sort_by([("annotator_quality", "ascending"), ("num_examples_labeled", "descending")])
 
 
-def _read(path: Path, columns: Mapping[str, str | None], gold: str | None = None) -> TableRead:
+@contextmanager
+def options_named() -> Iterator[None]:
+    """The library names arguments, here they are options."""
     try:
+        yield
+    except AnnotationError as error:
+        message = re.sub(r"name it with (\w+)=\.\.\. .*$", r"name it with --\1 COLUMN", str(error))
+        raise AnnotationError(message) from error
+
+
+def _read(path: Path, columns: Mapping[str, str | None], gold: str | None = None) -> TableRead:
+    with options_named():
         read = read_table(
             path, instance=columns["instance"], annotator=columns["annotator"], label=columns["label"], gold=gold
         )
-    except AnnotationError as error:  # the library names arguments, here they are options
-        message = re.sub(r"name it with (\w+)=\.\.\. .*$", r"name it with --\1 COLUMN", str(error))
-        raise AnnotationError(message) from error
     _check_size(path, read)
     return read
 
@@ -216,12 +230,12 @@ def _check_size(path: Path, read: TableRead) -> None:
         )
 
 
-def _check_method(method: str) -> None:
+def check_method(method: str) -> None:
     if method != AUTO and method not in AGGREGATORS:
         raise ConfigError(f"unknown method {method!r}{suggest(method, [AUTO, *AGGREGATORS])}")
 
 
-def _check_outputs(outputs: Sequence[Path], inputs: Sequence[Path | None]) -> None:
+def check_outputs(outputs: Sequence[Path], inputs: Sequence[Path | None]) -> None:
     """Refuse what cannot be written before anything is computed."""
     for out in outputs:
         format_of(out)
@@ -307,7 +321,7 @@ def _working(what: str) -> Iterator[None]:
 
 
 @contextmanager
-def _short_warnings() -> Iterator[None]:
+def short_warnings() -> Iterator[None]:
     """What methods warn about, each once and as one line, also where scikit-learn's classes carry it."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")

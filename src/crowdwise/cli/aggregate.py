@@ -13,7 +13,8 @@ File = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="A table with a row per label: csv, tsv, jsonl (also .gz), parquet or arrow, by its suffix.",
+        help="A table with a row per label: csv, tsv, jsonl (also .gz), parquet or arrow, by its suffix; "
+        "aggregate also takes a folder of parquet files.",
     ),
 ]
 Method = Annotated[
@@ -55,11 +56,42 @@ def aggregate(
     label: Label = None,
     proba: Annotated[bool, typer.Option("--proba", help="Also write the probability of every class.")] = False,
     seed: Seed = 0,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--no-stream",
+            help="Work on parts of a parquet table on disk; by default with more rows than memory is fit for.",
+            show_default=False,
+        ),
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory to use when streaming, such as 4GB (the default).")
+    ] = None,
+    work: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder for the parts when streaming, which is kept; by default one beside OUT."
+        ),
+    ] = None,
 ) -> None:
     """Infer the label of every instance from the labels of many annotators."""
     if gold is not None and gold_column is not None:
         raise typer.BadParameter("--gold and --gold-column do not go together")
-    from crowdwise.cli._aggregation import aggregate as work
-
+    informed = gold is not None or gold_column is not None
+    if stream and informed:
+        raise typer.BadParameter("--stream knows no gold labels; leave out --gold and --gold-column")
+    if stream is False and (memory is not None or work is not None):
+        raise typer.BadParameter("--memory and --work are for streaming; leave out --no-stream")
     columns = {"instance": instance, "annotator": annotator, "label": label}
-    work(file, out, annotators_out, method, columns, gold=gold, gold_column=gold_column, proba=proba, seed=seed)
+    if stream is not False and not informed:
+        from crowdwise.cli._streaming import stream as streamed
+        from crowdwise.cli._streaming import why_stream
+
+        reason = why_stream(file, out, method, stream or memory is not None or work is not None)
+        if reason is not None:
+            options = {"memory": memory, "work": work, "proba": proba, "seed": seed}
+            streamed(file, out, annotators_out, method, columns, reason, **options)  # type: ignore[arg-type]
+            return
+    from crowdwise.cli._aggregation import aggregate as in_memory
+
+    in_memory(file, out, annotators_out, method, columns, gold=gold, gold_column=gold_column, proba=proba, seed=seed)

@@ -97,5 +97,7 @@ def restore_optimisers(optimisers: Iterable[torch.optim.Optimizer], tensors: dic
                 parameter = parameters[int(number)]
                 # Adam counts its steps on the CPU unless it is capturable
                 on = parameter.device if key != "step" or optimiser.defaults.get("capturable") else "cpu"
-                state = torch.zeros_like(parameter if value.shape == parameter.shape else value, device=on, dtype=value.dtype)
+                state = torch.zeros_like(
+                    parameter if value.shape == parameter.shape else value, device=on, dtype=value.dtype
+                )
                 optimiser.state[parameter][key] = state.copy_(value)  # in the layout of the parameter

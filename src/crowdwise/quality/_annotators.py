@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,33 @@ from scipy import sparse
 from scipy.special import ndtri
 
 from crowdwise._codes import cells
+from crowdwise._factorise import Vocabulary
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.quality._belief import NUMBERS, Belief, Floats, Ints, Mask, floats, ids
-from crowdwise.quality._skill import skill
+from crowdwise.quality._skill import Skill, skill
 
 SMOOTHING = 2.0  # labels of an average annotator that are added to each row of a confusion matrix
 UNLIKELY = 1e-4  # smaller probabilities do not count in confusion matrices: keeps them sparse
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Sums over the labels of a crowd, from which the profiles of its annotators are made."""
+
+    annotators: Vocabulary
+    classes: Vocabulary
+    given: Ints  # (R, C) how often each annotator gave each label
+    agreeing: Floats  # (R,) labels that are the most likely class of their instance
+    counts: sparse.csr_array[Any]  # (R * C, C) expected number by annotator and label, and by true class
+    expected: Floats  # (R, C) expected number of the annotator's instances that have each class
+    confusion: Floats | None  # (R, C, C) where it is known
+    skill: Skill
+
+    @property
+    def labels(self) -> Ints:
+        """Number of labels of every annotator, (R,)."""
+        return np.asarray(self.given.sum(axis=1))
 
 
 def annotators(
@@ -51,35 +72,52 @@ def annotators(
         raise ConfigError(f"confidence must lie between 0 and 1, got {confidence}")
     crowd = Annotations.coerce(annotations)
     belief = Belief.of(crowd, posterior, confusion)
-    silent, tail = crowd.labels_per_annotator == 0, (1 - confidence) / 2
-    skills = skill(crowd, belief)
-    columns: dict[str, Any] = {
-        "annotator": crowd.annotator_vocabulary.arrow,
-        "annotator_quality": skills.mean,
-        "annotator_quality_low": skills.quantile(tail),
-        "annotator_quality_high": skills.quantile(1 - tail),
-        "agreement_with_consensus": floats(_mean(crowd, crowd.label == belief.label[crowd.instance]), silent),
-        "num_examples_labeled": crowd.labels_per_annotator,
-        **_errors(crowd, belief),
-        **_bias(crowd, belief),
-    }
+    columns = profile(_tally(crowd, belief), confidence)
     if durations is not None or timestamps is not None:
         columns.update(_speed(crowd, timestamps, durations))
     if timestamps is not None:
-        columns.update(_drift(crowd, belief, seconds_of(crowd, timestamps, "timestamps"), -float(ndtri(tail))))
+        columns.update(
+            _drift(crowd, belief, seconds_of(crowd, timestamps, "timestamps"), -float(ndtri((1 - confidence) / 2)))
+        )
     return pa.table(columns)
 
 
-def _mean(annotations: Annotations, values: Any) -> Floats:
-    """Mean over each annotator's labels, (R,)."""
-    total = np.bincount(annotations.annotator, values, annotations.n_annotators)
-    return np.asarray(total / np.maximum(annotations.labels_per_annotator, 1))
+def profile(tally: Tally, confidence: float) -> dict[str, Any]:
+    """The columns of `annotators` that need no times."""
+    number, tail = tally.labels, (1 - confidence) / 2
+    return {
+        "annotator": tally.annotators.arrow,
+        "annotator_quality": tally.skill.mean,
+        "annotator_quality_low": tally.skill.quantile(tail),
+        "annotator_quality_high": tally.skill.quantile(1 - tail),
+        "agreement_with_consensus": floats(tally.agreeing / np.maximum(number, 1), number == 0),
+        "num_examples_labeled": number,
+        **_errors(tally),
+        **_bias(tally),
+    }
 
 
-def _errors(annotations: Annotations, belief: Belief) -> dict[str, Any]:
-    """How each annotator errs, from expected counts (R, C, C) that are made for a block of annotators at a time."""
+def _tally(annotations: Annotations, belief: Belief) -> Tally:
     size, classes = annotations.n_annotators, annotations.n_classes
-    counts = _counts(annotations, belief)
+    place = cells(annotations.annotator, classes, annotations.label)
+    agree = annotations.label == belief.label[annotations.instance]
+    shape = size, annotations.n_instances
+    who = sparse.csr_array((np.ones(len(place)), (annotations.annotator, annotations.instance)), shape)
+    return Tally(
+        annotators=annotations.annotator_vocabulary,
+        classes=annotations.class_vocabulary,
+        given=np.bincount(place, minlength=size * classes).reshape(size, classes),
+        agreeing=np.asarray(np.bincount(annotations.annotator, agree, size), np.float64),
+        counts=_counts(annotations, belief),
+        expected=np.asarray(who @ belief.posterior, np.float64),
+        confusion=belief.confusion,
+        skill=skill(annotations, belief),
+    )
+
+
+def _errors(tally: Tally) -> dict[str, Any]:
+    """How each annotator errs, from expected counts (R, C, C) that are made for a block of annotators at a time."""
+    size, classes, counts = tally.annotators.size, tally.classes.size, tally.counts
     average = _average(counts, classes)
     worst, confused = np.zeros(size, np.int64), np.zeros(size, np.int64)
     quality, number, spam = np.zeros(size), np.zeros(size), np.zeros(size)
@@ -90,18 +128,18 @@ def _errors(annotations: Annotations, belief: Belief) -> dict[str, Any]:
         given = counts[start * classes : rows.stop * classes].toarray().reshape(width, classes, classes)
         expected = given.transpose(0, 2, 1)  # (b, C, C), by true class and label
         seen = expected.sum(axis=2)
-        if belief.confusion is None:
+        if tally.confusion is None:
             matrix = (expected + SMOOTHING * average) / (seen + SMOOTHING)[:, :, None]
         else:
-            matrix = belief.confusion[rows]
+            matrix = tally.confusion[rows]
         diagonal = np.where(seen >= 0.5, np.diagonal(matrix, axis1=1, axis2=2), np.inf)
         worst[rows], quality[rows] = diagonal.argmin(axis=1), diagonal.min(axis=1)
         spam[rows] = 1 - _spread(matrix) / max(classes * (classes - 1), 1)
         wrong = (expected * (1 - np.eye(classes))).reshape(width, -1)
         confused[rows], number[rows] = wrong.argmax(axis=1), wrong.max(axis=1)
-    unseen, unerring = ~np.isfinite(quality) | (annotations.labels_per_annotator == 0), number < 0.5
+    unseen, unerring = ~np.isfinite(quality) | (tally.labels == 0), number < 0.5
     true, label = np.divmod(confused, max(classes, 1))
-    names = annotations.class_vocabulary
+    names = tally.classes
     return {
         "worst_class": ids(names, worst, unseen),
         "worst_class_quality": floats(quality, unseen),
@@ -134,20 +172,15 @@ def _spread(matrix: Floats) -> Floats:
     return np.asarray(matrix.shape[1] * (matrix**2).sum(axis=(1, 2)) - (matrix.sum(axis=1) ** 2).sum(axis=1))
 
 
-def _bias(annotations: Annotations, belief: Belief) -> dict[str, Any]:
+def _bias(tally: Tally) -> dict[str, Any]:
     """Frequencies of the labels given against those expected on the same instances."""
-    size, classes = annotations.n_annotators, annotations.n_classes
-    silent = annotations.labels_per_annotator == 0
-    place = cells(annotations.annotator, classes, annotations.label)
-    given = np.bincount(place, minlength=size * classes).reshape(size, classes)
-    shape = size, annotations.n_instances
-    who = sparse.csr_array((np.ones(len(place)), (annotations.annotator, annotations.instance)), shape)
-    excess = (given - who @ belief.posterior) / np.maximum(annotations.labels_per_annotator, 1)[:, None]
-    overused = excess.argmax(axis=1) if classes else np.zeros(size, np.int64)
+    silent, classes = tally.labels == 0, tally.classes.size
+    excess = (tally.given - tally.expected) / np.maximum(tally.labels, 1)[:, None]
+    overused = excess.argmax(axis=1) if classes else np.zeros(len(excess), np.int64)
     unbiased = excess.max(axis=1, initial=0) < 1e-9
     return {
         "bias": floats(np.abs(excess).sum(axis=1) / 2, silent),
-        "overused_class": ids(annotations.class_vocabulary, overused, silent | unbiased),
+        "overused_class": ids(tally.classes, overused, silent | unbiased),
     }
 
 

@@ -22,6 +22,12 @@ class Skill:
     alpha: Floats
     beta: Floats
 
+    @classmethod
+    def at(cls, s: Floats, curvature: Floats) -> Skill:
+        """The distribution whose mode is about ``s`` (R,), where the evidence has this curvature (R,)."""
+        labels = curvature * s * (1 - s) + PRIOR_LABELS
+        return cls(s * labels, (1 - s) * labels)
+
     @property
     def mean(self) -> Floats:
         """Expected skill."""
@@ -58,5 +64,4 @@ def skill(annotations: Annotations, belief: Belief) -> Skill:
         low, high = np.where(rising, s, low), np.where(rising, high, s)
     s = (low + high) / 2
     curvature = np.bincount(who, (gain / (wrong + s[who] * gain)) ** 2, size)
-    labels = curvature * s * (1 - s) + PRIOR_LABELS
-    return Skill(s * labels, (1 - s) * labels)
+    return Skill.at(s, np.asarray(curvature, np.float64))

@@ -1,0 +1,208 @@
+"""What a streamed run leaves: labels partition by partition, annotators' profiles, and figures for a summary."""
+
+from __future__ import annotations
+
+import functools
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy import sparse
+
+from crowdwise.aggregation import kernels
+from crowdwise.aggregation.base import Aggregator, share
+from crowdwise.aggregation.kernels import Floats
+from crowdwise.errors import DataError
+from crowdwise.quality._annotators import UNLIKELY, Tally, profile
+from crowdwise.quality._skill import BOUNDS, PRIOR_LABELS, STEPS, Skill
+from crowdwise.readers._files import format_of
+from crowdwise.streaming.crowd import Recipe, StreamedCrowd, Sums, added, in_order
+from crowdwise.streaming.store import Part
+
+FORMATS = ("parquet", "arrow", "csv", "tsv")  # that can be written piece by piece
+CONFUSION = 1e9  # bytes of confusion matrices above which profiles are made from the posterior alone
+EXACT = 1e-9  # change of a skill below which it is found
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Counts and agreement of a crowd and its labels."""
+
+    ties: int
+    """Instances of which two or more classes have most votes."""
+    changed: int
+    """Instances whose label differs from that of a majority vote."""
+    alpha: float
+    """Krippendorff's alpha (nominal); NaN where all labels are the same."""
+    raw_agreement: float
+    """Share of the pairs of labels of an instance that agree, mean over instances; NaN where there are no pairs."""
+
+
+def check_output(out: Path) -> None:
+    """Refuse a file that cannot be written piece by piece."""
+    if format_of(out) not in FORMATS or out.name.lower().endswith(".gz"):
+        known = ", ".join(f".{name}" for name in FORMATS)
+        raise DataError(f"{out}: labels can be streamed to {known} only; choose another suffix")
+
+
+def write_labels(crowd: StreamedCrowd, posterior: Recipe, out: Path, *, proba: bool) -> Sums:
+    """Write one row per instance in the order of their codes, a row group for each partition; returns `_sums`."""
+    store, dense = crowd.store, small(crowd)
+    ids, classes = store.instance_vocabulary.arrow, store.class_vocabulary
+    names = [f"p_{name}" for name in classes.arrow.to_pylist()] if proba else []
+
+    def piece(number: int) -> tuple[pa.Table, Sums]:
+        part = store.load(number)
+        q = posterior.of(part)
+        labels = part.choose(q, "first", np.random.default_rng(0))
+        columns = {
+            "instance": ids.slice(part.start, part.stop - part.start),
+            "label": classes.take(labels),
+            "confidence": q[np.arange(len(q)), labels],
+            "n_annotations": part.labels_per_instance,
+        }
+        columns |= {name: np.ascontiguousarray(q[:, code]) for code, name in enumerate(names)}
+        return pa.table(columns), _sums(part, q, labels, dense)
+
+    total: Sums | None = None
+    writer: Any = None
+    crowd.progress.step("writing labels", len(store.partitions))
+    try:
+        for table, sums in in_order(piece, len(store.partitions), crowd.threads):
+            writer = _writer(out, table.schema) if writer is None else writer
+            writer.write_table(table)
+            total = sums if total is None else added(total, sums)
+            crowd.progress.advance()
+    finally:
+        if writer is not None:
+            writer.close()
+    assert total is not None
+    return total
+
+
+def small(crowd: StreamedCrowd) -> bool:
+    """Whether tables (R, C, C) are small beside what may be used."""
+    return 8.0 * crowd.n_annotators * crowd.n_classes**2 <= min(CONFUSION, crowd.memory / 16)
+
+
+def _writer(out: Path, schema: pa.Schema) -> AbstractContextManager[Any]:
+    kind = format_of(out)
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        return pq.ParquetWriter(out, schema)  # type: ignore[no-any-return]
+    if kind == "arrow":
+        return pa.ipc.new_file(str(out), schema)  # type: ignore[no-any-return]
+    from pyarrow import csv
+
+    options = csv.WriteOptions(delimiter="\t" if kind == "tsv" else ",")
+    return csv.CSVWriter(str(out), schema, write_options=options)  # type: ignore[no-any-return]
+
+
+def _sums(part: Part, q: Floats, labels: Any, dense: bool) -> Sums:
+    """Of a part: ties, changes; shares of agreeing pairs, instances that have pairs, disagreement, labels (C,) in pairs;
+    labels like the most likely class (R,), right labels (R,), class mass (C,), counts, and expected classes (R, C)."""
+    votes = np.ascontiguousarray(part.votes().T)  # (C, n): numpy reduces short rows slowly
+    most = votes.max(axis=0)
+    number = part.labels_per_instance
+    paired = number >= 2
+    pairs = number * (number - 1.0)
+    agreeing = (votes * (votes - 1.0)).sum(axis=0)
+    return (
+        int(np.count_nonzero((votes == most).sum(axis=0) > 1)),
+        int(np.count_nonzero(labels != votes.argmax(axis=0))),
+        float((agreeing[paired] / pairs[paired]).sum()),
+        int(np.count_nonzero(paired)),
+        float(((pairs - agreeing)[paired] / (number[paired] - 1.0)).sum()),
+        votes @ paired.astype(np.float64),
+        part.agreements(q.argmax(axis=1)),
+        part.hits(q).sum(axis=1),
+        part.mass(q),
+        *_tables(part, q, dense),
+    )
+
+
+def _tables(part: Part, q: Floats, dense: bool) -> tuple[Any, Floats]:
+    """Expected counts without unlikely classes (R * C, C), and expected classes of the annotators' instances (R, C)."""
+    likely = np.where(q < UNLIKELY, 0.0, q)
+    if dense:
+        return part.counts(likely).reshape(-1, part.n_classes), part.counts(q).sum(axis=1)
+    shape = len(q), part.n_annotators
+    annotator = part.layout.cells // np.uint32(part.n_classes)
+    who = sparse.csr_array((np.ones(len(annotator)), annotator.astype(np.int64), part.layout.indptr), shape=shape)
+    counts = kernels.incidence(part.layout).T @ sparse.csr_array(likely)
+    return sparse.csr_array(counts), np.asarray(who.T @ q, np.float64)
+
+
+def figures(sums: Sums) -> Figures:
+    """The summary of all parts, from `_sums`."""
+    ties, changed, shares, n_paired, observed, labels = sums[:6]
+    total = float(labels.sum())
+    expected = total**2 - float(labels @ labels)
+    alpha = 1.0 - (total - 1.0) * observed / expected if expected > 1e-12 * total**2 else float("nan")
+    return Figures(ties, changed, alpha, shares / n_paired if n_paired else float("nan"))
+
+
+def annotator_table(crowd: StreamedCrowd, model: Aggregator, posterior: Recipe, sums: Sums) -> pa.Table:
+    """`crowdwise.quality.annotators` from sums, worst first; also sets what the model derives from its posterior."""
+    agreeing, right, mass, counts, expected = sums[6:]
+    number = crowd.labels_per_annotator
+    vars(model).setdefault("skill_", share(right, number, crowd.n_classes))
+    vars(model).setdefault("class_prior_", mass / crowd.n_labelled)
+    crowd.titled("annotators")
+    tally = Tally(
+        annotators=crowd.store.annotator_vocabulary,
+        classes=crowd.store.class_vocabulary,
+        given=crowd.label_counts,
+        agreeing=agreeing,
+        counts=sparse.csr_array(counts),
+        expected=expected,
+        confusion=model.confusion_ if small(crowd) else None,
+        skill=_skill(crowd, posterior, right, number),
+    )
+    table = pa.table(profile(tally, 0.95))
+    return table.sort_by([("annotator_quality", "ascending"), ("num_examples_labeled", "descending")])
+
+
+def _skill(crowd: StreamedCrowd, posterior: Recipe, right: Floats, number: Any) -> Skill:
+    """`crowdwise.quality._skill.skill`, its maximum found by Newton steps within a bracket: each step is a pass."""
+    mean = float(np.clip(right.sum() / number.sum(), *BOUNDS))
+    reference = np.clip((right + PRIOR_LABELS * mean) / (number + PRIOR_LABELS), *BOUNDS)
+    s, low, high = reference, np.full(len(right), 1e-6), np.full(len(right), 1 - 1e-6)
+    curvature = np.zeros(len(right))
+    for _ in range(STEPS):
+        slope, curvature = crowd.sums(_slopes, posterior, reference, s)
+        slope += PRIOR_LABELS * (mean / s - (1 - mean) / (1 - s))
+        low, high = np.where(slope > 0, s, low), np.where(slope > 0, high, s)
+        newton = s + slope / (curvature + PRIOR_LABELS * (mean / s**2 + (1 - mean) / (1 - s) ** 2))
+        before, s = s, np.where((newton >= low) & (newton <= high), newton, (low + high) / 2)
+        if np.abs(s - before).max() < EXACT:
+            break
+    return Skill.at(s, curvature)
+
+
+def _slopes(part: Part, total: Sums | None, posterior: Recipe, reference: Floats, s: Floats) -> Sums:
+    """First derivative of every annotator's log-likelihood in the skill, and minus the second, (R,) each."""
+    slope, curvature = np.zeros(len(s)), np.zeros(len(s))
+    _slope_kernel()(part.layout.cells, part.layout.indptr, posterior.of(part), reference, s, slope, curvature)
+    return slope, curvature
+
+
+@functools.cache
+def _slope_kernel() -> Any:
+    def slopes(cells, indptr, posterior, reference, s, slope, curvature):  # type: ignore[no-untyped-def]
+        classes = posterior.shape[1]
+        for i in range(len(posterior)):
+            for e in range(indptr[i], indptr[i + 1]):
+                j = cells[e] // classes
+                own = posterior[i, cells[e] - j * classes]
+                wrong = (1.0 - own) / (1.0 - reference[j]) + 1e-9
+                gain = own / reference[j] + 1e-9 - wrong
+                ratio = gain / (wrong + s[j] * gain)
+                slope[j] += ratio
+                curvature[j] += ratio * ratio
+
+    return kernels.jit()(slopes)
