@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from crowdwise.aggregation.base import TIE_TOLERANCE, Aggregator, choose
+from crowdwise.aggregation.base import Aggregator
+from crowdwise.aggregation.crowd import TIE_TOLERANCE, choose
 from crowdwise.engine import Engine, Stage, StageResult
 from crowdwise.engine.device import derive_seed
 from crowdwise.methods.base import CrowdClassifier, Fitted
