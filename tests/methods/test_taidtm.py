@@ -154,6 +154,7 @@ MAPPING_SETTINGS: list[dict[str, object]] = [{}, {"purify": False}, {"k": 5}, {"
         {"similarity": "l1-normalised"},
         {"similarity": "jaccard"},
         {"similarity": "confusion-counts"},
+        {"similarity": "confusion"},
         {"similarity": "cbcc", "communities": 2},
         {"purify": False},
         {"gcn_layers": 1},

@@ -160,10 +160,11 @@ def _unit_l1(evidence: Evidence) -> FloatArray:
     return _divide_rows(_heads(evidence, "l1-normalised"), order=1)
 
 
+@SIMILARITIES.register("confusion")
 @SIMILARITIES.register("confusion-counts")
 def _confusion(evidence: Evidence) -> FloatArray:
     if evidence.matrices is None:
-        raise ConfigError("similarity 'confusion-counts' needs the annotators' matrices (R, C, C)")
+        raise ConfigError("a similarity of confusion matrices needs the annotators' matrices (R, C, C)")
     return _divide_rows(_flat(evidence.matrices), order=2)
 
 

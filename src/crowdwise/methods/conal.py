@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from crowdwise.engine import Batch, Engine, Stage, StageResult
 from crowdwise.methods.base import Fitted, build
 from crowdwise.methods.joint import JointClassifier, identities, present
-from crowdwise.networks import build_backbone
+from crowdwise.networks import Classifier, build_backbone
 from crowdwise.networks.transition import pair_products
 from crowdwise.registry import METHODS
 
@@ -87,6 +87,13 @@ class CoNAL(JointClassifier):
     """Weight of the sum of the distances between W^j and W^g, which are kept large."""
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
+        stage, noise = self.joint_training(engine)
+        yield stage
+        classifier = cast(Classifier, stage.score)
+        return Fitted(classifier, CommonNoiseTransition(copy.deepcopy(classifier.backbone), noise))
+
+    def joint_training(self, engine: Engine) -> tuple[Stage, CommonNoise]:
+        """The one stage of this method, and the noise layers that it trains beside the classifier."""
         classifier = self.new_classifier(engine, "classifier")
         start, width = identities(engine, 2.0).cpu(), classifier.linear.in_features
         noise: CommonNoise = build(engine, "annotators", lambda: CommonNoise(width, self.embedding, start))
@@ -100,8 +107,7 @@ class CoNAL(JointClassifier):
                 losses = F.cross_entropy(o, batch.label, reduction="none")
                 return batch.mean(losses) - batch.once(self.lam * (counted * noise.distances()).sum())
 
-        yield self.joint_stage(engine, classifier, noise, loss)
-        return Fitted(classifier, CommonNoiseTransition(copy.deepcopy(classifier.backbone), noise))
+        return self.joint_stage(engine, classifier, noise, loss), noise
 
     def build_transition(self, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> CommonNoiseTransition:
         backbone, _ = build_backbone(self._backbone(), shape, self.backbone_options)

@@ -7,11 +7,13 @@ Crowds", IEEE TPAMI 2024 (arXiv 2306.03116). ``stages`` reads like the paper's A
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -27,6 +29,7 @@ from crowdwise.errors import ConfigError
 from crowdwise.graph.mappings import MAPPINGS, MappedHeads
 from crowdwise.methods.base import Fitted, build
 from crowdwise.methods.bltm import BLTM, distilled_arrays
+from crowdwise.methods.conal import CoNAL
 from crowdwise.methods.steps import annotator_matrices
 from crowdwise.networks import Classifier, GlobalHead, IndividualHeads, TransitionNetwork
 from crowdwise.networks.transition import row_loss
@@ -77,7 +80,8 @@ class TAIDTM(BLTM):
     similarity: str = "delta-cosine"
     """How annotators are compared: by their heads, ``"delta-cosine"`` (differences from the global head), ``"cosine"`` or
     ``"l1-normalised"``; by their labels, ``"jaccard"`` (of sets of instance and label), ``"confusion-counts"`` (confusion
-    matrices on the distilled examples) or ``"cbcc"`` (communities)."""
+    matrices on the distilled examples), ``"confusion"`` (those that CoNAL learns, for as many epochs as the classifier) or
+    ``"cbcc"`` (communities)."""
     communities: int = 3
     """Communities that ``similarity="cbcc"`` looks for."""
     k: int = 50
@@ -127,7 +131,8 @@ class TAIDTM(BLTM):
             return Fitted(classifier, individual, distilled_arrays(distilled) | {"skipped": skipped})
 
         # knowledge transfer between neighbouring individual networks
-        annotators = self.connect(engine, individual, global_head, distilled, skipped)
+        matrices = yield from self.confusions(engine, distilled)
+        annotators = self.connect(engine, individual, global_head, matrices, skipped)
         yield from self.fit_mapping(engine, transition, distilled, annotators)
 
         # classifier training with loss correction
@@ -183,19 +188,31 @@ class TAIDTM(BLTM):
             )
         return skipped
 
+    def confusions(
+        self, engine: Engine, distilled: Units
+    ) -> Generator[Stage, StageResult, npt.NDArray[np.float64] | None]:
+        """Confusion matrices (R, C, C) for the similarities that compare them."""
+        if self.similarity == "confusion-counts":
+            return confusion_matrices(distilled, engine.problem)
+        if self.similarity != "confusion":
+            return None
+        common = ("backbone", "backbone_options", "epochs", "batch_size", "milestones", "gamma")
+        (stage, noise) = CoNAL(**{name: getattr(self, name) for name in common}).joint_training(engine)
+        yield dataclasses.replace(stage, name="class confusions")
+        return noise.individual.detach().cpu().double().numpy()
+
     def connect(
         self,
         engine: Engine,
         individual: TransitionNetwork,
         global_head: GlobalHead,
-        distilled: Units,
+        matrices: npt.NDArray[np.float64] | None,
         skipped: np.ndarray,
     ) -> AnnotatorGraph:
         """The similarity graph of annotators (Eq. 4 and 5), before and after purifying (Eq. 6)."""
         problem = engine.problem
         heads = flat(cast(IndividualHeads, individual.head).theta)
         origin = flat(global_head.theta[None])[0]
-        matrices = confusion_matrices(distilled, problem) if self.similarity == "confusion-counts" else None
         seed = derive_seed(problem.seed, "similarity")
         evidence = graph.Evidence(heads, origin, problem.annotations, matrices, self.communities, seed)
         before, unrelated, arbitrary = graph.nearest(evidence, self.k, self.similarity)
