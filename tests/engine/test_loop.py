@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 import torch
 
 import crowdwise
-from crowdwise.engine import Engine, Problem, step
+from crowdwise.engine import Engine, Problem, loop, step
+from crowdwise.engine.checkpoint import write_tensors
 from crowdwise.engine.tensors import StreamedInputs, make_plan, shuffled_batches
 from crowdwise.errors import ConfigError, DataError, ModelFileError, TrainingError
 from crowdwise.registry import METHODS
@@ -239,3 +241,19 @@ def test_two_processes_equal_one_at_the_same_global_batch(tmp_path):
         results.append(np.load(out))
     np.testing.assert_allclose(results[0]["losses"], results[1]["losses"], atol=1e-5)
     np.testing.assert_allclose(results[0]["proba"], results[1]["proba"], atol=1e-3)
+
+
+def test_checkpoints_that_take_long_are_written_less_often(monkeypatch, tmp_path):
+    X, annotations, _ = crowd()
+    written = []
+
+    def slow(path, *rest):
+        written.append(path.name)
+        time.sleep(0.06)
+        return write_tensors(path, *rest)
+
+    monkeypatch.setattr(loop, "write_tensors", slow)
+    model = crowdwise.CE(epochs=12, verbose=0).fit(X, annotations, run_dir=tmp_path)
+    assert written.count("checkpoint.safetensors") < 12
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert len(lines) == len(model.history_) == 12

@@ -37,6 +37,7 @@ R = TypeVar("R")
 Predict = Callable[[Any], np.ndarray]
 Observer = Callable[[dict[str, Any], Predict | None], None]
 _EVALUATION_BATCH = 4096
+_SLOW_WRITE = 0.05  # seconds from which a checkpoint is not written after every epoch
 
 
 class Engine:
@@ -63,10 +64,13 @@ class Engine:
         self.observer = observer
         self.history: list[dict[str, Any]] = []
         self.progress = Progress(verbose if distributed.rank() == 0 else 0, title)
+        self._written, self._writing = -math.inf, 0.0  # when the last checkpoint was written, and how long it took
 
     def run(self, stages: Generator[Stage, StageResult, R]) -> R:
         """Drive a method's generator to its end: train each stage it yields, and send back the result."""
         resumed = self._checkpoint()
+        if self.run_directory is not None and distributed.rank() == 0:
+            self.run_directory.rewrite_log([])  # what was finished comes back from its files
         with self.progress, self._backend():
             result: StageResult | None = None
             for index in range(10_000):
@@ -242,13 +246,18 @@ class Engine:
         self.history.append(result.history[-1])
         if self.run_directory is None or distributed.rank() != 0:
             return
+        self.run_directory.log(result.history[-1])
+        started = time.perf_counter()
+        if self._writing > _SLOW_WRITE and started - self._written < 20 * self._writing:
+            return  # large networks with short epochs: at most a twentieth of the time goes into checkpoints
         tensors = prefixed("optimiser", optimiser_tensors(optimisers))
         for name, module in modules.items():
             tensors |= prefixed(f"module.{name}", module.state_dict())
             tensors |= prefixed(f"best.{name}", best.get(name, {}))
         about = {"index": index, "result": _as_json(result)}
         write_tensors(self.run_directory.checkpoint_file, tensors, about)
-        self.run_directory.log(result.history[-1])
+        self._written = time.perf_counter()
+        self._writing = self._written - started
 
     def _restore(
         self,
