@@ -1,0 +1,96 @@
+"""What an epoch of each method costs beside an epoch of plain cross-entropy, in one run.
+
+    python benchmarks/methods.py                                   # small convolutional network, any machine
+    python benchmarks/methods.py --backbone resnet18 --size 54000  # as on Fashion-MNIST, for a GPU
+
+Images and labels are random: only the time matters. Reported is the median epoch of the last stage; rounds of all methods
+alternate, so that a machine whose speed drifts is fair to all. ``--out FILE`` appends a JSON line for each method.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from crowdwise import Annotations
+from crowdwise.registry import METHODS
+
+SHORT = {"warmup_epochs": 1, "transition_epochs": 1, "individual_epochs": 1, "gcn_epochs": 1, "max_retries": 1}
+SECOND_BACKBONE = {"bltm", "taidtm", "taidtm-ft"}  # train a transition network beside the classifier
+
+
+def random_crowd(size: int, annotators: int, seed: int = 0) -> tuple[np.ndarray, Annotations]:
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 256, (size, 28, 28), dtype=np.uint8)
+    instance = np.repeat(np.arange(size), 2)
+    annotator = rng.integers(0, annotators, 2 * size)
+    label = (X[instance, 0, 0].astype(int) + rng.integers(0, 3, 2 * size)) % 10
+    crowd = Annotations.from_triples(
+        instance, annotator, label, n_instances=size, n_annotators=annotators, n_classes=10
+    )
+    return X, crowd
+
+
+def last_stage(method: str, X: np.ndarray, crowd: Annotations, backbone: str, epochs: int) -> list[float]:
+    """Seconds of the epochs of the last stage but the first, in which things are compiled and tuned."""
+    known = METHODS[method].__dataclass_fields__
+    short = {name: value for name, value in SHORT.items() if name in known}
+    model = METHODS[method](backbone=backbone, epochs=epochs + 1, batch_size=128, verbose=0, **short)
+    model.fit(X, crowd)
+    final = model.history_[-1]["stage"]
+    return [record["seconds"] for record in model.history_ if record["stage"] == final][1:]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--backbone", default="cnn")
+    parser.add_argument("--size", type=int, default=4_000, help="instances")
+    parser.add_argument("--annotators", type=int, default=300)
+    parser.add_argument("--epochs", type=int, default=3, help="timed in each round")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    X, crowd = random_crowd(options.size, options.annotators)
+    names = ["ce", *(name for name in options.methods if name != "ce")]
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(options.rounds):
+        for name in names:
+            seconds[name] += last_stage(name, X, crowd, options.backbone, options.epochs)
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu x{os.cpu_count()}"
+    base = statistics.median(seconds["ce"])
+    print(f"{'method':<16}{'epoch, s':>10}{'beside CE':>11}   {options.backbone}, {options.size:,} instances, {device}")
+    for name in sorted(names, key=lambda name: statistics.median(seconds[name])):
+        median = statistics.median(seconds[name])
+        note = "   trains a second backbone" if name in SECOND_BACKBONE else ""
+        print(f"{name:<16}{median:>10.3f}{median / base:>10.2f}x{note}")
+        if options.out:
+            row = {
+                "benchmark": "methods",
+                "method": name,
+                "epoch_seconds": round(median, 4),
+                "ratio_to_ce": round(median / base, 3),
+                "backbone": options.backbone,
+                "size": options.size,
+                "annotators": options.annotators,
+                "device": device,
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+                "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            }
+            with options.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    main()
