@@ -71,6 +71,15 @@ def test_methods_are_ranked_on_data_of_ones_own_without_truth(cli: Any, own: Pat
     assert "agreement with held-out labels" in output
 
 
+def test_the_experiment_in_the_documentation_is_valid(files: Files, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    (tmp_path / "birds.toml").write_text(text.partition("```toml\n")[2].partition("```")[0], encoding="utf-8")
+    files["rows"].rename(tmp_path / "labels.csv")
+    cells = load_experiment(tmp_path / "birds.toml").cells()
+    assert len(cells) == 15
+    assert {(cell.column, cell.heldout, cell.parameters["epochs"]) for cell in cells} == {("birds", 0.1, 20)}
+
+
 def test_a_gold_column_is_judged_by_and_not_learned_from(cli: Any, own: Path, files: Files) -> None:
     lines = files["rows"].read_text().splitlines()
     truth = np.load(files["y"])
