@@ -3,8 +3,9 @@
     python benchmarks/results_table.py            # print them
     python benchmarks/results_table.py --write    # put them into the documents
 
-A table stands between ``<!-- results: NAME -->`` and ``<!-- end of results -->``. Files with ``trials`` in their name hold
-runs that led to a setting; they have a table of their own and count nowhere else.
+A table stands between ``<!-- results: NAME -->`` and ``<!-- end of results -->``. Records are those of `crowdwise bench run`,
+or older ones without experiment, row and column. Files with ``trials`` in their name hold runs that led to a setting; they
+have a table of their own and count nowhere else.
 """
 
 from __future__ import annotations
@@ -18,59 +19,44 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crowdwise.bench import paper
+from crowdwise.bench.experiments import TITLES
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md")
 
 Record = dict[str, Any]
-METHODS = {"ce": "CE", "bltm": "BLTM", "taidtm-ft": "TAIDTM-FT", "taidtm": "TAIDTM"}
+ALWAYS = ("CE", "BLTM", "TAIDTM-FT", "TAIDTM")  # methods that are shown even if they were not run
 ERRORS = ("calibration_error", "calibration_error_calibrated")
-PAPER_LR = 0.01  # section 5.1, everywhere but on ImageNet-100
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A column of the paper's tables: what it is called here, how long the paper trains, and what it prints."""
+    """A column of the paper's tables, and what it is called here."""
 
     title: str
+    column: str
     dataset: str
-    noise_rate: float | None
-    epochs: int
-    paper: dict[str, str]
+    noise_rate: float | None = None
 
 
-# S. Li et al., arXiv 2306.03116: Table 1 (Fashion-MNIST), 2 (CIFAR-10), 3 (LabelMe, Music); TAIDTM-FT: Table 4, which has no
-# Fashion-MNIST at 50 %. A dagger marks cells that are also, to the digit, the DeepWalk row of Table 5: one is a copy.
 SETTINGS = (
-    Setting(
-        "Fashion-MNIST, AIDN-50 %",
-        "fashion-mnist",
-        0.5,
-        60,
-        {"ce": "68.12 ± 1.36", "bltm": "81.10 ± 1.90", "taidtm": "89.62 ± 0.94"},
-    ),
-    Setting(
-        "CIFAR-10, AIDN-40 %",
-        "cifar10",
-        0.4,
-        60,
-        {"ce": "60.33 ± 0.77", "bltm": "73.06 ± 1.86", "taidtm-ft": "77.19 ± 1.38", "taidtm": "79.95 ± 0.35"},
-    ),
-    Setting(
-        "LabelMe (other features)",
-        "labelme",
-        None,
-        50,
-        {"ce": "80.02 ± 0.91", "bltm": "85.63 ± 0.55", "taidtm-ft": "85.36 ± 0.78 †", "taidtm": "86.68 ± 0.49"},
-    ),
-    Setting(
-        "Music",
-        "music",
-        None,
-        50,
-        {"ce": "62.24 ± 1.08", "bltm": "66.28 ± 2.23", "taidtm-ft": "67.23 ± 1.33 †", "taidtm": "69.39 ± 1.96"},
-    ),
+    Setting("Fashion-MNIST, AIDN-50 %", "F-MNIST|AIDN-50%", "fashion-mnist", 0.5),
+    Setting("CIFAR-10, AIDN-40 %", "CIFAR10|AIDN-40%", "cifar10", 0.4),
+    Setting("LabelMe (other features)", "LabelMe", "labelme"),
+    Setting("Music", "Music", "music"),
 )
+
+
+def figure(column: str, row: str) -> str:
+    """What the paper prints, in the first of its tables that has it; a dagger marks figures that are known to be wrong."""
+    for number in paper.TITLES:
+        if row in paper.printed(number).get(column, {}):
+            mean, sd = paper.printed(number)[column][row]
+            wrong = any(not note.target for note in paper.notes(number, column, row))
+            return f"{mean:.2f}" + (f" ± {sd:.2f}" if sd is not None else "") + (" †" if wrong else "")
+    return "no figure"
 
 
 def read(folder: Path, *, trials: bool = False) -> list[Record]:
@@ -87,71 +73,109 @@ def read(folder: Path, *, trials: bool = False) -> list[Record]:
     return records
 
 
-def runs(records: Iterable[Record], setting: Setting, method: str) -> list[list[Record]]:
-    """Runs of a method that share everything but the seed, by seed; the longest training first."""
+def name_of(record: Record) -> str:
+    return str(record.get("row") or TITLES[record["method"]])
+
+
+def in_setting(records: Iterable[Record], setting: Setting) -> list[Record]:
+    """The runs of a column that came to an end."""
+    place = (setting.dataset, setting.noise_rate)
+    trained = (record for record in records if "parameters" in record and "error" not in record)
+    return [record for record in trained if (record["dataset"], record["simulate"].get("noise_rate")) == place]
+
+
+def names_in(records: Sequence[Record], setting: Setting, always: Iterable[str] = ()) -> list[str]:
+    """Methods with records, and those in ``always``, in the paper's order."""
+    found = {name_of(record) for record in in_setting(records, setting)} | set(always)
+    return [name for name in TITLES.values() if name in found] + sorted(found - set(TITLES.values()))
+
+
+def runs(records: Iterable[Record], setting: Setting, name: str) -> list[list[Record]]:
+    """Runs of a method that share everything but the seed, by seed; the longest training first, then the most seeds."""
     groups: dict[str, dict[int, Record]] = {}
-    for record in records:
-        noise_rate = record.get("simulate", {}).get("noise_rate")
-        if (record.get("dataset"), noise_rate, record.get("method")) != (setting.dataset, setting.noise_rate, method):
+    for record in in_setting(records, setting):
+        if name_of(record) != name:
             continue
-        group = groups.setdefault(json.dumps([record["parameters"], record["device"]], sort_keys=True), {})
+        alike = json.dumps([record["parameters"], record["simulate"], record["device"]], sort_keys=True)
+        group = groups.setdefault(alike, {})
         if record["seed"] in group:
             raise SystemExit(
-                f"{setting.title}, {method}: seed {record['seed']} is recorded twice with the same parameters"
+                f"{setting.title}, {name}: seed {record['seed']} is recorded twice with the same parameters"
             )
         group[record["seed"]] = record
-    alike = [[group[seed] for seed in sorted(group)] for group in groups.values()]
-    return sorted(alike, key=lambda group: -group[0]["parameters"]["epochs"])
+    found = [[group[seed] for seed in sorted(group)] for group in groups.values()]
+    return sorted(found, key=lambda group: (-group[0]["parameters"]["epochs"], -len(group)))
 
 
 def every_run(records: list[Record]) -> Iterable[tuple[Setting, str, list[Record]]]:
     for setting in SETTINGS:
-        for method in METHODS:
-            for group in runs(records, setting, method):
-                yield setting, method, group
+        for name in names_in(records, setting):
+            for group in runs(records, setting, name):
+                yield setting, name, group
 
 
 def accuracy(records: list[Record]) -> str:
-    """Test accuracy of the last epoch beside the paper's."""
+    """Test accuracy of the last epoch, and of the one that agreed best with held-out annotations, beside the paper's."""
     rows = []
     for setting in SETTINGS:
-        for method, name in METHODS.items():
-            printed = setting.paper.get(method, "no figure")
-            groups = runs(records, setting, method)
-            rows += [(setting.title, name, mean(group), printed, conditions(setting, group)) for group in groups]
+        for name in names_in(records, setting, ALWAYS):
+            printed = figure(setting.column, name)
+            groups = runs(records, setting, name)
+            for group in groups:
+                best = mean(group, "test_accuracy_at_best_agreement")
+                rows.append((setting.title, name, mean(group), best, printed, "; ".join(conditions(setting, group))))
             if not groups:
-                rows.append((setting.title, name, "not run", printed, ""))
-    return table(("data", "method", "crowdwise, %", "paper, %", "runs"), rows)
+                rows.append((setting.title, name, "not run", "", printed, ""))
+    return table(("data", "method", "crowdwise, %", "at best agreement, %", "paper, %", "runs"), rows)
 
 
-def mean(group: list[Record]) -> str:
-    """Mean and standard deviation from three seeds on, else the values themselves."""
-    values = [record["test_accuracy"] for record in group]
+def overview(records: list[Record]) -> str:
+    """Our accuracy, and the paper's in brackets, for every method; a star where it is of few seeds or of less training."""
+    names = [name for name in TITLES.values() if any(name in names_in(records, one, ALWAYS) for one in SETTINGS)]
+    rows = []
+    for name in names:
+        cells = []
+        for setting in SETTINGS:
+            groups = runs(records, setting, name)
+            star = "\\*" if groups and any("**" in fact for fact in conditions(setting, groups[0])) else ""
+            ours = f"{mean(groups[0])}{star}" if groups else "not run"
+            printed = figure(setting.column, name)
+            cells.append(ours if printed == "no figure" else f"{ours} ({printed})")
+        rows.append((name, *cells))
+    return table(("method", *(setting.title for setting in SETTINGS)), rows)
+
+
+def mean(group: list[Record], metric: str = "test_accuracy") -> str:
+    """Mean and standard deviation from three seeds on, else the values themselves; nothing where some have none."""
+    values = [record[metric] for record in group if metric in record]
+    if len(values) < len(group):
+        return ""
     if len(values) < 3:
         return ", ".join(f"{value:.2f}" for value in values)
     return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
 
 
-def conditions(setting: Setting, group: list[Record]) -> str:
-    """How many seeds, and what is not as in the paper."""
-    parameters = group[0]["parameters"]
-    facts = [f"{len(group)} seeds" if len(group) > 1 else "**1 seed**"]
-    if parameters["epochs"] != setting.epochs:
-        facts.append(f"**{parameters['epochs']} epochs instead of {setting.epochs}**")
-    if parameters.get("lr", PAPER_LR) != PAPER_LR:
-        facts.append(f"lr {parameters['lr']} instead of {PAPER_LR}")
-    return ", ".join(facts)
+def conditions(setting: Setting, group: list[Record]) -> list[str]:
+    """How many seeds, and what is not as in the paper; bold where a figure is no reproduction for it."""
+    parameters, wanted = group[0]["parameters"], paper.conditions(setting.column)
+    assert wanted is not None
+    facts = [f"{len(group)} seeds" if len(group) > 2 else f"**{len(group)} seed{'s' * (len(group) > 1)}**"]
+    if parameters["epochs"] != wanted.epochs:
+        facts.append(f"**{parameters['epochs']} epochs instead of {wanted.epochs}**")
+    if parameters.get("lr", wanted.lr) != wanted.lr:
+        facts.append(f"lr {parameters['lr']} instead of {wanted.lr}")
+    return facts
 
 
 def speed(records: list[Record]) -> str:
-    """Seconds of an epoch and of a whole fit, and the peak of GPU memory."""
+    """Seconds of an epoch and of a whole fit, and the peak of GPU memory, of runs that had their device for themselves."""
     rows = []
-    for setting, method, group in every_run(records):
+    for setting, name, group in every_run([record for record in records if record.get("sharing", 1) == 1]):
         device = "CPU" if group[0]["device"].startswith("cpu") else group[0]["device"]
         rows.append(
             (
                 setting.title,
-                METHODS[method],
+                name,
                 device,
                 str(group[0]["parameters"]["epochs"]),
                 spread((r["median_epoch_seconds"].get("warm-up") for r in group), 2),
@@ -188,12 +212,12 @@ def annotators(records: list[Record]) -> str:
 def graphs(records: list[Record]) -> str:
     """What the simulated crowds' truth says about the parts of a run."""
     rows = []
-    for setting, method, group in every_run(records):
+    for setting, name, group in every_run(records):
         for record in group:
             if "edge_precision_after" in record:
                 rows.append(
                     (
-                        f"{setting.title}, {METHODS[method]}, seed {record['seed']}",
+                        f"{setting.title}, {name}, seed {record['seed']}",
                         f"{record['distilled']:,}",
                         f"{record['distilled_accuracy']:.1f} %",
                         f"{record['edge_precision_before']:.4f}",
@@ -249,9 +273,9 @@ def trials(records: list[Record]) -> str:
     rows = [
         (
             r["dataset"],
-            METHODS[r["method"]],
+            name_of(r),
             str(r["seed"]),
-            str(r["parameters"].get("lr", PAPER_LR)),
+            str(r["parameters"].get("lr", "default")),
             r["parameters"].get("classifier_start", "default"),
             f"{r['test_accuracy']:.2f}",
             f"{r['validation_agreement']:.4f}" if "validation_agreement" in r else "none",
@@ -280,6 +304,7 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
     """Every table by the name that documents call it by."""
     makers: dict[str, Callable[[list[Record]], str]] = {
         "accuracy": accuracy,
+        "overview": overview,
         "speed": speed,
         "annotators": annotators,
         "graphs": graphs,

@@ -68,6 +68,7 @@ def test_commands_exist(path: Path) -> None:
     from crowdwise.cli import app
 
     verbs = {command.callback.__name__ for command in app.registered_commands if command.callback}
+    verbs |= {str(group.name) for group in app.registered_groups}
     shell = "\n".join(re.findall(r"^```sh\n(.*?)^```", path.read_text("utf-8"), re.MULTILINE | re.DOTALL))
     assert set(re.findall(r"^crowdwise ([a-z]\w*)", shell, re.MULTILINE)) <= verbs
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))

@@ -46,13 +46,15 @@ def rows(folder: Path, table: str = "accuracy") -> list[str]:
     return [line for line in results_table.tables(folder)[table].splitlines() if line.startswith("| Fashion-MNIST")]
 
 
-@pytest.mark.parametrize(("name", "tables"), [("README.md", 1), ("docs/results.md", 7)])
-def test_documents_equal_what_the_script_prints(name: str, tables: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "tables", "first"), [("README.md", 1, "overview"), ("docs/results.md", 7, "accuracy")]
+)
+def test_documents_equal_what_the_script_prints(name: str, tables: int, first: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
     assert text.count("<!-- results: ") == text.count("<!-- end of results -->") == tables
     made = results_table.tables()
     assert results_table.filled(text, made) == text, "run: python benchmarks/results_table.py --write"
-    assert made["accuracy"] in text
+    assert made[first] in text
 
 
 def test_without_records_every_cell_says_so(tmp_path: Path) -> None:
@@ -63,7 +65,7 @@ def test_without_records_every_cell_says_so(tmp_path: Path) -> None:
 def test_one_seed_and_short_training_are_marked(tmp_path: Path) -> None:
     write(tmp_path, record(accuracy=91.234, epochs=20, lr=0.05))
     assert (
-        "| Fashion-MNIST, AIDN-50 % | TAIDTM | 91.23 | 89.62 ± 0.94 | **1 seed**, **20 epochs instead of 60**, "
+        "| Fashion-MNIST, AIDN-50 % | TAIDTM | 91.23 |  | 89.62 ± 0.94 | **1 seed**; **20 epochs instead of 60**; "
         "lr 0.05 instead of 0.01 |" in rows(tmp_path)
     )
 
@@ -76,7 +78,7 @@ def test_schedules_are_not_averaged_with_each_other(tmp_path: Path) -> None:
 
 def test_three_seeds_have_mean_and_standard_deviation(tmp_path: Path) -> None:
     write(tmp_path, record(0, 88.0), record(1, 90.0), record(2, 92.0))
-    assert "| Fashion-MNIST, AIDN-50 % | TAIDTM | 90.00 ± 2.00 | 89.62 ± 0.94 | 3 seeds |" in rows(tmp_path)
+    assert "| Fashion-MNIST, AIDN-50 % | TAIDTM | 90.00 ± 2.00 |  | 89.62 ± 0.94 | 3 seeds |" in rows(tmp_path)
 
 
 def test_times_show_their_range(tmp_path: Path) -> None:
@@ -84,6 +86,50 @@ def test_times_show_their_range(tmp_path: Path) -> None:
     assert rows(tmp_path, "speed") == [
         "| Fashion-MNIST, AIDN-50 % | TAIDTM | CPU | 60 | 1.00 | 2.00 to 3.00 | 100.0 to 101.0 |  |"
     ]
+
+
+def bench(row: str, seed: int = 0, **fields: Any) -> dict[str, Any]:
+    """A record as `crowdwise bench run` writes it."""
+    place = {"experiment": "table1", "column": "F-MNIST|AIDN-50%", "row": row, "cell": f"{row}-{seed}", "sharing": 1}
+    return record(seed) | place | fields
+
+
+def test_records_of_bench_run_are_called_by_their_rows(tmp_path: Path) -> None:
+    write(tmp_path, bench("TAIDTM"), bench("Max-MIG", method="max-mig"), bench("TAIDTM w/ GAT", seed=1))
+    found = [row.split(" | ")[1] for row in rows(tmp_path) if "not run" not in row]
+    assert found == ["Max-MIG", "TAIDTM", "TAIDTM w/ GAT"]  # the paper's order, then others
+
+
+def test_accuracy_at_the_best_agreement_stands_beside_that_of_the_last_epoch(tmp_path: Path) -> None:
+    write(tmp_path, bench("GCE", method="gce", test_accuracy=70.0, test_accuracy_at_best_agreement=89.5))
+    assert "| Fashion-MNIST, AIDN-50 % | GCE | 70.00 | 89.50 | 74.70 ± 2.47 | **1 seed** |" in rows(tmp_path)
+
+
+def test_runs_that_shared_a_device_have_no_speed(tmp_path: Path) -> None:
+    write(tmp_path, bench("CE", method="ce", sharing=4), bench("GCE", method="gce"))
+    assert [row.split(" | ")[1] for row in rows(tmp_path, "speed")] == ["GCE"]
+    assert any("| CE | 90.00 |" in row for row in rows(tmp_path))
+
+
+def test_failed_runs_count_nowhere(tmp_path: Path) -> None:
+    failed = {key: value for key, value in bench("CE", method="ce", error="killed").items() if key != "test_accuracy"}
+    write(tmp_path, failed)
+    assert all("not run" in row for row in rows(tmp_path))
+
+
+def test_the_overview_has_a_row_for_each_method_and_stars_what_is_no_reproduction(tmp_path: Path) -> None:
+    write(tmp_path, bench("GCE", method="gce"), *(bench("TAIDTM", seed) for seed in range(3)))
+    overview = results_table.tables(tmp_path)["overview"].splitlines()
+    cells = {line.split(" | ")[0].removeprefix("| "): line.split(" | ")[1] for line in overview[2:]}
+    assert list(cells) == ["CE", "GCE", "BLTM", "TAIDTM-FT", "TAIDTM"]
+    assert cells["GCE"] == r"90.00\* (74.70 ± 2.47)"
+    assert cells["TAIDTM"] == "90.00 ± 0.00 (89.62 ± 0.94)"
+    assert cells["CE"] == "not run (68.12 ± 1.36)"
+
+
+def test_figures_that_the_paper_printed_twice_are_marked() -> None:
+    assert results_table.figure("LabelMe", "TAIDTM-FT") == "85.36 ± 0.78 †"
+    assert results_table.figure("LabelMe", "GeoCrowdNet") == "no figure"
 
 
 def test_trials_stay_out_of_the_accuracy_table(tmp_path: Path) -> None:

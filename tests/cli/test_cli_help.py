@@ -27,6 +27,7 @@ VERBS = (
     "aggregate",
     "agreement",
     "annotators",
+    "bench",
 )
 
 
@@ -78,9 +79,10 @@ def test_the_documentation_names_verbs_and_options_that_exist(cli: Any, monkeypa
     monkeypatch.setenv("COLUMNS", "200")
     assert len(documented()) > 10
     for verb, *words in documented():
-        shown = cli(*([] if verb == "--help" else [verb]), "--help").output
+        verbs = [] if verb == "--help" else [verb, words[0]] if verb == "bench" else [verb]
+        shown = cli(*verbs, "--help").output
         for option in (word for word in words if word.startswith("-")):
-            assert option in shown, f"crowdwise {verb} has no {option}"
+            assert option in shown, f"crowdwise {' '.join(verbs)} has no {option}"
 
 
 def test_the_preset_in_the_documentation_is_valid(tmp_path: Path) -> None:

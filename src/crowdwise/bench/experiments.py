@@ -9,12 +9,16 @@ parameters, and one table ``[[columns]]`` for each kind of crowd::
     vary = { "simulate.noise_rate" = [0.1, 0.2] }
     parameters = { epochs = 20 }             # of every method that has them
 
-Paths are relative to the file. ``paper = 1`` says which of the paper's tables it is.
+Paths are relative to the file. A data set may have its annotations replaced by those of a table: ``annotations`` without
+``inputs``. ``paper = 1`` says which of the paper's tables it is.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import hashlib
+import inspect
 import itertools
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdwise import presets
-from crowdwise.bench.cells import Cell
+from crowdwise.bench.cells import FILES, Cell
 from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import METHODS
 
@@ -52,9 +56,28 @@ TITLES = {
     "taidtm": "TAIDTM",
 }
 """Methods as the paper's tables call them, in its order."""
-_TOP = ("description", "paper", "seeds", "methods", "rows", "columns", "heldout")
-_COLUMN = ("label", "preset", "vary", "parameters", "simulate", "data", "inputs", "annotations", "ids", "methods")
-_FILES = ("inputs", "annotations", "ids")
+_TOP: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "description": (str, "text"),
+    "paper": (int, "the number of a table"),
+    "seeds": (int, "a number of seeds"),
+    "heldout": ((int, float), "a share of the annotations"),
+    "methods": (list, "a list of methods"),
+    "rows": (dict, 'tables [rows."NAME"]'),
+    "columns": (list, "tables [[columns]], in double brackets"),
+}
+_COLUMN: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "label": (str, "text"),
+    "preset": (str, "the name of a preset, or a TOML file"),
+    "inputs": (str, "a file"),
+    "annotations": (str, "a file"),
+    "ids": (str, "a file, a column or an array"),
+    "methods": (list, "a list of methods"),
+    "data": (dict, "a table"),
+    "simulate": (dict, "a table"),
+    "parameters": (dict, "a table"),
+    "vary": (dict, "a table of lists"),
+}
+_PARTS = ("simulate", "parameters", "data")
 
 
 @dataclass(frozen=True)
@@ -86,14 +109,14 @@ class Experiment:
         """
         chosen = seeds if seeds is not None else range(self.seeds)
         found = [cell for seed in chosen for cell in self._of_seed(seed, parameters or {})]
-        found = [cell for cell in found if not datasets or cell.data.get("name") in datasets]
+        found = [cell for cell in found if not datasets or cell.dataset in datasets]
         found = [cell for cell in found if not methods or cell.method in methods or cell.row in methods]
         rates = [float(rate) for rate in noise_rates]
         found = [cell for cell in found if not rates or float(cell.simulate.get("noise_rate", -1)) in rates]
         if not found:
             raise ConfigError(
                 f"no cell of experiment {self.name!r} is left: it has the data sets "
-                f"{_listed(cell.data.get('name') for cell in self._of_seed(0, {}))}, the methods "
+                f"{_listed(cell.dataset for cell in self._of_seed(0, {}))}, the methods "
                 f"{_listed(spec['method'] for spec in self.rows.values())} and the noise rates "
                 f"{_listed(cell.simulate.get('noise_rate') for cell in self._of_seed(0, {}))}"
             )
@@ -116,15 +139,14 @@ class Experiment:
         overrides: Mapping[str, Any],
     ) -> Cell:
         method = spec["method"]
-        known = {f.name for f in dataclasses.fields(METHODS[method])}
-        preset = presets.load_preset(column["preset"]) if "preset" in column else presets.Preset("")
-        varied: dict[str, dict[str, Any]] = {"simulate": {}, "parameters": {}, "data": {}}
+        known = settable(method)
+        preset = presets.load_preset(_path(column["preset"], self.folder)) if "preset" in column else presets.Preset("")
+        varied: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
         for key, value in values.items():
             table, _, name = key.partition(".")
             varied[table][name] = value
         common = {**column.get("parameters", {}), **varied["parameters"], **overrides}
-        files = {key: column[key] for key in _FILES if key in column}
-        files = {k: str((self.folder / v).resolve()) if (self.folder / v).exists() else v for k, v in files.items()}
+        files = _files({key: column[key] for key in FILES if key in column}, self.folder, f"experiment {self.name}")
         names = {key.rpartition(".")[2]: value for key, value in values.items()}
         return Cell(
             experiment=self.name,
@@ -139,7 +161,7 @@ class Experiment:
                 **{key: value for key, value in common.items() if key in known},
                 **{key: value for key, value in spec.items() if key != "method"},
             },
-            heldout=self.heldout if self.heldout is not None else 0.1 * bool(files),
+            heldout=self.heldout if self.heldout is not None else 0.1 * ("inputs" in files),
         )
 
 
@@ -174,32 +196,103 @@ def load_experiment(name: str | Path) -> Experiment:
 
 def _checked(name: str, content: dict[str, Any], folder: Path) -> Experiment:
     where = f"experiment {name}"
-    _refuse(where, content, _TOP)
+    _check(where, content, _TOP)
+    if content.get("seeds", 1) < 1:
+        raise ConfigError(f"{where}: seeds must be at least 1, not {content['seeds']}")
+    if not 0 <= content.get("heldout", 0) < 1:
+        raise ConfigError(f"{where}: heldout is a share of the annotations in [0, 1), not {content['heldout']}")
     rows = {str(row): dict(spec) for row, spec in content.pop("rows", {}).items()}
     for method in content.pop("methods", []):
         rows.setdefault(TITLES.get(method, method), {"method": method})
     for row, spec in rows.items():
         if "method" not in spec:
             raise ConfigError(f"{where}, [rows.{row!r}]: say which method it is: method = ...")
-        fields = {f.name for f in dataclasses.fields(METHODS[spec["method"]])}
-        _refuse(f"{where}, [rows.{row!r}]", {k: v for k, v in spec.items() if k != "method"}, fields)
+        _refuse(f"{where}, [rows.{row!r}]", spec, {"method", *settable(spec["method"])})
     columns = content.pop("columns", [])
     if not rows or not columns:
         raise ConfigError(f"{where}: it needs methods (or [rows]) and at least one table [[columns]]")
-    for number, column in enumerate(columns):
-        _refuse(f"{where}, [[columns]] {number + 1}", column, _COLUMN)
-        for key in column.get("vary", {}):
-            if key.partition(".")[0] not in ("simulate", "parameters", "data") or "." not in key:
-                raise ConfigError(f"{where}: vary {key!r} must be simulate.NAME, parameters.NAME or data.NAME")
-        if "inputs" in column and "annotations" not in column:
-            raise ConfigError(f"{where}, [[columns]] {number + 1}: inputs need annotations")
+    methods = list(dict.fromkeys(spec["method"] for spec in rows.values()))
+    for number, column in enumerate(columns, start=1):
+        _check_column(f"{where}, [[columns]] {number}", column, methods)
     return Experiment(name, rows=rows, columns=columns, folder=folder, **content)
+
+
+def _check_column(where: str, column: Mapping[str, Any], methods: Sequence[str]) -> None:
+    from crowdwise.simulate import aidn
+
+    _check(where, column, _COLUMN)
+    _refuse(f"{where}, methods", column.get("methods", []), methods)
+    known: dict[str, Iterable[str]] = {
+        "simulate": inspect.signature(aidn).parameters,
+        "parameters": {name for method in METHODS for name in settable(method)},
+    }
+    for part, keys in known.items():
+        _refuse(f"{where}, {part}", column.get(part, {}), keys)
+    for key, values in column.get("vary", {}).items():
+        part, dot, name = key.partition(".")
+        if part not in _PARTS or not dot:
+            raise ConfigError(f"{where}: vary {key!r} must be simulate.NAME, parameters.NAME or data.NAME")
+        _refuse(f"{where}, vary {part}", [name], known.get(part, [name]))
+        if not isinstance(values, list) or not values:
+            raise ConfigError(f"{where}: vary {key!r} must be a list of values, not {values!r}")
+    if "inputs" in column and "annotations" not in column:
+        raise ConfigError(f"{where}: inputs need annotations")
+    if not any(key in column for key in ("preset", "data", "inputs")):
+        raise ConfigError(f"{where}: no data: give a preset, data = {{ name = ... }}, or inputs and annotations")
+
+
+def _check(where: str, content: Mapping[str, Any], known: Mapping[str, tuple[type | tuple[type, ...], str]]) -> None:
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{where} must be a table, not {content!r}")
+    _refuse(where, content, known)
+    for key, value in content.items():
+        kind, words = known[key]
+        if not isinstance(value, kind) or isinstance(value, bool):
+            raise ConfigError(f"{where}: {key} must be {words}, not {value!r}")
 
 
 def _refuse(where: str, given: Iterable[str], known: Iterable[str]) -> None:
     for key in given:
         if key not in known:
             raise ConfigError(f"{where}: unknown key {key!r}{suggest(key, list(known))}")
+
+
+def settable(method: str) -> set[str]:
+    """The parameters that an experiment may set: seeds and output are the benchmark's own business."""
+    return {f.name for f in dataclasses.fields(METHODS[method])} - {"random_state", "verbose"}
+
+
+def _path(name: str, folder: Path) -> str | Path:
+    """A preset's name as it is; a file relative to the folder of the experiment's file."""
+    return folder / name if name.endswith(".toml") else name
+
+
+def _files(files: Mapping[str, str], folder: Path, where: str) -> dict[str, str]:
+    """The user's files by their absolute paths, with a digest of their contents.
+
+    ``inputs`` may name one array of an npz file (``data.npz:X``), and ``ids`` a column or an array instead of a file.
+    """
+    found: dict[str, str] = {}
+    contents: list[str] = []
+    for key, value in files.items():
+        path, colon, array = str(folder / value), "", ""
+        if not Path(path).is_file() and ".npz:" in value:
+            path, colon, array = path.rpartition(":")
+        if Path(path).is_file():
+            stat = Path(path).stat()
+            found[key] = f"{Path(path).resolve()}{colon}{array}"
+            contents.append(_file_digest(path, stat.st_size, stat.st_mtime_ns))
+        elif key == "ids":
+            found[key] = value
+        else:
+            raise ConfigError(f"{where}: there is no file {path} ({key} are looked for beside the TOML file)")
+    return found | ({"content": "-".join(contents)} if contents else {})
+
+
+@functools.lru_cache(maxsize=64)
+def _file_digest(path: str, size: int, changed: int) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:12]
 
 
 def _combinations(vary: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:

@@ -46,8 +46,9 @@ def run_cell(
     curve = Curve(material, watch)
     _reset_peaks()
     started = time.perf_counter()
-    fit(model, material.X, train, folder / "run", share, curve)
+    fit(model, material.X, train, run_folder(folder), share, curve)
     seconds = time.perf_counter() - started - curve.seconds
+    seconds += sum(epoch["seconds"] for epoch in model.history_ if (epoch["index"], epoch["epoch"]) not in curve.seen)
     record = cell.as_json() | {
         "cell": cell.id,
         "dataset": material.name,
@@ -59,32 +60,53 @@ def run_cell(
         "peak_memory_mb": _peak_memory(),
         **({"peak_gpu_gb": round(torch.cuda.max_memory_allocated() / 1e9, 3)} if torch.cuda.is_available() else {}),
         **versions(),
+        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
     keep_map(cell, model, material, folder / "map.npz")
     write_json(folder / "record.json", record)
-    shutil.rmtree(folder / "run", ignore_errors=True)
+    discard_runs(folder)
     return record
+
+
+def run_folder(folder: Path) -> Path:
+    """Where a run of this code leaves its state. That of other code is discarded: a record is to be of one code alone."""
+    path = folder / f"run-{versions()['code']}"
+    for other in folder.glob("run-*"):
+        if other != path:
+            shutil.rmtree(other, ignore_errors=True)
+    return path
+
+
+def discard_runs(folder: Path) -> None:
+    """Remove what an interrupted run would go on from."""
+    for path in folder.glob("run-*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def fit(
     model: CrowdClassifier, X: Any, annotations: Annotations, path: Path, share: Path, observer: Callable[..., None]
 ) -> None:
-    """Fit in a run directory; a damaged one is started anew."""
+    """Fit in a run directory. A damaged one is started anew, without what other methods shared: it may be damaged, too."""
     if (path / "run.json").exists():
-        try:
+        with contextlib.suppress(ModelFileError, ConfigError):
             model.fit(X, annotations, resume=path, share=share, observer=observer)
             return
-        except (ModelFileError, ConfigError):
-            shutil.rmtree(path)
+    elif not path.exists():
+        with contextlib.suppress(ModelFileError):
+            model.fit(X, annotations, run_dir=path, share=share, observer=observer)
+            return
+    for damaged in (path, share):
+        shutil.rmtree(damaged, ignore_errors=True)
     model.fit(X, annotations, run_dir=path, share=share, observer=observer)
 
 
 @functools.lru_cache(maxsize=1)
 def _material(data: str, simulate: str, seed: int) -> Material:
-    options = json.loads(data)
+    options = {key: value for key, value in json.loads(data).items() if key != "content"}
     if "inputs" in options:
         return from_files(options["inputs"], options["annotations"], options.get("ids"))
-    return from_dataset(options, simulated=json.loads(simulate), seed=seed)
+    table = options.pop("annotations", None)
+    return from_dataset(options, simulated=json.loads(simulate), table=table, seed=seed)
 
 
 def load_material(cell: Cell) -> Material:
@@ -111,9 +133,12 @@ class Curve:
 
     def __init__(self, material: Material, watch: Watcher | None) -> None:
         self.material, self.watch, self.seconds = material, watch, 0.0
+        self.seen: set[tuple[int, int]] = set()
+        """Stage and epoch of what was trained here, not in an earlier process or for another method."""
 
     def __call__(self, record: dict[str, Any], predict: Callable[[Any], Array] | None) -> None:
         started = time.perf_counter()
+        self.seen.add((record["index"], record["epoch"]))
         if predict is not None and self.material.y_test is not None:
             right = predict(self.material.X_test).argmax(1) == self.material.y_test
             record["test_accuracy"] = round(100 * float(right.mean()), 3)
@@ -190,7 +215,7 @@ def parts(model: CrowdClassifier, material: Material) -> dict[str, Any]:
 
 
 def times(model: CrowdClassifier, seconds: float) -> dict[str, Any]:
-    """Seconds of the fit, of its stages (also where a stage's result was shared), and of their median epochs."""
+    """Seconds of the fit and of its stages, those of shared stages and earlier processes included, and median epochs."""
     epochs: dict[str, list[float]] = {}
     for record in model.history_:
         epochs.setdefault(record["stage"], []).append(record["seconds"])
@@ -226,7 +251,6 @@ def versions() -> dict[str, Any]:
         "numpy": np.__version__,
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu x{os.cpu_count()}",
-        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
 
 

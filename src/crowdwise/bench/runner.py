@@ -10,7 +10,6 @@ import ctypes
 import json
 import multiprocessing
 import os
-import queue
 import shutil
 import signal
 import sys
@@ -18,8 +17,10 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ from crowdwise.engine.checkpoint import read_json, write_json
 from crowdwise.errors import ConfigError, ModelFileError
 
 RECORDS = "records.jsonl"
-_POLL = 0.2  # seconds
 
 
 @dataclass
@@ -58,29 +58,66 @@ def run(
     """
     out.mkdir(parents=True, exist_ok=True)
     with _lock(out):
-        todo = [cell for cell in _once(cells) if not (_folder(out, cell) / "record.json").exists()]
-        status = Status(len(_once(cells)), len(_once(cells)) - len(todo))
-        if watch is not None:
-            watch(status, None)
-        if todo:
-            jobs = jobs if jobs is not None else default_jobs()
-            _Pool(out, _families(todo), jobs, threads or max(1, (os.cpu_count() or 1) // jobs), status, watch).run()
-        records = collect(cells, out)
-        _write_lines(out / RECORDS, records)
-        return records
+        _tidy(out)
+        book = _Book(cells, out)
+        todo = [cell for cell in book.cells.values() if "error" in book.found.get(cell.id, {"error": "not run"})]
+        status = Status(len(book.cells), len(book.cells) - len(todo))
+
+        def ended(record: dict[str, Any] | None) -> None:
+            if record is not None:
+                book.add(record)
+            if watch is not None:
+                watch(status, record)
+
+        ended(None)
+        jobs = jobs if jobs is not None else default_jobs()
+        threads = threads if threads is not None else max(1, (os.cpu_count() or 1) // jobs)
+        _Pool(out, _families(todo), jobs, threads, status, ended).run()
+        shutil.rmtree(out / "shared", ignore_errors=True)
+        return book.records()
 
 
-def collect(cells: Sequence[Cell], out: Path) -> list[dict[str, Any]]:
-    """The records of the cells that were run, in the order of the cells."""
-    records = []
-    for cell in _once(cells):
-        for name in ("record.json", "failed.json"):
-            path = _folder(out, cell) / name
-            if path.exists():
-                place = {"experiment": cell.experiment, "column": cell.column, "row": cell.row}
-                records.append(read_json(path) | place)
-                break
-    return records
+class _Book:
+    """The records of a folder, and its ``records.jsonl``: the cells of this run, and what earlier runs had elsewhere."""
+
+    def __init__(self, cells: Sequence[Cell], out: Path) -> None:
+        self.places, self.out = cells, out
+        self.cells = {cell.id: cell for cell in cells}
+        found = {cell.id: _read(_folder(out, cell)) for cell in self.cells.values()}
+        self.found = {cell: record for cell, record in found.items() if record is not None}
+        self.others = [record for record in self._earlier() if self._is_elsewhere(record)]
+        self.write()
+
+    def add(self, record: dict[str, Any]) -> None:
+        self.found[record["cell"]] = record
+        self.write()
+
+    def records(self) -> list[dict[str, Any]]:
+        """Those of this run's cells, in their order; a cell that stands at several places has a record for each."""
+        return [
+            self.found[cell.id] | {"experiment": cell.experiment, "column": cell.column, "row": cell.row}
+            for cell in self.places
+            if cell.id in self.found
+        ]
+
+    def write(self) -> None:
+        path = self.out / RECORDS
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        lines = (json.dumps(record) + "\n" for record in (*self.others, *self.records()))
+        temporary.write_text("".join(lines), encoding="utf-8")
+        os.replace(temporary, path)
+
+    def _earlier(self) -> list[dict[str, Any]]:
+        try:
+            return read_records(self.out)
+        except (ConfigError, ModelFileError):  # not there, or damaged: the cells' own records are what counts
+            return []
+
+    def _is_elsewhere(self, record: dict[str, Any]) -> bool:
+        places = {(cell.experiment, cell.column, cell.row, cell.seed) for cell in self.places}
+        place = tuple(record.get(key) for key in ("experiment", "column", "row", "seed"))
+        cell = record.get("cell")
+        return cell not in self.cells and place not in places and (self.out / "cells" / str(cell)).is_dir()
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
@@ -106,107 +143,121 @@ def default_jobs() -> int:
     return 1 if torch.cuda.is_available() else os.cpu_count() or 1
 
 
+@dataclass
+class _Worker:
+    """A process, the line to it, and what it was given and has not finished yet."""
+
+    process: BaseProcess
+    line: Connection
+    waiting: deque[Cell]
+
+
 class _Pool:
-    """Worker processes that take families of cells, and are replaced when they die."""
+    """Worker processes that take families of cells, and are replaced when they die.
+
+    Each has a line of its own: a queue that all share would be broken by a process that is killed while it writes.
+    """
 
     def __init__(
-        self, out: Path, families: deque[list[Cell]], jobs: int, threads: int, status: Status, watch: Watch | None
+        self,
+        out: Path,
+        families: deque[deque[Cell]],
+        jobs: int,
+        threads: int,
+        status: Status,
+        ended: Callable[[dict[str, Any] | None], None],
     ) -> None:
-        self.out, self.families, self.jobs, self.threads = out, families, jobs, threads
-        self.status, self.watch = status, watch
+        self.out, self.families, self.threads = out, families, threads
+        self.jobs = min(jobs, len(families))
+        self.status, self.ended = status, ended
         self.context = multiprocessing.get_context("spawn")
-        self.events: Any = self.context.Queue()
-        self.workers: dict[int, tuple[BaseProcess, Any]] = {}
-        self.holding: dict[int, deque[Cell]] = {}  # what each worker has not finished yet
+        self.workers: list[_Worker] = []
         self.started: dict[str, float] = {}
 
     def run(self) -> None:
         try:
-            for number in range(min(self.jobs, len(self.families))):
-                self._hire(number)
-            while self.holding:
-                try:
-                    self._hear(*self.events.get(timeout=_POLL))
-                except queue.Empty:
-                    self._bury()
+            for _ in range(self.jobs):
+                self._hire(self.families.popleft())
+            while self.workers:
+                ready = wait([worker.line for worker in self.workers])
+                for worker in [worker for worker in self.workers if worker.line in ready]:
+                    try:
+                        kind, content = worker.line.recv()
+                    except (EOFError, OSError):
+                        self._bury(worker)
+                    else:
+                        self._hear(worker, kind, content)
         finally:
-            for process, _ in self.workers.values():
-                process.kill()
-                process.join()
+            for worker in self.workers:
+                worker.process.kill()
+                worker.process.join()
 
-    def _hire(self, number: int) -> None:
-        tasks = self.context.Queue()
-        arguments = (number, tasks, self.events, self.out, self.threads, self.jobs, os.getpid())
+    def _hire(self, family: deque[Cell]) -> None:
+        ours, theirs = self.context.Pipe()
+        arguments = (theirs, list(family), self.out, self.threads, self.jobs, os.getpid())
         process = self.context.Process(target=_work, args=arguments, daemon=True)
-        process.start()
-        self.workers[number] = process, tasks
-        self._give(number)
+        with _uninterrupted():
+            process.start()
+        theirs.close()  # so that the line ends with the process
+        self.workers.append(_Worker(process, ours, family))
 
-    def _give(self, number: int) -> None:
-        if self.holding.get(number):
-            family = list(self.holding[number])
-        elif self.families:
-            family = self.families.popleft()
-        else:
-            self.holding.pop(number, None)
-            self.workers[number][1].put(None)
-            return
-        self.holding[number] = deque(family)
-        self.workers[number][1].put([cell.as_json() for cell in family])
-
-    def _hear(self, number: int, kind: str, content: Any) -> None:
-        cell = self.holding[number][0]
+    def _hear(self, worker: _Worker, kind: str, content: Any) -> None:
         if kind == "epoch":
+            cell = worker.waiting[0]
             self.started.setdefault(cell.id, time.perf_counter())
             self.status.running[cell.id] = content
-            self._tell(None)
+            self.ended(None)
             return
-        self._ended(number, content)
-        if not self.holding[number]:
-            self._give(number)
+        self._end(worker, content)
+        if not worker.waiting and self.families:
+            worker.waiting = self.families.popleft()
+            with suppress(OSError):  # it is dead, and will be found so
+                worker.line.send(list(worker.waiting))
+        elif not worker.waiting:
+            self._dismiss(worker)
 
-    def _ended(self, number: int, record: dict[str, Any]) -> None:
-        cell = self.holding[number].popleft()
+    def _end(self, worker: _Worker, record: dict[str, Any]) -> None:
+        cell = worker.waiting.popleft()
         self.status.running.pop(cell.id, None)
-        self.status.finished += "error" not in record
         if "error" in record:
             self.status.failed[cell.id] = record["error"]
+        else:
+            self.status.finished += 1
         self.status.seconds.append(time.perf_counter() - self.started.pop(cell.id, time.perf_counter()))
-        waiting = [*self.families, *self.holding.values()]
-        if not any(cell.family == other.family for cells in waiting for other in cells):
+        others = [other for family in (*self.families, *(one.waiting for one in self.workers)) for other in family]
+        if all(cell.family != other.family for other in others):
             shutil.rmtree(_shared(self.out, cell), ignore_errors=True)
-        self._tell(record)
+        self.ended(record)
 
-    def _bury(self) -> None:
-        """Replace workers that died: the cell they were at has failed, the others of its family go on."""
-        for number, (process, _) in list(self.workers.items()):
-            if process.exitcode is not None and number in self.holding:
-                cell = self.holding[number][0]
-                died = f"its process died with {_signal(process.exitcode)}"
-                self._ended(number, _fail(cell, self.out, f"{died} (out of memory?)", ""))
-                if self.holding[number] or self.families:
-                    self._hire(number)
-                else:
-                    self.holding.pop(number)
+    def _bury(self, worker: _Worker) -> None:
+        """Replace a worker that died: the cell it was at has failed, the others of its family go on."""
+        self._dismiss(worker)
+        cell = worker.waiting[0]
+        record = _read(_folder(self.out, cell))
+        if record is None or "error" in record:
+            code = worker.process.exitcode or 0
+            record = _fail(cell, self.out, f"its process died with {_signal(code)} (out of memory?)", "")
+        self._end(worker, record)
+        if worker.waiting or self.families:
+            self._hire(worker.waiting or self.families.popleft())
 
-    def _tell(self, record: dict[str, Any] | None) -> None:
-        if self.watch is not None:
-            self.watch(self.status, record)
+    def _dismiss(self, worker: _Worker) -> None:
+        self.workers.remove(worker)
+        worker.line.close()  # which ends it
+        worker.process.join()
 
 
-def _work(number: int, tasks: Any, events: Any, out: Path, threads: int, jobs: int, parent: int) -> None:
+def _work(line: Connection, family: list[Cell], out: Path, threads: int, sharing: int, parent: int) -> None:
     """A worker process: run families of cells until there are none."""
     _die_with(parent)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     import torch
 
     torch.set_num_threads(threads)
-    sharing = jobs
-    while (family := tasks.get()) is not None:
-        for content in family:
-            events.put(
-                (number, "ended", _run(Cell(**content), out, sharing, lambda text: events.put((number, "epoch", text))))
-            )
+    with suppress(EOFError, BrokenPipeError):  # nobody listens any more
+        while True:
+            for cell in family:
+                line.send(("ended", _run(cell, out, sharing, lambda text: line.send(("epoch", text)))))
+            family = line.recv()
 
 
 def _run(cell: Cell, out: Path, sharing: int, tell: Callable[[str], None]) -> dict[str, Any]:
@@ -225,6 +276,8 @@ def _run(cell: Cell, out: Path, sharing: int, tell: Callable[[str], None]) -> di
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             record = run_cell(cell, folder, _shared(out, cell), sharing=sharing, watch=watch)
+    except BrokenPipeError:
+        raise
     except Exception as error:
         return _fail(cell, out, f"{type(error).__name__}: {error}", traceback.format_exc())
     (folder / "failed.json").unlink(missing_ok=True)
@@ -237,19 +290,25 @@ def _fail(cell: Cell, out: Path, message: str, trace: str) -> dict[str, Any]:
     return record
 
 
-def _once(cells: Sequence[Cell]) -> list[Cell]:
-    return list({cell.id: cell for cell in cells}.values())
+def _read(folder: Path) -> dict[str, Any] | None:
+    """The record of a cell, or how it failed; None where there is neither, or nothing that can be read."""
+    for name in ("record.json", "failed.json"):
+        with suppress(ModelFileError):
+            record = read_json(folder / name)
+            if isinstance(record, dict) and record.get("cell") == folder.name:
+                return record
+    return None
 
 
-def _families(cells: Sequence[Cell]) -> deque[list[Cell]]:
+def _families(cells: Sequence[Cell]) -> deque[deque[Cell]]:
     """Cells with a crowd in common, together where they can share stages, else each alone; seed by seed."""
     from crowdwise.methods.bltm import BLTM
     from crowdwise.registry import METHODS
 
-    families: dict[Any, list[Cell]] = {}
+    families: dict[Any, deque[Cell]] = {}
     for number, cell in enumerate(cells):
         shares = issubclass(METHODS[cell.method], BLTM)
-        families.setdefault((cell.family, "first stages" if shares else number), []).append(cell)
+        families.setdefault((cell.family, "first stages" if shares else number), deque()).append(cell)
     return deque(families.values())
 
 
@@ -261,10 +320,25 @@ def _shared(out: Path, cell: Cell) -> Path:
     return out / "shared" / cell.family
 
 
-def _write_lines(path: Path, records: Sequence[dict[str, Any]]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    os.replace(temporary, path)
+def _tidy(out: Path) -> None:
+    """Remove what a killed benchmark left: files that were being written, and the state of runs that are finished."""
+    from crowdwise.bench.measure import discard_runs
+
+    for leftover in out.glob("**/.*.tmp"):
+        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+    for record in out.glob("cells/*/record.json"):
+        discard_runs(record.parent)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Processes that are started here do not hear Ctrl-C, which is the parent's business."""
+    resource_tracker.ensure_running()  # which lifts the block when it is started
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

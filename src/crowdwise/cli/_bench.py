@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shlex
 import statistics
 import sys
@@ -13,7 +12,7 @@ from typing import Any
 
 from crowdwise.bench import runner
 from crowdwise.bench.cells import Cell
-from crowdwise.bench.experiments import Experiment, load_experiment, names
+from crowdwise.bench.experiments import Experiment, load_experiment, names, settable
 from crowdwise.bench.runner import Status, Watch
 from crowdwise.cli import _settings
 from crowdwise.cli._console import complain, say, show_table
@@ -35,21 +34,25 @@ def run(
 ) -> None:
     experiment = load_experiment(name)
     overrides = _settings.parse(settings)
-    _settings.refuse_unknown("--set", overrides, {f.name for m in METHODS for f in dataclasses.fields(METHODS[m])})
+    _settings.refuse_unknown("--set", overrides, {name for method in METHODS for name in settable(method)})
     numbers = range(first_seed, first_seed + (seeds if seeds is not None else experiment.seeds))
     cells = experiment.cells(
         datasets=datasets, methods=methods, noise_rates=noise_rates, seeds=numbers, parameters=overrides
     )
+    for cell in cells:
+        _settings.check_parameters(cell.method, cell.parameters)
     folder = _folder(experiment, out)
-    say(f"{experiment.name}: {experiment.description or 'an experiment'}; {len(cells)} runs in {folder}")
+    count = f"{len(cells)} run{'s' if len(cells) > 1 else ''}"
+    say(f"{experiment.name}: {experiment.description or 'an experiment'}; {count} in {folder}")
     try:
         with _display(cells) as watch:
             records = runner.run(cells, folder, jobs=jobs, watch=watch)
     except KeyboardInterrupt:
         again = shlex.join(["crowdwise", *sys.argv[1:]])
         raise KeyboardInterrupt(f"finished runs are kept; go on with  {again}") from None
-    _show(experiment, records, "terminal", "auto", None)
     failed = [record for record in records if "error" in record]
+    if len(failed) < len(records):
+        _show(experiment, _records(experiment, out, None), "terminal", "auto", None)
     for record in failed:
         complain("failed", f"{record['column']}, {record['row']}, seed {record['seed']}: {record['error']}")
     if failed:
