@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import re
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 from crowdwise.errors import ReadError
 from crowdwise.readers import READERS, read
-from export_samples import SAMPLES, sample
+from export_samples import SAMPLES, sample, zipped
 
 ORDINARY, MANY = 200, 10_000
 PIECES = [
@@ -40,6 +42,16 @@ PIECES = [
 
 
 def damaged(whole: bytes, rng: np.random.Generator) -> bytes:
+    """A damaged file; of a zip file, often only one of the files in it, so that its checksums hold."""
+    if not whole.startswith(b"PK") or rng.random() < 0.3:
+        return edited(whole, rng)
+    with zipfile.ZipFile(io.BytesIO(whole)) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    name = list(parts)[rng.integers(len(parts))]
+    return zipped(parts | {name: edited(parts[name], rng)})
+
+
+def edited(whole: bytes, rng: np.random.Generator) -> bytes:
     """One to three random edits: pieces put in, bytes changed or cut out, parts moved, words swapped, the end cut off."""
     for _ in range(rng.integers(1, 4)):
         at, width = int(rng.integers(len(whole) + 1)), int(rng.integers(1, 12))

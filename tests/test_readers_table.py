@@ -22,7 +22,20 @@ TABLE = pa.table(
         "label": ["dog", "cat", "cat", "ant"],
     }
 )
-SUFFIXES = ["csv", "tsv", "jsonl", "ndjson", "parquet", "arrow", "feather", "csv.gz", "tsv.gz", "jsonl.gz"]
+SUFFIXES = [
+    "csv",
+    "tsv",
+    "jsonl",
+    "ndjson",
+    "parquet",
+    "arrow",
+    "feather",
+    "csv.gz",
+    "tsv.gz",
+    "jsonl.gz",
+    "csv.zst",
+    "jsonl.zst",
+]
 
 
 def put(path: Path, content: str | bytes) -> Path:

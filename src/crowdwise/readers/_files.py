@@ -77,6 +77,24 @@ def load_columns(path: Path, choose: Choose) -> Columns:
         raise DataError(f"{path}: cannot be read as {kind}: {error}") from error
 
 
+def schema_names(path: Path) -> list[str]:
+    """Names of the columns of a parquet or arrow file, whose values are not read."""
+    kind = format_of(path)
+    try:
+        if kind == "parquet":
+            import pyarrow.parquet as pq
+
+            return list(pq.read_schema(path).names)
+        with pa.memory_map(str(path)) as source:
+            try:
+                return list(pa.ipc.open_file(source).schema.names)
+            except pa.ArrowInvalid:
+                source.seek(0)
+                return list(pa.ipc.open_stream(source).schema.names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as {kind}: {error}") from error
+
+
 def check_file(path: Path) -> None:
     """Refuse what is no file or has nothing in it."""
     if not path.is_file():
@@ -123,6 +141,7 @@ def _parquet(path: Path, choose: Choose) -> Columns:
     with pq.ParquetFile(path) as file:
         wanted = choose(file.schema_arrow.names)
         table = file.read(columns=list(wanted))
+    table.validate(full=True)  # text that is not UTF-8 would fail whoever reads the values
     return {name: table.column(name) for name in wanted}
 
 

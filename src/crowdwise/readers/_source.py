@@ -5,7 +5,7 @@ from __future__ import annotations
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -26,6 +26,7 @@ from crowdwise.readers._files import (
     load_columns,
     open_bytes,
     packing,
+    schema_names,
 )
 from crowdwise.readers._node import Node, parse_json, parse_jsonl
 
@@ -74,19 +75,9 @@ class Source:
         if self.kind in TEXT:
             return header(self.path, "\t" if self.kind == "tsv" else ",")[0]
         if self.kind in ("parquet", "arrow"):
-            return list(self._first_names())
+            return schema_names(self.path)
         first = self.first
         return [] if first is None else list(first.fields())
-
-    def _first_names(self) -> Sequence[str]:
-        found: list[str] = []
-
-        def choose(names: Sequence[str]) -> Sequence[str]:
-            found.extend(names)
-            return []
-
-        load_columns(self.path, choose)
-        return found
 
     @cached_property
     def first(self) -> Node | None:
