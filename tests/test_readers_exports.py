@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import crowdwise
@@ -275,6 +276,12 @@ class TestTraps:
         crowd = read(tmp_path / "a.csv").annotations
         assert (crowd.n_instances, crowd.n_annotators, len(crowd), crowd.classes.tolist()) == (3, 3, 7, [0, 1])
 
+    def test_times_of_parquet_are_converted_to_utc(self, tmp_path: Path) -> None:
+        times = pa.array([1767348000_000_000_000], pa.timestamp("ns", "America/New_York"))
+        table = pa.table({"task": [1], "worker": [2], "label": ["x"], "timestamp": times})
+        pq.write_table(table, tmp_path / "a.parquet")
+        assert str(read(tmp_path / "a.parquet").timestamps[0]) == "2026-01-02T10:00:00.000000"
+
     def test_a_column_of_kinds_tells_models_in_a_table(self, tmp_path: Path) -> None:
         rows = [row | {"kind": "model" if row["rater"] == "cyd" else "person"} for row in long_rows()]
         (tmp_path / "a.csv").write_bytes(delimited(rows, ","))
@@ -346,6 +353,7 @@ class TestRefusals:
             ("a.zip", zipped({"readme.txt": b"hi"}), "the zip holds no export that is known"),
             ("a.zip", zipped({"../ann.jsonl": b"{}"}), "names a file outside of itself: '../ann.jsonl'"),
             ("a.zip", zipped({"/etc/ann.jsonl": b"{}"}), "names a file outside of itself"),
+            ("a.zip", zipped({"C:\\x\\ann.jsonl": b"{}"}), "names a file outside of itself"),
             ("a.zip", zipped({"ann.jsonl": b'{"id": 1, "label": ["x"]}\n{"id": 2'}), r"ann\.jsonl, line 2, character"),
             (
                 "a.zip",

@@ -66,6 +66,11 @@ def test_consensus_as_a_frame_of_crowd_kit(cli: Any, tmp_path: Path) -> None:
     assert list(load_columns(Path("labels.parquet"), lambda names: names))[:3] == ["task", "agg_label", "confidence"]
 
 
+def test_exports_cannot_be_streamed(cli: Any, tmp_path: Path) -> None:
+    path = sample(tmp_path, "tasks.json")
+    cli("aggregate", path, "-o", "labels.csv", "--stream", "--question", "sent", code=2)
+
+
 def test_questions_and_choices_are_options(cli: Any, tmp_path: Path) -> None:
     result = [ls_result("pos"), ls_result("yes", "spam"), ls_result("no", "spam")]
     task = {"id": 1, "data": {}, "annotations": [{"completed_by": 1, "result": result}]}

@@ -107,6 +107,8 @@ def aggregate(
     columns = {"instance": instance, "annotator": annotator, "label": label}
     reading = {"format": format, "question": question, "several": several, "models": models}
     plain = format in ("auto", "table", "crowd-kit") and question is None and models and to in ("auto", "table")
+    if not plain and (stream or memory is not None or work is not None):
+        raise typer.BadParameter("only tables can be streamed, to tables: leave out --stream, --memory and --work")
     if stream is not False and not informed and plain:
         from crowdwise.cli._streaming import stream as streamed
         from crowdwise.cli._streaming import why_stream

@@ -188,7 +188,7 @@ def ticks(value: Any) -> int | None:
         value = _parsed(value.strip())
     if isinstance(value, datetime):
         try:
-            return (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC).__sub__(_EPOCH) // _TICK
+            return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // _TICK
         except OverflowError:
             return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 1e8 <= value < 1e17:  # from 1973 on

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from functools import cached_property
 from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
 import pyarrow as pa
@@ -110,7 +110,7 @@ class Source:
                 record.fields()
         elif self.kind in TABLES:
             columns = self.columns(lambda names: names)
-            names, values = list(columns), [_values(column) for column in columns.values()]
+            names, values = list(columns), [values_of(column) for column in columns.values()]
             rows = zip(*values, strict=True)
             records = [Node(dict(zip(names, row, strict=True)), f"record {k}") for k, row in enumerate(rows, 1)]
         else:
@@ -162,7 +162,8 @@ def zip_parts(path: Path) -> dict[str, Callable[[], bytes]]:
     parts: dict[str, Callable[[], bytes]] = {}
     for member in sorted(members, key=lambda member: member.filename):
         name = member.filename
-        if "\\" in name or ":" in name or name.startswith("/") or ".." in PurePosixPath(name).parts:
+        windows = PureWindowsPath(name)  # which also takes / for what separates folders
+        if windows.drive or windows.root or ".." in windows.parts:
             raise ReadError(f"the zip file names a file outside of itself: {name!r}")
         if name.startswith("__MACOSX/") or PurePosixPath(name).name.startswith("."):
             continue  # what file managers leave behind
@@ -195,5 +196,10 @@ def _whole(line: str) -> bool:
     return True
 
 
-def _values(column: Any) -> list[Any]:
-    return column if isinstance(column, list) else column.to_pylist()
+def values_of(column: Any) -> list[Any]:
+    """The values of a loaded column; times are in UTC, without zone, for which no list of zones is needed."""
+    if isinstance(column, list):
+        return column
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us"), safe=False)
+    return list(column.to_pylist())

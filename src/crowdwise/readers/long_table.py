@@ -27,7 +27,7 @@ from crowdwise.readers._export import (
     times_of,
 )
 from crowdwise.readers._files import Columns
-from crowdwise.readers._source import TABLES, Source
+from crowdwise.readers._source import TABLES, Source, values_of
 from crowdwise.readers.table import describe, read_columns, record_name
 
 Rows = npt.NDArray[np.int64]
@@ -85,8 +85,8 @@ def _export(read: Any, more: Columns, roles: dict[str, str], request: Request) -
         annotations, remark = annotations.where(people), f"; left out: {int((~people).sum()):,} by models"
     if not request.details:
         more = {}
-    times = times_of(_values(more["timestamp"]), rows) if "timestamp" in more else None
-    durations = durations_of(_values(more["duration"]), rows) if "duration" in more else None
+    times = times_of(values_of(more["timestamp"]), rows) if "timestamp" in more else None
+    durations = durations_of(values_of(more["duration"]), rows) if "duration" in more else None
     first = np.zeros(every.n_instances, np.int64)
     first[every.instance[::-1]] = np.arange(len(every))[::-1]
     texts, pictures = (_of_instances(more.get(role), first) for role in ("text", "picture"))
@@ -110,7 +110,7 @@ def _models(annotator: npt.NDArray[np.int32], kinds: Any) -> set[int]:
     """Codes of the annotators that a column of kinds calls models."""
     if kinds is None:
         return set()
-    said = [isinstance(kind, str) and kind.strip().lower() == MODEL for kind in _values(kinds)]
+    said = [isinstance(kind, str) and kind.strip().lower() == MODEL for kind in values_of(kinds)]
     return set(annotator[np.array(said, bool)].tolist())
 
 
@@ -132,7 +132,3 @@ def _text(value: Any) -> str | None:
     if not isinstance(value, str):
         return None
     return value if value.isascii() else value.encode(errors="replace").decode()
-
-
-def _values(column: Any) -> list[Any]:
-    return column if isinstance(column, list) else column.to_pylist()

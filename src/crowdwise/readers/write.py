@@ -88,7 +88,9 @@ def _annotation_table(export: Export, kind: str) -> pa.Table:
         truth = pa.array([export.gold.get(name) for name in ids], crowd.class_vocabulary.arrow.type)
         columns[names[3]] = truth.take(pa.array(crowd.instance))
     if export.timestamps is not None:
-        columns["timestamp"] = pa.array(export.timestamps, pa.timestamp("us", "UTC"))
+        columns["timestamp"] = pa.array(
+            [None if np.isnat(time) else f"{time}Z" for time in export.timestamps], pa.string()
+        )
     if export.durations is not None:
         columns["duration"] = pa.array(export.durations, from_pandas=True)
     if (export.kinds == MODEL).any():
