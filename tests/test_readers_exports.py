@@ -288,6 +288,8 @@ class TestTraps:
         assert read(tmp_path / "a.csv").kinds.tolist() == ["person", "person", "model"]
         people = read(tmp_path / "a.csv", models=False, duplicates="first")
         assert len(people.annotations) == len(people.timestamps) == 6
+        assert (people.annotations.annotators.tolist(), people.kinds.tolist()) == (["ann", "bob"], ["person"] * 2)
+        assert people.texts.to_pylist() == list(TEXTS.values())
 
     @pytest.mark.parametrize(("policy", "first"), [("first", "2026-01-02T10:00:00"), ("last", "2026-01-02T10:00:01")])
     @pytest.mark.parametrize("tool", [True, False])

@@ -182,7 +182,8 @@ class Collector:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in self.left_out.items())
             raise ReadError(f"there are no annotations{f' (left out: {reasons})' if reasons else ''}")
         gold = {key: value for key, value in self._gold.items() if key not in self._contradicted}
-        known = [instance for instance in gold if instance in set(self._instance)] if gold else []
+        seen = set(self._instance)
+        known = [instance for instance in gold if instance in seen]
         nodes = [*self._nodes, *(gold[instance][1] for instance in known)]
 
         def where(row: int) -> str:

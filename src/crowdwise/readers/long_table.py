@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from crowdwise._factorise import is_text
 from crowdwise._frames import ALIASES, find_column
+from crowdwise.annotations import Annotations
 from crowdwise.errors import ReadError
 from crowdwise.readers._export import (
     MODEL,
@@ -28,7 +28,7 @@ from crowdwise.readers._export import (
 )
 from crowdwise.readers._files import Columns
 from crowdwise.readers._source import TABLES, Source, values_of
-from crowdwise.readers.table import describe, read_columns, record_name
+from crowdwise.readers.table import TableRead, describe, read_columns, record_name
 
 Rows = npt.NDArray[np.int64]
 DETAILS: dict[str, tuple[str, ...]] = {
@@ -72,33 +72,40 @@ class LongTable(Reader):
         return _export(read, {role: more[name] for role, name in roles.items()}, roles, request)
 
 
-def _export(read: Any, more: Columns, roles: dict[str, str], request: Request) -> Export:
-    every = read.annotations
+def _export(read: TableRead, more: Columns, roles: dict[str, str], request: Request) -> Export:
+    every, gold, remark = read.annotations, read.gold, ""
     models = _models(every.annotator, more.get("kind"))
     rows: Rows | None = kept_rows(every, request.duplicates, record_name)
-    annotations, remark = every, ""
-    if rows is not None:
-        annotations = every.where(np.isin(np.arange(len(every)), rows))
+    annotations = every if rows is None else every.where(np.isin(np.arange(len(every)), rows))
+    n_rows = len(every)
     if models and not request.models:
         people = ~np.isin(annotations.annotator, list(models))
+        if not people.any():
+            raise ReadError(f"there are no annotations (left out: {len(people):,} by models)")
         rows = np.flatnonzero(people) if rows is None else rows[people]
-        annotations, remark = annotations.where(people), f"; left out: {int((~people).sum()):,} by models"
+        n_rows, remark, models = int(people.sum()), f"; left out: {int((~people).sum()):,} by models", set()
+        kept = annotations.where(people).to_frame()  # in new codes, as models are no annotators now
+        annotations = Annotations.from_frame(kept, classes=every.class_vocabulary.arrow)
+        seen = set(annotations.instance_vocabulary.arrow.to_pylist())
+        gold = None if gold is None else {one: truth for one, truth in gold.items() if one in seen}
     if not request.details:
         more = {}
     times = times_of(values_of(more["timestamp"]), rows) if "timestamp" in more else None
     durations = durations_of(values_of(more["duration"]), rows) if "duration" in more else None
-    first = np.zeros(every.n_instances, np.int64)
-    first[every.instance[::-1]] = np.arange(len(every))[::-1]
+    first = np.zeros(annotations.n_instances, np.int64)
+    first[annotations.instance[::-1]] = (np.arange(len(every)) if rows is None else rows)[::-1]
     texts, pictures = (_of_instances(more.get(role), first) for role in ("text", "picture"))
     found = {"timestamp": times, "duration": durations, "text": texts, "picture": pictures, "kind": more.get("kind")}
     columns = read.columns | {role: roles[role] for role, values in found.items() if values is not None}
-    n_rows = len(annotations) if remark else len(every)
     return Export(
-        **vars(replace(read, annotations=annotations, columns=columns))
-        | {"message": describe(annotations, n_rows, columns, read.gold) + read.message + remark},
+        annotations=annotations,
+        columns=columns,
+        gold=gold,
+        n_rows=n_rows,
+        message=describe(annotations, n_rows, columns, gold) + read.message + remark,
         format="",
         question=None,
-        kinds=kinds_of(every.n_annotators, models),
+        kinds=kinds_of(annotations.n_annotators, models),
         timestamps=times,
         durations=durations,
         texts=texts,
