@@ -6,12 +6,14 @@ import csv
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -36,6 +38,7 @@ PACKED = (".gz", ".zst")
 UNPACKED = 1 << 35  # bytes that a packed file may unpack to,
 RATIO = 200  # and how many times its own size, beyond
 SMALL = 1 << 28  # what is harmless anyway: a small file that swells without end is a trap
+NESTED = 500  # brackets in a line from which on arrow is not trusted with it
 BLOCK = 1 << 24  # bytes that arrow's text readers take at once: a longer record cannot be read
 
 
@@ -204,6 +207,8 @@ def _delimited(path: Path, choose: Choose, delimiter: str) -> Columns:
 def _jsonl(path: Path, choose: Choose) -> Columns:
     from pyarrow import json as arrow_json
 
+    if _crashes_arrow(path):
+        return _jsonl_by_line(path, choose)
     try:
         with open_bytes(path) if packing(path) else nullcontext(path) as file:
             table = arrow_json.read_json(file, read_options=arrow_json.ReadOptions(block_size=BLOCK))
@@ -218,6 +223,21 @@ def _jsonl(path: Path, choose: Choose) -> Columns:
     if any(pa.types.is_temporal(column.type) or _rounded(column) for column in columns.values()):
         return _jsonl_by_line(path, choose)  # arrow takes ids like "2026-01-02" for times
     return columns
+
+
+def _crashes_arrow(path: Path) -> bool:
+    """Whether arrow's reader of JSON might crash: at null in the place of a record, and at values nested very deeply."""
+    with open_bytes(path) as file:
+        while block := file.read(BLOCK) + file.readline():
+            characters = np.frombuffer(block, np.uint8)
+            starts = np.append(0, np.flatnonzero(characters[:-1] == ord("\n")) + 1)
+            usual = b"\r" not in block and bool((characters[starts] == ord("{")).all())
+            if not usual and re.search(rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n])[ \t]*null", block):
+                return True
+            brackets = np.add.reduceat((characters == ord("[")) | (characters == ord("{")), starts, dtype=np.int32)
+            if brackets.max() > NESTED:
+                return True
+    return False
 
 
 def _rounded(column: pa.ChunkedArray) -> bool:
