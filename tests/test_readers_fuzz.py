@@ -18,7 +18,7 @@ from crowdwise.annotations import Annotations
 from crowdwise.errors import AnnotationError, CrowdwiseError
 from crowdwise.readers import read_table, write_table
 
-SUFFIXES = ["csv", "tsv", "jsonl", "parquet", "arrow", "csv.gz", "jsonl.gz"]
+SUFFIXES = ["csv", "tsv", "jsonl", "parquet", "arrow", "csv.gz", "jsonl.gz", "csv.zst"]
 PIECES = [
     b",",
     b"\t",
@@ -74,6 +74,7 @@ def read_or_refused(path: Path) -> bool:
             raise
         return False
     assert annotations.label.max() < annotations.n_classes
+    assert len(annotations.to_frame().to_pylist()) == len(annotations)
     return True
 
 

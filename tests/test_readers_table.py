@@ -22,7 +22,20 @@ TABLE = pa.table(
         "label": ["dog", "cat", "cat", "ant"],
     }
 )
-SUFFIXES = ["csv", "tsv", "jsonl", "ndjson", "parquet", "arrow", "feather", "csv.gz", "tsv.gz", "jsonl.gz"]
+SUFFIXES = [
+    "csv",
+    "tsv",
+    "jsonl",
+    "ndjson",
+    "parquet",
+    "arrow",
+    "feather",
+    "csv.gz",
+    "tsv.gz",
+    "jsonl.gz",
+    "csv.zst",
+    "jsonl.zst",
+]
 
 
 def put(path: Path, content: str | bytes) -> Path:
@@ -171,6 +184,12 @@ class TestBrokenFiles:
             ),
             ("a.jsonl", '{"task": "é", "worker": 1, "label": 1}'.encode("latin1"), "line 1: byte 0xe9 is not UTF-8"),
             ("a.jsonl", "\n", "no records"),
+            (
+                "a.jsonl",
+                'null\n{"task": 1, "worker": 1, "label": 1}\n',
+                r"line 1: expected an object \{\.\.\.\}, got 'null'",
+            ),
+            ("a.jsonl", '{"task": ' + "[" * 20_000 + "]" * 20_000 + "}", "line 1: not usable JSON"),
             ("a.parquet", b"PAR1 no parquet", "cannot be read as parquet"),
             ("a.arrow", b"no arrow", "cannot be read as arrow"),
             ("a.csv.gz", b"no gzip", "cannot be read as csv"),

@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 
 _EXPORTS = {
     "Annotations": "crowdwise.annotations",
+    "read": "crowdwise.readers",
     "load": "crowdwise.methods.base",
     "CrowdClassifier": "crowdwise.methods.base",
     "CE": "crowdwise.methods.ce",
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from crowdwise.methods.taidtm import TAIDTM as TAIDTM
     from crowdwise.methods.trace_reg import TraceReg as TraceReg
     from crowdwise.methods.union_net import UnionNet as UnionNet
+    from crowdwise.readers import read as read
 
 
 def __getattr__(name: str) -> Any:

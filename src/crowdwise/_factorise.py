@@ -39,7 +39,7 @@ class Column:
         """Any one-dimensional array or sequence as a column; values of several types are refused."""
         try:
             return cls(_chunked(values), name, where)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError) as error:
             raise _mixed_types(values, name, where) or AnnotationError(
                 f"{name}: cannot be read as ids ({error})"
             ) from error

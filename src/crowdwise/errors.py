@@ -22,6 +22,10 @@ class DataError(CrowdwiseError, ValueError):
     """Inputs (arrays, files, data sets) that cannot be used as they are."""
 
 
+class ReadError(AnnotationError, DataError):
+    """A file of annotations that cannot be read: names file, line or record, and field."""
+
+
 class DatasetError(CrowdwiseError, OSError):
     """A public data set that is missing, truncated or corrupted."""
 

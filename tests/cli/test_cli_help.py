@@ -28,6 +28,7 @@ VERBS = (
     "agreement",
     "annotators",
     "bench",
+    "convert",
 )
 
 

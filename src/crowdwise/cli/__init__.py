@@ -15,6 +15,7 @@ from crowdwise.cli.aggregate import aggregate
 from crowdwise.cli.agreement import agreement
 from crowdwise.cli.annotators import annotators
 from crowdwise.cli.bench import app as bench
+from crowdwise.cli.convert import convert
 from crowdwise.cli.demo import demo
 from crowdwise.cli.info import info
 from crowdwise.cli.methods import methods
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (demo, aggregate, agreement, annotators, simulate, train, predict, info, presets, methods):
+for _verb in (demo, aggregate, agreement, annotators, convert, simulate, train, predict, info, presets, methods):
     app.command()(_verb)
 app.add_typer(bench, name="bench")
 

@@ -6,9 +6,10 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ from crowdwise.annotations import Annotations
 from crowdwise.cli._console import complain, say, show_facts, show_table
 from crowdwise.cli._gold import read_gold
 from crowdwise.errors import AnnotationError, ConfigError, DataError, suggest
-from crowdwise.readers import TableRead, read_table, write_table
-from crowdwise.readers._files import format_of
+from crowdwise.readers import Export, TableRead, read, write_labels, write_table
+from crowdwise.readers._files import bare_suffix, format_of
+from crowdwise.readers.write import LABEL_STUDIO, output_format
 from crowdwise.registry import AGGREGATORS
 from crowdwise.streaming.output import Figures
 
@@ -56,24 +58,26 @@ def aggregate(
     out: Path,
     annotators_out: Path | None,
     method: str,
-    columns: Mapping[str, str | None],
+    reading: Mapping[str, Any],
     *,
+    to: str,
     gold: Path | None,
     gold_column: str | None,
     proba: bool,
     seed: int,
 ) -> None:
     """Write the labels of all instances and the annotators' table, and print a summary."""
+    to = output_format(out, to)
     annotators_out = beside(out) if annotators_out is None else annotators_out
     check_outputs([out, annotators_out], [path, gold])
     check_method(method)
     with _working(f"reading {path.name}"):
-        read = _read(path, columns, gold_column)
+        read = read_export(path, reading, gold=gold_column, details=to == LABEL_STUDIO)
         crowd, known, remark = read.annotations, read.gold, ""
         if gold is not None:
-            found = read_gold(gold, crowd, columns["instance"], columns["label"])
+            found = read_gold(gold, crowd, reading["instance"], reading["label"])
             crowd, known, remark = found.annotations, found.gold, found.message
-    say(read.message)
+    say(as_options(read.message))
     if remark:
         say(remark)
     informed = gold is not None or gold_column is not None  # a column that merely looks like gold only measures
@@ -86,7 +90,7 @@ def aggregate(
         tables = {out: label_table(crowd, fitted, proba=proba), annotators_out: annotator_table(crowd, fitted.model)}
         alpha = measures.krippendorff_alpha(crowd, n_bootstrap=0).value
         raw = measures.raw_agreement(crowd, n_bootstrap=0).value
-    _write(tables)
+    _write(tables, {out: partial(write_labels, to=to, export=read, model=fitted.name)})
     tied = int(np.count_nonzero((votes == votes.max(axis=1)[:, None]).sum(axis=1) > 1))
     changed = int(np.count_nonzero(labels != majority))
     sizes = len(crowd), crowd.n_instances, crowd.n_annotators
@@ -114,7 +118,7 @@ def show_summary(sizes: tuple[int, int, int], figures: Figures, facts: Mapping[s
 
 def agreement(
     path: Path,
-    columns: Mapping[str, str | None],
+    reading: Mapping[str, Any],
     levels: Sequence[Any],
     *,
     confidence: float,
@@ -123,8 +127,8 @@ def agreement(
 ) -> None:
     """Print every measure of agreement with its interval."""
     with _working(f"reading {path.name}"):
-        read = _read(path, columns)
-    say(read.message)
+        read = read_export(path, reading, details=False)
+    say(as_options(read.message))
     with _working("resampling instances"), short_warnings():
         report = measures.report(
             read.annotations, levels=levels, confidence=confidence, n_bootstrap=n_bootstrap, random_state=seed
@@ -135,14 +139,14 @@ def agreement(
     show_table("Agreement", ("measure", "value", low, high), rows, right=("value", low, high))
 
 
-def annotators(path: Path, out: Path | None, method: str, columns: Mapping[str, str | None], *, seed: int) -> None:
+def annotators(path: Path, out: Path | None, method: str, reading: Mapping[str, Any], *, seed: int) -> None:
     """Print the annotators, worst first, and write the whole table where ``out`` is given."""
     if out is not None:
         check_outputs([out], [path])
     check_method(method)
     with _working(f"reading {path.name}"):
-        read = _read(path, columns)
-    say(read.message)
+        read = read_export(path, reading, details=False)
+    say(as_options(read.message))
     with _working("inferring labels"), short_warnings():
         fitted = _fit(method, read.annotations, None, seed)
         table = annotator_table(read.annotations, fitted.model)
@@ -166,12 +170,13 @@ def annotators(path: Path, out: Path | None, method: str, columns: Mapping[str, 
 def beside(out: Path) -> Path:
     """Where the annotators' table goes by default.
 
-    >>> beside(Path("labels.csv.gz")).name
-    'labels-annotators.csv.gz'
+    >>> beside(Path("labels.csv.gz")).name, beside(Path("predictions.json")).name
+    ('labels-annotators.csv.gz', 'predictions-annotators.csv')
     """
-    suffix = re.search(r"\.[^.]+(\.gz)?$", out.name, re.IGNORECASE)
+    suffix = re.search(r"\.[^.]+(\.gz|\.zst)?$", out.name, re.IGNORECASE)
     end = suffix.start() if suffix else len(out.name)
-    return out.with_name(f"{out.name[:end]}-annotators{out.name[end:]}")
+    document = bare_suffix(out) == "json"  # of labels for a tool; of annotators there is only the table
+    return out.with_name(f"{out.name[:end]}-annotators{'.csv' if document else out.name[end:]}")
 
 
 def label_table(crowd: Annotations, fitted: Fit, *, proba: bool) -> pa.Table:
@@ -201,18 +206,31 @@ def options_named() -> Iterator[None]:
     """The library names arguments, here they are options."""
     try:
         yield
-    except AnnotationError as error:
+    except (AnnotationError, ConfigError) as error:
         message = re.sub(r"name it with (\w+)=\.\.\. .*$", r"name it with --\1 COLUMN", str(error))
-        raise AnnotationError(message) from error
+        raise type(error)(as_options(message)) from error
 
 
-def _read(path: Path, columns: Mapping[str, str | None], gold: str | None = None) -> TableRead:
+def as_options(message: str) -> str:
+    """A message in which arguments of the library become options of the command line.
+
+    >>> as_options("take the first with several=first")
+    'take the first with --several first'
+    """
+    return re.sub(r"\b(format|question|several|instance|annotator|label|gold)=(?:([\w-]+)|(?=\s))", _option, message)
+
+
+def _option(match: re.Match[str]) -> str:
+    name = {"gold": "gold-column"}.get(match[1], match[1])
+    return f"--{name}" + (f" {match[2]}" if match[2] else "")
+
+
+def read_export(path: Path, reading: Mapping[str, Any], *, details: bool, **more: Any) -> Export:
+    """`readers.read`, with errors that name options."""
     with options_named():
-        read = read_table(
-            path, instance=columns["instance"], annotator=columns["annotator"], label=columns["label"], gold=gold
-        )
-    _check_size(path, read)
-    return read
+        export = read(path, **reading, details=details, **more)
+    _check_size(path, export)
+    return export
 
 
 def _check_size(path: Path, read: TableRead) -> None:
@@ -226,7 +244,7 @@ def _check_size(path: Path, read: TableRead) -> None:
     if needed > available:
         raise DataError(
             f"{path}: {n:,} instances by {classes:,} classes need {needed / 1e9:.0f} GB, this machine has "
-            f"{available / 1e9:.0f}; is {read.columns['label']!r} the column of labels? (--label COLUMN)"
+            f"{available / 1e9:.0f}; is {read.columns.get('label', 'this')!r} the column of labels? (--label COLUMN)"
         )
 
 
@@ -238,7 +256,8 @@ def check_method(method: str) -> None:
 def check_outputs(outputs: Sequence[Path], inputs: Sequence[Path | None]) -> None:
     """Refuse what cannot be written before anything is computed."""
     for out in outputs:
-        format_of(out)
+        if bare_suffix(out) != "json":
+            format_of(out)
         if out.is_dir():
             raise DataError(f"{out} is a folder; name a file")
         if any(path is not None and out.resolve() == path.resolve() for path in inputs):
@@ -247,13 +266,13 @@ def check_outputs(outputs: Sequence[Path], inputs: Sequence[Path | None]) -> Non
         raise DataError(f"{outputs[0]}: labels and annotators cannot go to one file")
 
 
-def _write(tables: Mapping[Path, pa.Table]) -> None:
-    """Write all of the tables, or none."""
+def _write(tables: Mapping[Path, pa.Table], writers: Mapping[Path, Callable[[pa.Table, Path], None]] = {}) -> None:
+    """Write all of the tables, or none; those that have a writer of their own, with it."""
     staged = {path: path.with_name(f".{os.getpid()}-{path.name}") for path in tables}
     try:
         for path, table in tables.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_table(table, staged[path])
+            writers.get(path, write_table)(table, staged[path])
         for path, ready in staged.items():
             os.replace(ready, path)
     finally:

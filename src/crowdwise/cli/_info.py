@@ -14,9 +14,9 @@ from crowdwise import datasets, presets
 from crowdwise.cli import _training
 from crowdwise.cli._console import complain, say, show_facts, show_table
 from crowdwise.engine.checkpoint import read_json
-from crowdwise.errors import AnnotationError, ConfigError, DataError, DatasetError, ModelFileError, suggest
+from crowdwise.errors import ConfigError, DataError, DatasetError, ModelFileError, ReadError, suggest
 from crowdwise.methods.files import MODEL_JSON, load_model
-from crowdwise.readers import read_table
+from crowdwise.readers import read as read_export
 from crowdwise.readers._inputs import ARRAYS, read_arrays
 from crowdwise.registry import METHODS
 
@@ -123,11 +123,14 @@ def _file(path: Path) -> None:
 
 def _table(path: Path) -> None:
     try:
-        read = read_table(path)
-    except AnnotationError as error:
+        read = read_export(path, details=False)
+    except ReadError as error:
         from crowdwise.readers._files import load_columns
 
-        columns = load_columns(path, lambda names: names)
+        try:
+            columns = load_columns(path, lambda names: names)
+        except DataError:
+            raise error from None
         show_facts(f"table {path}", {"rows": f"{len(next(iter(columns.values()))):,}", "columns": ", ".join(columns)})
         complain("warning", f"not a table of annotations: {error}")
         return
@@ -137,8 +140,10 @@ def _table(path: Path) -> None:
     show_facts(
         f"annotations {path}",
         {
+            "format": read.format,
+            "question": read.question,
             "rows": f"{read.n_rows:,}",
-            "columns": ", ".join(f"{role} = {column!r}" for role, column in read.columns.items()),
+            "columns": ", ".join(f"{role} = {column!r}" for role, column in read.columns.items()) or None,
             "instances": f"{crowd.n_instances:,}, {_spread(crowd.labels_per_instance)} labels each",
             "annotators": f"{crowd.n_annotators:,}, {_spread(crowd.labels_per_annotator)} labels each",
             "classes": f"{crowd.n_classes:,}: {_some(crowd.classes.tolist())}",

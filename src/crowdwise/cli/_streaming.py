@@ -19,7 +19,7 @@ def why_stream(path: Path, out: Path, method: str, asked: bool) -> str | None:
     """Why to stream a table, or None; unasked, only what can be streamed is."""
     if asked:
         return "as asked for"
-    if path.is_dir():
+    if path.is_dir() and any(file.suffix.lower() in SUFFIXES for file in path.rglob("*")):
         return "as it is a folder"
     possible = out.suffix.lower().lstrip(".") in FORMATS and method in (streaming.AUTO, *streaming.streamable())
     if not possible or path.suffix.lower() not in SUFFIXES or not path.is_file():

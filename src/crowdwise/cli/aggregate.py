@@ -13,10 +13,21 @@ File = Annotated[
     Path,
     typer.Argument(
         metavar="FILE",
-        help="A table with a row per label: csv, tsv, jsonl (also .gz), parquet or arrow, by its suffix; "
-        "aggregate also takes a folder of parquet files.",
+        help="Annotations: an export of Label Studio, Toloka, MTurk, Prodigy, Argilla, CVAT or doccano, a table with a "
+        "row per label, or a matrix; aggregate also takes a folder of parquet files.",
     ),
 ]
+Format = Annotated[
+    str, typer.Option("--format", "-f", metavar="NAME|auto", help="Format of FILE; auto tells it by the content.")
+]
+Question = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The question to read, where FILE has answers to several.")
+]
+Several = Annotated[
+    str,
+    typer.Option(metavar="error|first|skip", help="What to do with annotations that hold more than one choice."),
+]
+Models = Annotated[bool, typer.Option("--models/--no-models", help="Whether models count as annotators.")]
 Method = Annotated[
     str,
     typer.Option(
@@ -54,6 +65,17 @@ def aggregate(
     instance: Instance = None,
     annotator: Annotator = None,
     label: Label = None,
+    format: Format = "auto",
+    question: Question = None,
+    several: Several = "error",
+    models: Models = True,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="table|crowd-kit|label-studio|auto",
+            help="What to write labels as; auto: predictions for Label Studio to .json, else a table.",
+        ),
+    ] = "auto",
     proba: Annotated[bool, typer.Option("--proba", help="Also write the probability of every class.")] = False,
     seed: Seed = 0,
     stream: Annotated[
@@ -83,7 +105,11 @@ def aggregate(
     if stream is False and (memory is not None or work is not None):
         raise typer.BadParameter("--memory and --work are for streaming; leave out --no-stream")
     columns = {"instance": instance, "annotator": annotator, "label": label}
-    if stream is not False and not informed:
+    reading = {"format": format, "question": question, "several": several, "models": models}
+    plain = format in ("auto", "table", "crowd-kit") and question is None and models and to in ("auto", "table")
+    if not plain and (stream or memory is not None or work is not None):
+        raise typer.BadParameter("only tables can be streamed, to tables: leave out --stream, --memory and --work")
+    if stream is not False and not informed and plain:
         from crowdwise.cli._streaming import stream as streamed
         from crowdwise.cli._streaming import why_stream
 
@@ -94,4 +120,5 @@ def aggregate(
             return
     from crowdwise.cli._aggregation import aggregate as in_memory
 
-    in_memory(file, out, annotators_out, method, columns, gold=gold, gold_column=gold_column, proba=proba, seed=seed)
+    rest = {"gold": gold, "gold_column": gold_column, "proba": proba, "seed": seed}
+    in_memory(file, out, annotators_out, method, columns | reading, to=to, **rest)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from crowdwise.cli._console import verb
-from crowdwise.cli.aggregate import Annotator, File, Instance, Label, Seed
+from crowdwise.cli.aggregate import Annotator, File, Format, Instance, Label, Models, Question, Seed, Several
 
 
 class Level(StrEnum):
@@ -34,11 +34,16 @@ def agreement(
     instance: Instance = None,
     annotator: Annotator = None,
     label: Label = None,
+    format: Format = "auto",
+    question: Question = None,
+    several: Several = "error",
+    models: Models = True,
     seed: Seed = 0,
 ) -> None:
     """Say how far annotators agree, beyond chance, with confidence intervals."""
     from crowdwise.cli._aggregation import agreement as work
 
     columns = {"instance": instance, "annotator": annotator, "label": label}
+    reading = {"format": format, "question": question, "several": several, "models": models}
     levels = [one.value for one in level or [Level.nominal]]
-    work(file, columns, levels, confidence=confidence, n_bootstrap=bootstrap, seed=seed)
+    work(file, columns | reading, levels, confidence=confidence, n_bootstrap=bootstrap, seed=seed)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from crowdwise.cli._console import verb
-from crowdwise.cli.aggregate import Annotator, File, Instance, Label, Method, Seed
+from crowdwise.cli.aggregate import Annotator, File, Format, Instance, Label, Method, Models, Question, Seed, Several
 
 
 @verb
@@ -21,9 +21,15 @@ def annotators(
     instance: Instance = None,
     annotator: Annotator = None,
     label: Label = None,
+    format: Format = "auto",
+    question: Question = None,
+    several: Several = "error",
+    models: Models = True,
     seed: Seed = 0,
 ) -> None:
     """Say how good every annotator is, and how each one errs; worst first."""
     from crowdwise.cli._aggregation import annotators as work
 
-    work(file, out, method, {"instance": instance, "annotator": annotator, "label": label}, seed=seed)
+    columns = {"instance": instance, "annotator": annotator, "label": label}
+    reading = {"format": format, "question": question, "several": several, "models": models}
+    work(file, out, method, columns | reading, seed=seed)

@@ -6,11 +6,14 @@ import csv
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,31 +34,41 @@ FORMATS = {
     "feather": "arrow",
     "ipc": "arrow",
 }
+PACKED = (".gz", ".zst")
+UNPACKED = 1 << 35  # bytes that a packed file may unpack to,
+RATIO = 200  # and how many times its own size, beyond
+SMALL = 1 << 28  # what is harmless anyway: a small file that swells without end is a trap
+NESTED = 500  # brackets in a line from which on arrow is not trusted with it
 BLOCK = 1 << 24  # bytes that arrow's text readers take at once: a longer record cannot be read
 
 
 def format_of(path: Path) -> str:
-    """The format that a file's suffix stands for; ``.gz`` may follow that of a text file.
+    """The format that a file's suffix stands for; ``.gz`` or ``.zst`` may follow that of a text file.
 
     >>> format_of(Path("crowd.TSV.gz"))
     'tsv'
     """
-    name = path.name.lower()
-    packed = name.endswith(".gz")
-    kind = FORMATS.get(name.removesuffix(".gz").rpartition(".")[2])
-    if kind is None or (packed and kind not in ("csv", "tsv", "jsonl")):
+    kind = FORMATS.get(bare_suffix(path))
+    if kind is None or (packing(path) and kind not in ("csv", "tsv", "jsonl")):
         known = ", ".join(f".{suffix}" for suffix in FORMATS)
-        raise DataError(f"{path}: unknown format; known: {known}, and .gz of the text formats")
+        raise DataError(f"{path}: unknown format; known: {known}, and .gz and .zst of the text formats")
     return kind
+
+
+def packing(path: Path) -> str:
+    """The suffix that says how a file is packed: ``.gz``, ``.zst`` or nothing."""
+    return next((suffix for suffix in PACKED if path.name.lower().endswith(suffix)), "")
+
+
+def bare_suffix(path: Path) -> str:
+    """The last suffix, without its dot, before that of packing."""
+    return path.name.lower().removesuffix(packing(path)).rpartition(".")[2]
 
 
 def load_columns(path: Path, choose: Choose) -> Columns:
     """The columns that ``choose`` picks, read by the format that the suffix names."""
     kind = format_of(path)
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
-    if path.stat().st_size == 0:
-        raise DataError(f"{path}: the file is empty")
+    check_file(path)
     try:
         if kind == "parquet":
             return _parquet(path, choose)
@@ -67,9 +80,62 @@ def load_columns(path: Path, choose: Choose) -> Columns:
         raise DataError(f"{path}: cannot be read as {kind}: {error}") from error
 
 
+def schema_names(path: Path) -> list[str]:
+    """Names of the columns of a parquet or arrow file, whose values are not read."""
+    kind = format_of(path)
+    try:
+        if kind == "parquet":
+            import pyarrow.parquet as pq
+
+            return list(pq.read_schema(path).names)
+        with pa.memory_map(str(path)) as source:
+            try:
+                return list(pa.ipc.open_file(source).schema.names)
+            except pa.ArrowInvalid:
+                source.seek(0)
+                return list(pa.ipc.open_stream(source).schema.names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: cannot be read as {kind}: {error}") from error
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is no file or has nothing in it."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: the file is empty")
+
+
 def open_bytes(path: Path) -> IO[bytes]:
-    """A file for reading, unpacked where its name ends in ``.gz``."""
-    return gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")  # type: ignore[return-value]
+    """A file for reading, unpacked where its name ends in ``.gz`` or ``.zst``."""
+    packed = packing(path)
+    if not packed:
+        return path.open("rb")
+    stream = gzip.GzipFile(path) if packed == ".gz" else pa.CompressedInputStream(str(path), "zstd")
+    return io.BufferedReader(_Bounded(stream, path))
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that ends in an error where a packed file swells without end."""
+
+    def __init__(self, stream: Any, path: Path) -> None:
+        self._stream, self._path, self._read = stream, path, 0
+        self._most = min(UNPACKED, max(SMALL, RATIO * path.stat().st_size))
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._stream.read(len(buffer))
+        self._read += len(data)
+        if self._read > self._most:
+            raise DataError(f"{self._path}: unpacks to more than {self._most:,} bytes; unpack it before reading")
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
 def _parquet(path: Path, choose: Choose) -> Columns:
@@ -78,6 +144,7 @@ def _parquet(path: Path, choose: Choose) -> Columns:
     with pq.ParquetFile(path) as file:
         wanted = choose(file.schema_arrow.names)
         table = file.read(columns=list(wanted))
+    table.validate(full=True)  # text that is not UTF-8 would fail whoever reads the values
     return {name: table.column(name) for name in wanted}
 
 
@@ -92,13 +159,18 @@ def _arrow(path: Path, choose: Choose) -> Columns:
     return {name: table.column(name) for name in choose(table.column_names)}
 
 
+def header(path: Path, delimiter: str) -> tuple[list[str], str]:
+    """The names in the first line of a table, and what separates them: in csv files also semicolons or tabs."""
+    line = next((line for line in lines(path) if line.strip()), "").rstrip("\r\n")
+    if delimiter == "," and "," not in line:  # spreadsheets in many countries
+        delimiter = next((other for other in ";\t" if other in line), ",")
+    return next(csv.reader([line], delimiter=delimiter), []), delimiter
+
+
 def _delimited(path: Path, choose: Choose, delimiter: str) -> Columns:
     from pyarrow import csv as arrow_csv
 
-    header = next((line for line in _lines(path) if line.strip()), "").rstrip("\r\n")
-    if delimiter == "," and "," not in header and ";" in header:  # spreadsheets in many countries
-        delimiter = ";"
-    names = next(csv.reader([header], delimiter=delimiter), [])
+    names, delimiter = header(path, delimiter)
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
         raise DataError(f"{path}: the header names column {repeated[0]!r} twice")
@@ -106,19 +178,20 @@ def _delimited(path: Path, choose: Choose, delimiter: str) -> Columns:
 
     def read(use_threads: bool, invalid_row: Callable[[Any], str] | None) -> pa.Table:
         # All columns are read as text: inference would turn the id 007 into 7.
-        return arrow_csv.read_csv(
-            path,
-            read_options=arrow_csv.ReadOptions(block_size=BLOCK, use_threads=use_threads),
-            parse_options=arrow_csv.ParseOptions(
-                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=invalid_row
-            ),
-            convert_options=arrow_csv.ConvertOptions(
-                include_columns=wanted,
-                column_types=dict.fromkeys(wanted, pa.string()),
-                strings_can_be_null=True,
-                null_values=[""],
-            ),
-        )
+        with open_bytes(path) if packing(path) else nullcontext(path) as file:
+            return arrow_csv.read_csv(
+                file,
+                read_options=arrow_csv.ReadOptions(block_size=BLOCK, use_threads=use_threads),
+                parse_options=arrow_csv.ParseOptions(
+                    delimiter=delimiter, newlines_in_values=True, invalid_row_handler=invalid_row
+                ),
+                convert_options=arrow_csv.ConvertOptions(
+                    include_columns=wanted,
+                    column_types=dict.fromkeys(wanted, pa.string()),
+                    strings_can_be_null=True,
+                    null_values=[""],
+                ),
+            )
 
     try:
         table = read(True, None)
@@ -134,8 +207,11 @@ def _delimited(path: Path, choose: Choose, delimiter: str) -> Columns:
 def _jsonl(path: Path, choose: Choose) -> Columns:
     from pyarrow import json as arrow_json
 
+    if _crashes_arrow(path):
+        return _jsonl_by_line(path, choose)
     try:
-        table = arrow_json.read_json(path, read_options=arrow_json.ReadOptions(block_size=BLOCK))
+        with open_bytes(path) if packing(path) else nullcontext(path) as file:
+            table = arrow_json.read_json(file, read_options=arrow_json.ReadOptions(block_size=BLOCK))
         if not table.num_rows:
             raise DataError(f"{path}: the file has no records")
         wanted = choose(table.column_names)
@@ -149,6 +225,21 @@ def _jsonl(path: Path, choose: Choose) -> Columns:
     return columns
 
 
+def _crashes_arrow(path: Path) -> bool:
+    """Whether arrow's reader of JSON might crash: at null in the place of a record, and at values nested very deeply."""
+    with open_bytes(path) as file:
+        while block := file.read(BLOCK) + file.readline():
+            characters = np.frombuffer(block, np.uint8)
+            starts = np.append(0, np.flatnonzero(characters[:-1] == ord("\n")) + 1)
+            usual = b"\r" not in block and bool((characters[starts] == ord("{")).all())
+            if not usual and re.search(rb"(?:\A(?:\xef\xbb\xbf)?|[\r\n])[ \t]*null", block):
+                return True
+            brackets = np.add.reduceat((characters == ord("[")) | (characters == ord("{")), starts, dtype=np.int32)
+            if brackets.max() > NESTED:
+                return True
+    return False
+
+
 def _rounded(column: pa.ChunkedArray) -> bool:
     """Whether a column holds numbers of which arrow may have lost digits: integers beyond 64 bits become floats."""
     if not pa.types.is_floating(column.type):
@@ -160,13 +251,15 @@ def _rounded(column: pa.ChunkedArray) -> bool:
 def _jsonl_by_line(path: Path, choose: Choose) -> Columns:
     """What arrow cannot read: either another field is at fault, which does not matter, or the error has a place."""
     records: list[dict[str, Any]] = []
-    for number, line in enumerate(_lines(path), start=1):
+    for number, line in enumerate(lines(path), start=1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
         except json.JSONDecodeError as error:
             raise DataError(f"{path}, line {number}, character {error.colno}: not valid JSON: {error.msg}") from error
+        except (RecursionError, ValueError) as error:  # nested too deeply; a number of thousands of digits
+            raise DataError(f"{path}, line {number}: not usable JSON: {error}") from error
         if not isinstance(record, dict):
             raise DataError(f"{path}, line {number}: expected an object {{...}}, got {line.strip()[:40]!r}")
         records.append(record)
@@ -174,7 +267,7 @@ def _jsonl_by_line(path: Path, choose: Choose) -> Columns:
     return {name: [record.get(name) for record in records] for name in choose(list(names))}
 
 
-def _lines(path: Path) -> Iterator[str]:
+def lines(path: Path) -> Iterator[str]:
     """Lines of a text file; the first one that is not UTF-8 is an error."""
     with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):
@@ -207,7 +300,7 @@ def _check_width(path: Path, read: Callable[[bool, Callable[[Any], str]], object
 
 
 def _check_encoding(path: Path) -> None:
-    for _ in _lines(path):
+    for _ in lines(path):
         pass
 
 

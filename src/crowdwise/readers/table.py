@@ -1,4 +1,4 @@
-"""Long tables, one annotation per row: csv, tsv, jsonl, parquet, arrow and feather (text also as .gz)."""
+"""Long tables, one annotation per row: csv, tsv, jsonl, parquet, arrow and feather (text also as .gz and .zst)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import gzip
 import json
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,7 +22,7 @@ from crowdwise._factorise import Column, encode_classes
 from crowdwise._frames import choose_columns, find_column, known_column
 from crowdwise.annotations import Annotations, Duplicates
 from crowdwise.errors import AnnotationError, DataError
-from crowdwise.readers._files import format_of, load_columns
+from crowdwise.readers._files import Choose, Columns, format_of, load_columns, packing
 
 GOLD = ("gold", "golden", "goldlabel", "truelabel", "truth", "groundtruth")
 
@@ -57,64 +59,102 @@ def read_table(
     messages count from 1, without the header.
     """
     path = Path(path)
+    chosen = {"instance": instance, "annotator": annotator, "label": label}
+    read, _ = read_columns(path, partial(load_columns, path), chosen, gold)
+    try:
+        annotations = read.annotations._deduplicated(duplicates, record_name)
+    except AnnotationError as error:
+        raise AnnotationError(f"{path}: {error}") from error
+    message = f"{path.name}: {describe(annotations, read.n_rows, read.columns, read.gold)}{read.message}"
+    return replace(read, annotations=annotations, message=message)
+
+
+def read_columns(
+    path: Path,
+    load: Callable[[Choose], Columns],
+    chosen: Mapping[str, str | None],
+    gold: str | None,
+    further: Choose = lambda _: (),
+    *,
+    typed: bool | None = None,
+) -> tuple[TableRead, Columns]:
+    """All rows of a table, repeats included (the message holds remarks only), and further columns.
+
+    ``further`` picks among the columns that are left over; ``typed`` says that all columns are text, some of which
+    may stand for integers, as in csv files.
+    """
     columns: dict[str, str] = {}
+    others: list[str] = []
 
     def choose(names: Sequence[str]) -> Sequence[str]:
-        columns.update(choose_columns(names, {"instance": instance, "annotator": annotator, "label": label}))
+        columns.update(choose_columns(names, chosen))
         free = [name for name in names if name not in columns.values()]
         truth = find_column(GOLD, free) if gold is None else known_column(gold, "gold", names)
         if truth is not None:
             columns["gold"] = truth
-        return list(dict.fromkeys(columns.values()))
+        others.extend(further([name for name in free if name != truth]))
+        return list(dict.fromkeys([*columns.values(), *others]))
 
     try:
-        loaded = load_columns(path, choose)
-        read = {role: Column.of(loaded[name], f"column {name!r}", _record) for role, name in columns.items()}
+        loaded = load(choose)
+        read = {role: Column.of(loaded[name], f"column {name!r}", record_name) for role, name in columns.items()}
         if not len(read["instance"].data):
             raise DataError(f"{path}: the table has columns but no rows")
-        if format_of(path) in ("csv", "tsv"):
+        if typed or (typed is None and format_of(path) in ("csv", "tsv")):
             read = _typed(read)
         every, truths, note = _with_gold(read, required=gold is not None)
-        annotations = every._deduplicated(duplicates, _record)
     except AnnotationError as error:
         raise AnnotationError(f"{path}: {error}") from error
     if truths is None:
         columns.pop("gold", None)
-    message = _describe(path, annotations, len(every), columns, truths) + note
-    return TableRead(annotations, columns, truths, len(every), message)
+    return TableRead(every, columns, truths, len(every), note), {name: loaded[name] for name in others}
 
 
 def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
     """Write a table in the format that the suffix tells; the file appears whole or not at all."""
     path = Path(path)
     kind = format_of(path)
+    with replacing(path) as file:
+        try:
+            _write(table, kind, file)
+        except pa.ArrowException as error:
+            raise DataError(f"{path}: cannot be written as {kind}: {error}") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write, packed as its suffix tells, that takes the place of ``path`` once it is whole."""
     if not path.parent.is_dir():
         raise DataError(f"{path}: the folder {path.parent} does not exist")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    packed = path.name.lower().endswith(".gz")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with gzip.open(partial, "wb") if packed else partial.open("wb") as file:
-            _write(table, kind, file)  # type: ignore[arg-type]
-        os.replace(partial, path)
-    except pa.ArrowException as error:
-        raise DataError(f"{path}: cannot be written as {kind}: {error}") from error
+        with _opened(unfinished, packing(path)) as file:
+            yield file
+        os.replace(unfinished, path)
     finally:
-        partial.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
 
 
-def _record(row: int) -> str:
+def _opened(path: Path, packed: str) -> Any:
+    if packed == ".gz":
+        return gzip.GzipFile(path, "wb")
+    return pa.CompressedOutputStream(str(path), "zstd") if packed else path.open("wb")
+
+
+def record_name(row: int) -> str:
+    """A row of a table as messages call it."""
     return f"record {row + 1}"
 
 
 def _typed(columns: dict[str, Column]) -> dict[str, Column]:
     """Text columns as integers where they are integers; labels and gold alike, so that they can be compared."""
-    typed = {role: _integers(column, whole=role in ("label", "gold")) for role, column in columns.items()}
+    typed = {role: integers(column, whole=role in ("label", "gold")) for role, column in columns.items()}
     if "gold" in typed and typed["gold"].data.type != typed["label"].data.type:
         typed["gold"], typed["label"] = columns["gold"], columns["label"]
     return typed
 
 
-def _integers(column: Column, *, whole: bool) -> Column:
+def integers(column: Column, *, whole: bool) -> Column:
     """A text column as int64 where every value survives the way there and back; ``whole`` also takes 1.0 for 1."""
     text = numbers = column.data
     for part in (text.slice(0, 100), text):  # the head first: most columns of names are told by it
@@ -173,9 +213,10 @@ def _gold(annotations: Annotations, known: Column, rows: Any) -> dict[Any, Any]:
     return dict(zip(ids, annotations.class_vocabulary.take(first[codes]).to_pylist(), strict=True))
 
 
-def _describe(
-    path: Path, annotations: Annotations, n_rows: int, columns: dict[str, str], truths: dict[Any, Any] | None
+def describe(
+    annotations: Annotations, n_rows: int, columns: Mapping[str, str], truths: Mapping[Any, Any] | None
 ) -> str:
+    """Sizes, what was taken for what, gold and repeats, for a message."""
     taken = ", ".join(f"{role} = {name!r}" for role, name in columns.items())
     sizes = (
         f"{count(len(annotations), 'annotations')} of {count(annotations.n_instances, 'instances')} "
@@ -186,7 +227,7 @@ def _describe(
         remarks += f"; dropped {count(n_rows - len(annotations), 'repeats')}"
     elif annotations.n_duplicates:
         remarks += f"; kept {count(annotations.n_duplicates, 'repeats')}"
-    return f"{path.name}: {sizes}; {taken}{remarks}"
+    return f"{sizes}; {taken}{remarks}" if taken else sizes + remarks
 
 
 def _write(table: pa.Table, kind: str, file: IO[bytes]) -> None:

@@ -18,7 +18,7 @@ from crowdwise.aggregation.kernels import Floats
 from crowdwise.errors import DataError
 from crowdwise.quality._annotators import UNLIKELY, Tally, profile
 from crowdwise.quality._skill import BOUNDS, PRIOR_LABELS, STEPS, Skill
-from crowdwise.readers._files import format_of
+from crowdwise.readers._files import format_of, packing
 from crowdwise.streaming.crowd import Recipe, StreamedCrowd, Sums, added, in_order
 from crowdwise.streaming.store import Part
 
@@ -43,7 +43,7 @@ class Figures:
 
 def check_output(out: Path) -> None:
     """Refuse a file that cannot be written piece by piece."""
-    if format_of(out) not in FORMATS or out.name.lower().endswith(".gz"):
+    if format_of(out) not in FORMATS or packing(out):
         known = ", ".join(f".{name}" for name in FORMATS)
         raise DataError(f"{out}: labels can be streamed to {known} only; choose another suffix")
 

@@ -1,0 +1,227 @@
+"""Values of JSON and of tables' rows, each of which knows its place, so that errors can name record and field."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+from crowdwise.errors import ReadError
+
+Id = int | str
+Label = int | float | str
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICK = timedelta(microseconds=1)
+_ZONES = {"UTC": 0, "GMT": 0, "EST": -5, "EDT": -4, "CST": -6, "CDT": -5, "MST": -7, "MDT": -6, "PST": -8, "PDT": -7}
+
+
+class Node:
+    """A value and where it stands: ``record 3, annotations[0].completed_by``.
+
+    >>> task = Node({"annotations": [{"lead_time": "soon"}]}, "record 3")
+    >>> [annotation] = task.list("annotations")
+    >>> annotation.text("completed_by") is None
+    True
+    >>> annotation.record("lead_time")
+    Traceback (most recent call last):
+    ...
+    crowdwise.errors.ReadError: record 3, annotations[0].lead_time: expected an object {...}, got 'soon'
+    """
+
+    __slots__ = ("_key", "_parent", "value")
+
+    def __init__(self, value: Any, place: str | Node, key: str | int | None = None) -> None:
+        self.value, self._parent, self._key = value, place, key
+
+    @property
+    def where(self) -> str:
+        """The place of this value, in words."""
+        above = self._parent if isinstance(self._parent, str) else self._parent.where
+        if self._key is None:
+            return above
+        if isinstance(self._key, int):
+            return f"{above}[{self._key}]"
+        return f"{above}, {self._key}" if isinstance(self._parent, str) else f"{above}{self._dot}{self._key}"
+
+    @property
+    def _dot(self) -> str:
+        root = isinstance(self._parent, Node) and self._parent._key is None
+        return ", " if root else "."
+
+    def error(self, problem: str) -> ReadError:
+        """The error that this value has a problem."""
+        return ReadError(f"{self.where}: {problem}")
+
+    def expected(self, what: str) -> ReadError:
+        """The error that something else was expected here."""
+        shown = repr(self.value)
+        return self.error(f"expected {what}, got {shown if len(shown) <= 60 else shown[:57] + '...'}")
+
+    def get(self, key: str) -> Node | None:
+        """A field of an object, None where it is missing or null."""
+        value = self.fields().get(key)
+        return None if value is None else Node(value, self, key)
+
+    def need(self, *keys: str) -> Node:
+        """The first of these fields that is there; an error where none is."""
+        for key in keys:
+            found = self.get(key)
+            if found is not None:
+                return found
+        raise self.error(f"field {' or '.join(map(repr, keys))} is missing")
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of an object."""
+        if not isinstance(self.value, dict):
+            raise self.expected("an object {...}")
+        return self.value
+
+    def items(self) -> Iterator[Node]:
+        """The elements of a list."""
+        if not isinstance(self.value, list):
+            raise self.expected("a list [...]")
+        return (Node(value, self, k) for k, value in enumerate(self.value))
+
+    def record(self, key: str) -> Node | None:
+        """A field that is an object."""
+        found = self.get(key)
+        if found is not None:
+            found.fields()
+        return found
+
+    def list(self, key: str) -> list[Node]:
+        """The elements of a field that is a list; none where it is missing."""
+        found = self.get(key)
+        return [] if found is None else [*found.items()]
+
+    def text(self, key: str) -> str | None:
+        """A field that is text."""
+        found = self.get(key)
+        if found is None:
+            return None
+        if not isinstance(found.value, str):
+            raise found.expected("text")
+        return found._encodable(found.value)
+
+    def id(self) -> Id:
+        """This value as the id of an instance or annotator."""
+        if isinstance(self.value, int) and not isinstance(self.value, bool):
+            return self.value
+        if isinstance(self.value, str) and self.value:
+            return self._encodable(self.value)
+        raise self.expected("an id (text or an integer)")
+
+    def label(self) -> Label:
+        """This value as one label."""
+        value = self.value
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, int | float) and value == value:
+            return value
+        if isinstance(value, str) and value:
+            return self._encodable(value)
+        raise self.expected("a label (text or a number)")
+
+    def _encodable(self, text: str) -> str:
+        if not text.isascii():
+            try:
+                text.encode()
+            except UnicodeEncodeError as error:
+                raise self.error(f"{text[:40]!r} holds half of a character; such text cannot be stored") from error
+        return text
+
+
+def parse_json(data: bytes, place: str) -> Any:
+    """The value of a JSON document; errors name line and character."""
+    try:
+        return json.loads(decoded(data, place))
+    except json.JSONDecodeError as error:
+        raise ReadError(f"{place}line {error.lineno}, character {error.colno}: not valid JSON: {error.msg}") from error
+    except (RecursionError, ValueError) as error:  # nested too deeply; a number of thousands of digits
+        raise ReadError(f"{place}not usable JSON: {error}") from error
+
+
+def parse_jsonl(data: bytes, place: str) -> list[Node]:
+    """The objects of a file with one of them per line."""
+    records = []
+    for number, line in enumerate(decoded(data, place).split("\n"), start=1):
+        if line.strip():
+            where = f"{place}line {number}"
+            try:
+                value = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise ReadError(f"{where}, character {error.colno}: not valid JSON: {error.msg}") from error
+            except (RecursionError, ValueError) as error:
+                raise ReadError(f"{where}: not usable JSON: {error}") from error
+            records.append(Node(value, where))
+            records[-1].fields()
+    return records
+
+
+def decoded(data: bytes, place: str) -> str:
+    """Text from bytes that must be UTF-8; the error names line and byte."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise ReadError(f"{place}the file is UTF-16; save it as UTF-8")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ReadError(
+            f"{place}line {line}: byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8"
+        ) from error
+
+
+def ticks(value: Any) -> int | None:
+    """Microseconds since 1970 (UTC) that a time stands for, None where it is none that is known.
+
+    Known are ISO 8601, the times of Mechanical Turk, and numbers of seconds, milli- or microseconds since 1970; a time
+    without zone is taken for UTC.
+
+    >>> ticks("2026-01-02T10:00:00Z") == ticks(1767348000) == ticks("Fri Jan 02 02:00:00 PST 2026")
+    True
+    """
+    if isinstance(value, str):
+        value = _parsed(value.strip())
+    if isinstance(value, datetime):
+        try:
+            return ((value if value.tzinfo else value.replace(tzinfo=UTC)) - _EPOCH) // _TICK
+        except OverflowError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 1e8 <= value < 1e17:  # from 1973 on
+        return None
+    scale = 1e6 if value < 1e11 else 1e3 if value < 1e14 else 1
+    return round(value * scale)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    turk = re.fullmatch(r"(\w{3} \w{3} \d+ [\d:]{8}) ([A-Z]+) (\d{4})", text)
+    if turk is None or turk[2] not in _ZONES:
+        return None
+    try:
+        local = datetime.strptime(f"{turk[1]} {turk[3]}", "%a %b %d %H:%M:%S %Y")
+    except ValueError:
+        return None
+    return local - timedelta(hours=_ZONES[turk[2]])
+
+
+def seconds(value: Any) -> float | None:
+    """A number of seconds, None where it is none."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if np.isfinite(number) and number >= 0 and not isinstance(value, bool) else None

@@ -1,0 +1,205 @@
+"""A file on its way to a reader: what kind of file it is, and its records, columns or parts."""
+
+from __future__ import annotations
+
+import lzma
+import zipfile
+import zlib
+from collections.abc import Callable
+from functools import cached_property
+from itertools import islice
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+import pyarrow as pa
+
+from crowdwise.errors import ReadError
+from crowdwise.readers._files import (
+    FORMATS,
+    Choose,
+    Columns,
+    bare_suffix,
+    check_file,
+    format_of,
+    header,
+    lines,
+    load_columns,
+    open_bytes,
+    packing,
+    schema_names,
+)
+from crowdwise.readers._node import Node, parse_json, parse_jsonl
+
+DOCUMENT = 1 << 32  # bytes of a JSON document or of all parts of a zip file, which are held in memory
+PARTS = 10_000  # files in a zip file or folder
+TEXT = ("csv", "tsv")
+TABLES = ("csv", "tsv", "jsonl", "parquet", "arrow")
+OTHERS = ("json", "npy", "npz", "zip")
+
+
+class Source:
+    """What a reader is given: a path, and its content in the form that the reader asks for."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def kind(self) -> str:
+        """csv, tsv, jsonl, json, parquet, arrow, npy, npz, zip or folder; json and jsonl are told by the content."""
+        if self.path.is_dir():
+            return "folder"
+        suffix = bare_suffix(self.path)
+        if suffix not in (*FORMATS, *OTHERS):
+            names = ", ".join(f".{name}" for name in (*FORMATS, *OTHERS))
+            raise ReadError(f"unknown format: the suffix must be one of {names}; or .gz or .zst of a text format")
+        if packing(self.path) and suffix in OTHERS[1:]:
+            raise ReadError(f"a {suffix} file cannot be read packed; unpack it")
+        check_file(self.path)
+        if suffix != "json" and FORMATS.get(suffix) != "jsonl":
+            return suffix if suffix in OTHERS else format_of(self.path)
+        first = list(islice((line for line in lines(self.path) if line.strip()), 2))
+        if not first:
+            raise ReadError("the file has no records")
+        if suffix != "json":
+            return "json" if first[0].lstrip().startswith("[") else "jsonl"
+        return "jsonl" if len(first) == 2 and first[0].startswith("{") and _whole(first[0]) else "json"
+
+    @property
+    def is_text_table(self) -> bool:
+        """Whether all values are text, of which some may stand for numbers."""
+        return self.kind in TEXT
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the columns of a table; of JSON, the fields of its first record."""
+        if self.kind in TEXT:
+            return header(self.path, "\t" if self.kind == "tsv" else ",")[0]
+        if self.kind in ("parquet", "arrow"):
+            return schema_names(self.path)
+        first = self.first
+        return [] if first is None else list(first.fields())
+
+    @cached_property
+    def first(self) -> Node | None:
+        """The first record of a JSON file, None where there is none."""
+        if self.kind == "jsonl":
+            line = next((line for line in lines(self.path) if line.strip()), "")
+            return next(iter(parse_jsonl(line.encode(), "")), None)
+        if self.kind == "json":
+            value = self.document.value
+            records = value if isinstance(value, list) else [value]
+            return Node(records[0], "record 1") if records and isinstance(records[0], dict) else None
+        return None
+
+    @cached_property
+    def document(self) -> Node:
+        """The content of a JSON file as a whole."""
+        return Node(parse_json(self._bytes(), ""), "document")
+
+    @cached_property
+    def records(self) -> list[Node]:
+        """The records of a JSON file (a list of objects, or one per line) or of a table."""
+        if self.kind == "jsonl":
+            records = parse_jsonl(self._bytes(), "")
+        elif self.kind == "json":
+            value = self.document.value
+            records = [
+                Node(one, f"record {k}") for k, one in enumerate(value if isinstance(value, list) else [value], 1)
+            ]
+            for record in records:
+                record.fields()
+        elif self.kind in TABLES:
+            columns = self.columns(lambda names: names)
+            names, values = list(columns), [values_of(column) for column in columns.values()]
+            rows = zip(*values, strict=True)
+            records = [Node(dict(zip(names, row, strict=True)), f"record {k}") for k, row in enumerate(rows, 1)]
+        else:
+            raise ReadError(f"a {self.kind} file has no records")
+        if not records:
+            raise ReadError("the file has no records")
+        return records
+
+    def columns(self, choose: Choose) -> Columns:
+        """The columns of a table that ``choose`` picks; of a JSON list of records, their fields."""
+        if self.kind != "json" and bare_suffix(self.path) != "json":
+            return load_columns(self.path, choose)
+        records = self.records
+        names = dict.fromkeys(name for record in records for name in record.fields())
+        return {name: [record.value.get(name) for record in records] for name in choose(list(names))}
+
+    @cached_property
+    def parts(self) -> dict[str, Callable[[], bytes]]:
+        """Files in a zip file or folder by name, in order of their names, each with the function that reads it."""
+        if self.kind == "folder":
+            found = sorted(path for path in self.path.iterdir() if path.is_file() and not path.name.startswith("."))
+            if sum(path.stat().st_size for path in found) > DOCUMENT:
+                raise ReadError(f"the files of the folder have more than {DOCUMENT:,} bytes")
+            return {path.name: path.read_bytes for path in found}
+        return zip_parts(self.path)
+
+    def _bytes(self) -> bytes:
+        with open_bytes(self.path) as file:
+            try:
+                data = file.read(DOCUMENT + 1)
+            except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+                raise ReadError(f"cannot be unpacked: {error}") from error
+        if len(data) > DOCUMENT:
+            raise ReadError(f"more than {DOCUMENT:,} bytes; split the export")
+        return data
+
+
+def zip_parts(path: Path) -> dict[str, Callable[[], bytes]]:
+    """Files in a zip file, which stay in memory: none of them is written anywhere."""
+    try:
+        with zipfile.ZipFile(path) as file:
+            members = [member for member in file.infolist() if not member.filename.endswith("/")]
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
+        raise ReadError(f"cannot be read as a zip file: {error}") from error
+    if len(members) > PARTS:
+        raise ReadError(f"the zip file has {len(members):,} files; at most {PARTS:,} are read")
+    if sum(member.file_size for member in members) > DOCUMENT:
+        raise ReadError(f"the zip file unpacks to more than {DOCUMENT:,} bytes")
+    parts: dict[str, Callable[[], bytes]] = {}
+    for member in sorted(members, key=lambda member: member.filename):
+        name = member.filename
+        windows = PureWindowsPath(name)  # which also takes / for what separates folders
+        if windows.drive or windows.root or ".." in windows.parts:
+            raise ReadError(f"the zip file names a file outside of itself: {name!r}")
+        if name.startswith("__MACOSX/") or PurePosixPath(name).name.startswith("."):
+            continue  # what file managers leave behind
+        if name in parts:
+            raise ReadError(f"the zip file has {name!r} twice")
+        parts[name] = _reading(path, member)
+    return parts
+
+
+def _reading(path: Path, member: zipfile.ZipInfo) -> Callable[[], bytes]:
+    def read() -> bytes:
+        try:
+            with zipfile.ZipFile(path) as file, file.open(member) as content:
+                data = content.read(member.file_size + 1)
+        except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, zlib.error, lzma.LZMAError) as error:
+            raise ReadError(f"{member.filename}: cannot be unpacked: {error}") from error
+        if len(data) != member.file_size:
+            raise ReadError(f"{member.filename}: {len(data):,} bytes, but {member.file_size:,} are announced")
+        return data
+
+    return read
+
+
+def _whole(line: str) -> bool:
+    """Whether a line is a JSON value by itself, as in a file of JSON lines."""
+    try:
+        parse_json(line.encode("utf-8", "surrogatepass"), "")
+    except ReadError:
+        return False
+    return True
+
+
+def values_of(column: Any) -> list[Any]:
+    """The values of a loaded column; times are in UTC, without zone, for which no list of zones is needed."""
+    if isinstance(column, list):
+        return column
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us"), safe=False)
+    return list(column.to_pylist())

@@ -1,0 +1,94 @@
+"""Records of Argilla: flat, as data sets of Hugging Face hold them (json, jsonl, parquet, arrow), or nested (json)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from crowdwise.readers._export import READERS, Collector, Export, Reader, Request
+from crowdwise.readers._node import Node
+from crowdwise.readers._source import Source
+
+Given = tuple[Node, Node, Any]  # value, user and status of a response
+_FLAT = ".responses"
+
+
+@READERS.register("argilla")
+class Argilla(Reader):
+    """Submitted responses count; a suggestion is an annotation by a model, its agent."""
+
+    summary = "Argilla, also as Hugging Face data sets: records as JSON, JSONL, Parquet, Arrow"
+
+    def detect(self, source: Source) -> str | None:
+        if source.kind not in ("json", "jsonl", "parquet", "arrow"):
+            return None
+        flat = next((name for name in source.names if name.endswith(_FLAT)), None)
+        if flat is not None:
+            return f"it has the field {flat!r}"
+        nested = {"fields", "responses"} <= set(source.names)
+        return "its records have 'fields' and 'responses'" if nested else None
+
+    def read(self, source: Source, request: Request) -> Export:
+        questions = dict.fromkeys(name for record in source.records for name in _questions(record))
+        question = request.choose(list(questions))
+        made = Collector(source, request)
+        for number, record in enumerate(source.records):
+            known = record.get("id") or record.get("_server_id")
+            instance = known.id() if known is not None else number
+            made.item(instance, _item(record, list(questions)))
+            for value, user, status in _responses(record, question):
+                if status not in (None, "submitted"):
+                    made.left_out[str(status)] += 1
+                    continue
+                made.add(value, instance, user.id(), _label(value, request))
+            suggested, agent = _suggestion(record, question)
+            if suggested is not None:
+                who = agent.id() if agent is not None else "suggestion"
+                made.add(suggested, instance, who, _label(suggested, request), model=True)
+        return made.export(question)
+
+
+def _questions(record: Node) -> list[str]:
+    flat = [name.removesuffix(_FLAT) for name in record.fields() if name.endswith(_FLAT)]
+    nested = record.record("responses") if "fields" in record.value else None
+    return [*flat, *(nested.fields() if nested is not None else ())]
+
+
+def _item(record: Node, questions: list[str]) -> dict[str, Any]:
+    fields = record.get("fields")
+    if fields is not None and isinstance(fields.value, dict):
+        return fields.fields()
+    own = tuple(f"{question}." for question in questions)
+    return {name: value for name, value in record.value.items() if name != "id" and not name.startswith(own)}
+
+
+def _label(value: Node, request: Request) -> Any:
+    return request.one([*value.items()], value) if isinstance(value.value, list) else value.label()
+
+
+def _responses(record: Node, question: str) -> Iterator[Given]:
+    nested = record.get("responses")
+    if nested is not None and isinstance(nested.value, dict):
+        for response in nested.list(question):
+            if response.fields().get("value") is not None:
+                yield response.need("value"), response.need("user_id", "user"), response.value.get("status")
+        return
+    values = record.list(question + _FLAT)
+    users, states = record.list(f"{question}{_FLAT}.users"), record.list(f"{question}{_FLAT}.status")
+    for name, others in (("users", users), ("status", states)):
+        if len(others) != len(values) and (others or name == "users"):
+            raise record.error(
+                f"{len(values)} in {question + _FLAT!r}, but {len(others)} in '{question}{_FLAT}.{name}'"
+            )
+    for k, value in enumerate(values):
+        if value.value is not None:
+            yield value, users[k], states[k].value if states else None
+
+
+def _suggestion(record: Node, question: str) -> tuple[Node | None, Node | None]:
+    """What a model suggests, and which one."""
+    nested = record.get("suggestions")
+    if nested is not None and isinstance(nested.value, dict):
+        found = nested.record(question)
+        return (None, None) if found is None else (found.get("value"), found.get("agent"))
+    return record.get(f"{question}.suggestion"), record.get(f"{question}.suggestion.agent")

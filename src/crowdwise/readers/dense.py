@@ -1,0 +1,159 @@
+"""Dense matrices, one row per instance and one column per annotator: csv and tsv, npy, npz."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import tokenize
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise._frames import ALIASES, find_column
+from crowdwise.annotations import Annotations
+from crowdwise.errors import ReadError
+from crowdwise.readers._export import READERS, Collector, Export, Reader, Request, kinds_of
+from crowdwise.readers._files import header, lines
+from crowdwise.readers._node import Node
+from crowdwise.readers._source import TEXT, Source, zip_parts
+from crowdwise.readers.table import describe
+
+Array = npt.NDArray[Any]
+MISSING = ("", "-1", "nan", "NaN", "NA", "None", "null")  # cells of a text file that hold no label
+_IDS = ("", "id", "index", *ALIASES["instance"])  # names of a first column that holds the instances
+_SAMPLE = 100  # rows by which a matrix is told from other tables
+
+
+@READERS.register("dense")
+class Dense(Reader):
+    """A cell holds the label; NaN, -1 and nothing mean that there is none."""
+
+    summary = "dense matrices, a row per instance and a column per annotator: CSV, TSV, NPY, NPZ"
+    rank = 3
+
+    def detect(self, source: Source) -> str | None:
+        if source.kind in ("npy", "npz"):
+            return "it holds arrays"
+        if source.kind not in TEXT or any(find_column(ALIASES[role], source.names) for role in ("annotator", "label")):
+            return None
+        try:
+            rows = list(islice(_rows(source), _SAMPLE))
+        except ReadError:  # the reader of tables says better what is wrong
+            return None
+        start = int(bool(rows) and _has_ids(rows[0]))
+        if len(rows) < 3 or len(rows[0]) - start < 2:
+            return None
+        cells = [cell for row in rows[not _is_data(rows[0]) :] for cell in row[start:] if cell not in MISSING]
+        few = 0 < 2 * len(set(cells)) <= len(cells)
+        return f"it has {len(rows[0]) - start} columns of the same few values" if few else None
+
+    def read(self, source: Source, request: Request) -> Export:
+        if source.kind in ("npy", "npz"):
+            return _read_array(source, request)
+        if source.kind not in TEXT:
+            raise ReadError(f"a {source.kind} file is no dense matrix; csv, tsv, npy and npz are")
+        return _read_text(source, request)
+
+
+def _read_text(source: Source, request: Request) -> Export:
+    rows = _rows(source)
+    first = next(rows, [])
+    ids, named = _has_ids(first), not _is_data(first)
+    annotators: list[Any] = first[ids:] if named else list(range(len(first)))
+    if len(set(annotators)) < len(annotators):
+        raise ReadError("line 1: two annotators have the same name")
+    made = Collector(source, request)
+    body = rows if named else _with_first(first, rows)
+    for number, row in enumerate(body):
+        place = f"record {number + 1}"
+        if len(row) != len(first):
+            raise ReadError(f"{place}: {len(row)} cells, but the first line has {len(first)}")
+        node = Node(dict(zip(annotators, row[ids:], strict=True)), place)
+        instance = Node(row[0], node, first[0] or "id").id() if ids else number
+        for annotator in annotators:
+            if node.value[annotator] not in MISSING:
+                label = Node(node.value[annotator], node, str(annotator)).label()
+                made.add(node, instance, Node(annotator, node, "annotator").id(), label)
+    return made.export(None)
+
+
+def _rows(source: Source) -> Iterator[list[str]]:
+    _, delimiter = header(source.path, "\t" if source.kind == "tsv" else ",")
+    try:
+        for row in csv.reader(lines(source.path), delimiter=delimiter, strict=True):
+            if row:
+                yield [cell.strip() for cell in row]
+    except csv.Error as error:
+        raise ReadError(f"cannot be read as {source.kind}: {error}") from error
+
+
+def _has_ids(first: list[str]) -> bool:
+    return bool(first) and (first[0].lower() in _IDS or find_column(ALIASES["instance"], first[:1]) is not None)
+
+
+def _is_data(first: list[str]) -> bool:
+    """Whether the first line already holds labels: numbers, as annotators are rarely called."""
+    return all(cell in MISSING or cell.removesuffix(".0").removeprefix("-").isdecimal() for cell in first[1:]) and (
+        not _has_ids(first)
+    )
+
+
+def _with_first(first: list[str], rows: Iterator[list[str]]) -> Iterator[list[str]]:
+    yield first
+    yield from rows
+
+
+def _read_array(source: Source, request: Request) -> Export:
+    arrays = {name: array for name, array in _arrays(source.path).items() if array.ndim == 2}
+    if not arrays:
+        raise ReadError("there is no array with two axes, instances and annotators")
+    question = request.choose(list(arrays)) if list(arrays) != [""] else ""
+    matrix: Array = arrays[question]
+    if matrix.dtype.kind not in "iufbU":
+        raise ReadError(f"array {question!r}: labels cannot be of type {matrix.dtype}")
+    annotations = Annotations.from_dense(matrix)
+    if not len(annotations):
+        raise ReadError("there are no annotations: all cells are missing")
+    message = describe(annotations, len(annotations), {}, None) + (f"; array {question!r}" if question else "")
+    return Export(
+        annotations=annotations,
+        columns={},
+        gold=None,
+        n_rows=len(annotations),
+        message=message,
+        format="",
+        question=question or None,
+        kinds=kinds_of(annotations.n_annotators, set()),
+    )
+
+
+def _arrays(path: Path) -> dict[str, Array]:
+    """The arrays of an npy file (under the name "") or an npz file, within the bounds of `zip_parts`."""
+    parts = zip_parts(path) if path.suffix.lower() == ".npz" else {}
+    try:
+        if not parts:
+            return {"": _array(path.read_bytes())}
+        return {name.removesuffix(".npy"): _array(read()) for name, read in parts.items() if name.endswith(".npy")}
+    except (OSError, ValueError, EOFError, tokenize.TokenError, SyntaxError) as error:
+        raise ReadError(f"cannot be read as {path.suffix[1:].lower()}: {error}") from error
+
+
+def _array(data: bytes) -> Array:
+    """An array from the content of an npy file, whose header must announce as many bytes as there are."""
+    file = io.BytesIO(data)
+    version = np.lib.format.read_magic(file)
+    reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+    if reader is None:
+        raise ValueError(f"version {version} of the format is not read")
+    shape, by_columns, dtype = reader(file)
+    if dtype.hasobject:
+        raise ValueError("it holds pickled objects, which are never loaded")
+    start, announced = file.tell(), math.prod(shape) * dtype.itemsize
+    if len(data) - start != announced or min(shape, default=0) < 0:
+        raise ValueError(f"{len(data) - start:,} bytes of values, but {announced:,} are announced")
+    return np.frombuffer(data, dtype, offset=start).reshape(shape, order="F" if by_columns else "C")

@@ -1,0 +1,160 @@
+"""Exports of Label Studio: JSON (tasks with annotations and predictions), JSON_MIN, and CSV or TSV (a row each)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from crowdwise.errors import ReadError
+from crowdwise.readers._export import READERS, Collector, Export, Reader, Request
+from crowdwise.readers._node import Id, Node
+from crowdwise.readers._source import Source
+
+OWN = "crowdwise"
+"""Predictions of models whose names begin like this are consensus labels that were written back: nobody's opinion."""
+ANSWERS = {"choices": "choices", "rating": "rating", "pairwise": "selected"}  # type of a control -> field of its answer
+_ANNOTATIONS = ("annotations", "completions")
+_FIXED = {"id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time", "agreement", "predictions"}
+
+
+@READERS.register("label-studio")
+class LabelStudio(Reader):
+    """Annotations marked as ground truth are gold, not annotations; predictions are annotations by models."""
+
+    summary = "Label Studio: JSON, JSON_MIN, CSV, TSV"
+
+    def detect(self, source: Source) -> str | None:
+        names = set(source.names)
+        if source.first is not None:
+            for name in _ANNOTATIONS:
+                if isinstance(source.first.value.get(name), list) and not {"jobs", "_input_hash"} & names:
+                    return f"its tasks have {name!r}"
+        return "it has the fields id, annotator and annotation_id" if _rows(names) else None
+
+    def read(self, source: Source, request: Request) -> Export:
+        if _rows(set(source.names)):
+            return _read_rows(source, request)
+        return _read_tasks(source, request)
+
+
+def _rows(names: set[str]) -> bool:
+    return {"id", "annotator", "annotation_id"} <= names
+
+
+# -- JSON: one record per task -------------------------------------------------------------------------------------------
+
+
+def _read_tasks(source: Source, request: Request) -> Export:
+    controls = _controls(source.records)
+    question = request.choose(list(controls))
+    made = Collector(source, request)
+    for task in source.records:
+        instance = task.need("id").id()
+        data = task.record("data")
+        made.item(instance, data.fields() if data is not None else {})
+        for annotation in _annotations(task):
+            if annotation.value.get("was_cancelled") or annotation.value.get("skipped"):
+                made.left_out["cancelled"] += 1
+                continue
+            label = request.one(_choices(annotation, question), annotation)
+            if annotation.value.get("ground_truth"):
+                made.gold(annotation, instance, label)
+                continue
+            times = {"time": annotation.value.get("created_at"), "duration": annotation.value.get("lead_time")}
+            made.add(annotation, instance, _who(annotation.need("completed_by")), label, **times)
+        for prediction in _predictions(task):
+            model = prediction.value.get("model_version") or "model"
+            if str(model).startswith(OWN):
+                made.left_out["consensus labels written back"] += 1
+                continue
+            label = request.one(_choices(prediction, question), prediction)
+            time = prediction.value.get("created_at")
+            made.add(prediction, instance, Node(model, prediction, "model_version").id(), label, time=time, model=True)
+    return made.export(question, control={"from_name": question} | controls[question])
+
+
+def _annotations(task: Node) -> list[Node]:
+    return [annotation for name in _ANNOTATIONS for annotation in task.list(name)]
+
+
+def _predictions(task: Node) -> list[Node]:
+    return [one for one in task.list("predictions") if isinstance(one.value, dict)]  # else numbers that refer to some
+
+
+def _controls(tasks: list[Node]) -> dict[str, dict[str, str]]:
+    """The questions that have a class for an answer, each with its to_name and type."""
+    found: dict[str, dict[str, str]] = {}
+    for task in tasks:
+        for given in (*_annotations(task), *_predictions(task)):
+            for result in given.list("result"):
+                kind, name = result.value.get("type") if result.fields() else None, result.text("from_name")
+                if isinstance(kind, str) and kind in ANSWERS and name is not None:
+                    found.setdefault(name, {"to_name": result.text("to_name") or name, "type": kind})
+    return found
+
+
+def _choices(annotation: Node, question: str) -> list[Node]:
+    """What was chosen as the answer to a question."""
+    chosen: list[Node] = []
+    for result in annotation.list("result"):
+        kind = result.fields().get("type")
+        if result.value.get("from_name") == question and isinstance(kind, str) and kind in ANSWERS:
+            answer = result.need("value").get(ANSWERS[kind])
+            if answer is not None:
+                chosen += answer.items() if isinstance(answer.value, list) else [answer]
+    return chosen
+
+
+def _who(who: Node) -> Id:
+    return who.need("email", "username", "id").id() if isinstance(who.value, dict) else who.id()
+
+
+# -- JSON_MIN, CSV and TSV: one record per annotation --------------------------------------------------------------------
+
+
+def _read_rows(source: Source, request: Request) -> Export:
+    names = list(dict.fromkeys(name for record in source.records for name in record.fields()))
+    question = request.choose(_questions(source.records, names, request.question))
+    made = Collector(source, request)
+    for row in source.records:
+        instance = row.need("id").id()
+        made.item(instance, {name: row.value.get(name) for name in names if name not in _FIXED and name != question})
+        answer = row.get(question)
+        label = request.one(_row_choices(answer), answer) if answer is not None else None
+        times = {"time": row.value.get("created_at"), "duration": row.value.get("lead_time")}
+        made.add(row, instance, _who(row.need("annotator")), label, **times)
+    return made.export(question, columns={"instance": "id", "annotator": "annotator", "label": question})
+
+
+def _questions(rows: list[Node], names: list[str], asked: str | None) -> list[str]:
+    """The columns of answers: those between id and annotator, where Label Studio puts them, else any that may be."""
+    between = names[names.index("id") + 1 : names.index("annotator")]
+    free = [name for name in [*(between or names), asked] if name in names and name not in _FIXED]
+    return [name for name in dict.fromkeys(free) if name == asked or any(_is_choice(row.get(name)) for row in rows)]
+
+
+def _is_choice(answer: Node | None) -> bool:
+    """Whether an answer is a class or some of them, not regions."""
+    try:
+        return answer is not None and bool(_row_choices(answer))
+    except ReadError:
+        return False
+
+
+def _row_choices(answer: Node) -> list[Node]:
+    """The choices of a row: a value, {"choices": [...]}, or the latter as text."""
+    value: Any = answer.value
+    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = answer.value
+    if isinstance(value, dict):
+        return [*Node(value, answer).need(*ANSWERS).items()]
+    if isinstance(value, list):
+        chosen = [*Node(value, answer).items()]
+        for one in chosen:
+            one.label()
+        return chosen
+    answer.label()
+    return [answer]

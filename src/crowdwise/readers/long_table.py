@@ -1,0 +1,141 @@
+"""Long tables as a format among others: one annotation per row, in columns with usual names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from crowdwise._factorise import is_text
+from crowdwise._frames import ALIASES, find_column
+from crowdwise.annotations import Annotations
+from crowdwise.errors import ReadError
+from crowdwise.readers._export import (
+    MODEL,
+    PICTURE_FIELDS,
+    READERS,
+    TEXT_FIELDS,
+    Export,
+    Reader,
+    Request,
+    durations_of,
+    kept_rows,
+    kinds_of,
+    times_of,
+)
+from crowdwise.readers._files import Columns
+from crowdwise.readers._source import TABLES, Source, values_of
+from crowdwise.readers.table import TableRead, describe, read_columns, record_name
+
+Rows = npt.NDArray[np.int64]
+DETAILS: dict[str, tuple[str, ...]] = {
+    "timestamp": ("timestamp", "createdat", "submittedat", "annotatedat", "submittime", "datetime", "date", "time"),
+    "duration": ("duration", "leadtime", "seconds", "worktimeinseconds", "elapsed", "timespent"),
+    "kind": ("kind", "annotatorkind", "annotatortype"),
+    "text": TEXT_FIELDS,
+    "picture": PICTURE_FIELDS,
+}
+
+
+@READERS.register("table")
+class LongTable(Reader):
+    """Columns are found by their usual names; further ones hold gold, times, durations, kinds, texts and pictures."""
+
+    summary = "tables with a row per annotation: CSV, TSV, JSONL, JSON, Parquet, Arrow"
+    rank = 2
+    takes = ("instance", "annotator", "label", "gold")
+
+    def detect(self, source: Source) -> str | None:
+        names = source.names if source.kind in (*TABLES, "json") else []
+        found = [find_column(aliases, names) for aliases in ALIASES.values()]
+        return f"it has the columns {', '.join(map(repr, found))}" if all(found) and len(set(found)) == 3 else None
+
+    def read(self, source: Source, request: Request) -> Export:
+        if source.kind not in (*TABLES, "json"):
+            raise ReadError(f"a {source.kind} file is no table with a row per annotation")
+        roles: dict[str, str] = {}
+
+        def further(names: Sequence[str]) -> Sequence[str]:
+            for role, aliases in DETAILS.items() if request.details or not request.models else ():
+                found = find_column(aliases, [name for name in names if name not in roles.values()])
+                if found is not None:
+                    roles[role] = found
+            return list(roles.values())
+
+        chosen = {"instance": request.instance, "annotator": request.annotator}
+        chosen["label"] = request.label or request.question
+        text = source.is_text_table
+        read, more = read_columns(source.path, source.columns, chosen, request.gold, further, typed=text)
+        return _export(read, {role: more[name] for role, name in roles.items()}, roles, request)
+
+
+def _export(read: TableRead, more: Columns, roles: dict[str, str], request: Request) -> Export:
+    every, gold, remark = read.annotations, read.gold, ""
+    models = _models(every.annotator, more.get("kind"))
+    rows: Rows | None = kept_rows(every, request.duplicates, record_name)
+    annotations = every if rows is None else every.where(np.isin(np.arange(len(every)), rows))
+    n_rows = len(every)
+    if models and not request.models:
+        people = ~np.isin(annotations.annotator, list(models))
+        if not people.any():
+            raise ReadError(f"there are no annotations (left out: {len(people):,} by models)")
+        rows = np.flatnonzero(people) if rows is None else rows[people]
+        n_rows, remark, models = int(people.sum()), f"; left out: {int((~people).sum()):,} by models", set()
+        kept = annotations.where(people).to_frame()  # in new codes, as models are no annotators now
+        annotations = Annotations.from_frame(kept, classes=every.class_vocabulary.arrow)
+        seen = set(annotations.instance_vocabulary.arrow.to_pylist())
+        gold = None if gold is None else {one: truth for one, truth in gold.items() if one in seen}
+    if not request.details:
+        more = {}
+    times = times_of(values_of(more["timestamp"]), rows) if "timestamp" in more else None
+    durations = durations_of(values_of(more["duration"]), rows) if "duration" in more else None
+    first = np.zeros(annotations.n_instances, np.int64)
+    first[annotations.instance[::-1]] = (np.arange(len(every)) if rows is None else rows)[::-1]
+    texts, pictures = (_of_instances(more.get(role), first) for role in ("text", "picture"))
+    found = {"timestamp": times, "duration": durations, "text": texts, "picture": pictures, "kind": more.get("kind")}
+    columns = read.columns | {role: roles[role] for role, values in found.items() if values is not None}
+    return Export(
+        annotations=annotations,
+        columns=columns,
+        gold=gold,
+        n_rows=n_rows,
+        message=describe(annotations, n_rows, columns, gold) + read.message + remark,
+        format="",
+        question=None,
+        kinds=kinds_of(annotations.n_annotators, models),
+        timestamps=times,
+        durations=durations,
+        texts=texts,
+        pictures=pictures,
+    )
+
+
+def _models(annotator: npt.NDArray[np.int32], kinds: Any) -> set[int]:
+    """Codes of the annotators that a column of kinds calls models."""
+    if kinds is None:
+        return set()
+    said = [isinstance(kind, str) and kind.strip().lower() == MODEL for kind in values_of(kinds)]
+    return set(annotator[np.array(said, bool)].tolist())
+
+
+def _of_instances(column: Any, first: Rows) -> pa.Array | None:
+    """The text that a column holds in the first row of every instance; None where there is none."""
+    if column is None:
+        return None
+    if isinstance(column, list):
+        column = pa.chunked_array([pa.array([_text(value) for value in column], pa.large_string())])
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if not is_text(column.type) or not len(column):
+        return None
+    taken = column.cast(pa.large_string()).take(pa.array(first)).combine_chunks()
+    return None if taken.null_count == len(taken) else taken
+
+
+def _text(value: Any) -> str | None:
+    if not isinstance(value, str):
+        return None
+    return value if value.isascii() else value.encode(errors="replace").decode()

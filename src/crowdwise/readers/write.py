@@ -1,0 +1,162 @@
+"""Annotations and consensus labels -> files: long tables, frames of crowd-kit, tasks of Label Studio."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crowdwise.errors import ConfigError, DataError, suggest
+from crowdwise.readers._export import MODEL, Export
+from crowdwise.readers._files import bare_suffix
+from crowdwise.readers.label_studio import ANSWERS, OWN
+from crowdwise.readers.table import replacing, write_table
+
+AUTO, TABLE, CROWD_KIT, LABEL_STUDIO = "auto", "table", "crowd-kit", "label-studio"
+WRITTEN = (TABLE, CROWD_KIT, LABEL_STUDIO)
+"""Formats that can be written."""
+
+
+def write(export: Export, path: str | os.PathLike[str], to: str = AUTO) -> None:
+    """Write annotations, and what is known about them, so that `read` finds all of it again.
+
+    ``to`` is "table" (by suffix: csv, tsv, jsonl, parquet, arrow), "crowd-kit" (the same, with its names for columns)
+    or "label-studio" (json); "auto" is the latter for .json, else "table". The file appears whole or not at all.
+    """
+    path = Path(path)
+    kind = output_format(path, to)
+    if kind == LABEL_STUDIO:
+        _write_json(_tasks(export, partial(_given, export)), path)
+    else:
+        write_table(_annotation_table(export, kind), path)
+
+
+def write_labels(
+    labels: pa.Table,
+    path: str | os.PathLike[str],
+    to: str = AUTO,
+    *,
+    export: Export | None = None,
+    model: str = OWN,
+) -> None:
+    """Write consensus labels, a table with the columns instance, label and confidence, for where they are needed.
+
+    As "table" it is written as it is, with the suffix telling the format; as "crowd-kit", with the columns task,
+    agg_label and confidence; as "label-studio", as predictions of ``model`` on the tasks of ``export``.
+    """
+    path = Path(path)
+    kind = output_format(path, to)
+    if kind == LABEL_STUDIO:
+        if export is None:
+            raise ConfigError("to='label-studio' needs export=..., which has the tasks")
+        rows = {row["instance"]: row for row in labels.to_pylist()}
+        name = model if model.startswith(OWN) else f"{OWN}-{model}"
+        _write_json(_tasks(export, lambda _, one: {"predictions": _consensus(rows.get(one), export, name)}), path)
+        return
+    if kind == CROWD_KIT:
+        names = {"instance": "task", "label": "agg_label"}
+        labels = labels.rename_columns([names.get(name, name) for name in labels.column_names])
+    write_table(labels, path)
+
+
+def output_format(path: Path, to: str) -> str:
+    """The format to write, where ``to`` is "auto" by the file's suffix; one that does not go with it is refused."""
+    if to not in (AUTO, *WRITTEN):
+        raise ConfigError(f"unknown output format {to!r}{suggest(to, [AUTO, *WRITTEN])}")
+    document = bare_suffix(path) == "json"
+    if to == LABEL_STUDIO and not document:
+        raise DataError(f"{path}: label-studio is written as .json")
+    if to in (TABLE, CROWD_KIT) and document:
+        raise DataError(f"{path}: {to} cannot be written as .json; .jsonl can")
+    return to if to != AUTO else LABEL_STUDIO if document else TABLE
+
+
+def _annotation_table(export: Export, kind: str) -> pa.Table:
+    crowd = export.annotations
+    names = (
+        ("task", "worker", "label", "true_label") if kind == CROWD_KIT else ("instance", "annotator", "label", "gold")
+    )
+    columns: dict[str, Any] = dict(zip(names, crowd.to_frame().columns, strict=False))
+    if export.gold is not None:
+        ids = crowd.instance_vocabulary.arrow.to_pylist()
+        truth = pa.array([export.gold.get(name) for name in ids], crowd.class_vocabulary.arrow.type)
+        columns[names[3]] = truth.take(pa.array(crowd.instance))
+    if export.timestamps is not None:
+        columns["timestamp"] = pa.array(
+            [None if np.isnat(time) else f"{time}Z" for time in export.timestamps], pa.string()
+        )
+    if export.durations is not None:
+        columns["duration"] = pa.array(export.durations, from_pandas=True)
+    if (export.kinds == MODEL).any():
+        columns["kind"] = pa.array(export.kinds[crowd.annotator].tolist())
+    for name, values in (("text", export.texts), ("picture", export.pictures)):
+        if values is not None:
+            columns[name] = values.take(pa.array(crowd.instance))
+    return pa.table(columns)
+
+
+def _tasks(export: Export, more: Callable[[int, Any], dict[str, Any]]) -> list[dict[str, Any]]:
+    """A task of Label Studio for every instance; ``more`` adds what was said about it."""
+    ids = export.annotations.instance_vocabulary.arrow.to_pylist()
+    return [{"id": one, "data": _data(export, code)} | more(code, one) for code, one in enumerate(ids)]
+
+
+def _data(export: Export, code: int) -> Mapping[str, Any]:
+    if export.items is not None and export.items[code]:
+        return export.items[code]
+    contents = {"text": export.texts, "image": export.pictures}
+    return {
+        name: values[code].as_py() for name, values in contents.items() if values is not None and values[code].is_valid
+    }
+
+
+def _given(export: Export, code: int, instance: Any) -> dict[str, Any]:
+    """The annotations of an instance; those of models are predictions, gold is an annotation marked as such."""
+    crowd, people, models = export.annotations, [], []
+    for row in crowd.by_instance[code].tolist():
+        who = crowd.annotator_vocabulary.take(crowd.annotator[[row]])[0].as_py()
+        label = crowd.class_vocabulary.take(crowd.label[[row]])[0].as_py()
+        said: dict[str, Any] = {"result": [_result(export, label)]}
+        if export.timestamps is not None and not np.isnat(export.timestamps[row]):
+            said["created_at"] = f"{export.timestamps[row]}Z"
+        if export.kinds[crowd.annotator[row]] == MODEL:
+            models.append(said | {"model_version": who})
+            continue
+        if export.durations is not None and not np.isnan(export.durations[row]):
+            said["lead_time"] = float(export.durations[row])
+        people.append(said | {"completed_by": who if isinstance(who, int) else {"email": str(who)}})
+    if export.gold is not None and instance in export.gold:
+        people.append({"result": [_result(export, export.gold[instance])], "ground_truth": True})
+    return {"annotations": people, "predictions": models}
+
+
+def _consensus(row: Mapping[str, Any] | None, export: Export, model: str) -> list[dict[str, Any]]:
+    if row is None:
+        return []
+    return [{"model_version": model, "score": row["confidence"], "result": [_result(export, row["label"])]}]
+
+
+def _result(export: Export, label: Any) -> dict[str, Any]:
+    """An answer, wired as in the export; in one of another tool, to the text or else to the picture."""
+    name = export.question or "label"
+    shown = "image" if export.texts is None and export.pictures is not None else "text"
+    wiring = export.control or {"from_name": name, "to_name": shown, "type": "choices"}
+    field = ANSWERS[wiring["type"]]
+    value = [label if isinstance(label, str) else str(label)] if field == "choices" else label
+    return {**wiring, "value": {field: value}}
+
+
+def _write_json(content: Any, path: Path) -> None:
+    try:
+        text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False, default=str)
+        data = text.encode()
+    except ValueError as error:  # NaN, or text with half of a character
+        raise DataError(f"{path}: cannot be written as JSON: {error}") from error
+    with replacing(path) as file:
+        file.write(data)
