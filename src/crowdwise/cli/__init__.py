@@ -20,6 +20,7 @@ from crowdwise.cli.info import info
 from crowdwise.cli.methods import methods
 from crowdwise.cli.predict import predict
 from crowdwise.cli.presets import presets
+from crowdwise.cli.report import report
 from crowdwise.cli.simulate import simulate
 from crowdwise.cli.train import train
 
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (demo, aggregate, agreement, annotators, simulate, train, predict, info, presets, methods):
+for _verb in (demo, aggregate, agreement, annotators, report, simulate, train, predict, info, presets, methods):
     app.command()(_verb)
 app.add_typer(bench, name="bench")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from crowdwise.errors import ConfigError
@@ -27,14 +28,14 @@ def themes() -> dict[str, Spec]:
     return {name: _theme(name, colours) for name, colours in (("light", _LIGHT), ("dark", _DARK))}
 
 
-def specs(n_classes: int) -> dict[str, Spec]:
-    """Every chart by name."""
+def specs(classes: Sequence[str]) -> dict[str, Spec]:
+    """Every chart by name, for a page about these classes."""
     charts = {
         "agreement": _agreement(),
-        "classes": _classes(),
+        "classes": _classes(_angle(classes, 480)),
         "confidence": _confidence(),
         "skills": _skills(),
-        "matrix": _matrix(n_classes),
+        "matrix": _matrix(len(classes), _angle(classes, 260)),
         "curve": _curve(),
         "map": _map(),
         "gain": _gain(),
@@ -88,6 +89,16 @@ def _chart(name: str, height: Any, description: str) -> Any:
 
 
 
+def _fit_width(alt: Any) -> Any:
+    """For charts whose height follows from the number of rows."""
+    return alt.AutoSizeParams(type="fit-x", contains="padding")
+
+
+def _angle(classes: Sequence[str], width: int) -> int:
+    """0 where the names of the classes have room side by side, else a slope."""
+    return 0 if len(classes) * max((7 * len(name) + 14 for name in classes), default=0) <= width else -40
+
+
 def _agreement() -> Any:
     alt = _altair()
     base = _chart("agreement", alt.Step(26), "Measures of agreement with 95 % intervals")
@@ -97,16 +108,16 @@ def _agreement() -> Any:
         x=alt.X("low:Q", title=None, scale=alt.Scale(domainMax=1)), x2="high:Q", y=y
     )
     point = base.mark_point(size=80, opacity=1).encode(x=alt.X("value:Q", title=None), y=y, tooltip=tooltip)
-    return whisker + point
+    return (whisker + point).properties(autosize=_fit_width(alt))
 
 
-def _classes() -> Any:
+def _classes(angle: int) -> Any:
     alt = _altair()
     return (
         _chart("classes", 190, "Share of each class among the labels and in the consensus")
         .mark_bar()
         .encode(
-            x=alt.X("class:N", sort=None, title=None, axis=alt.Axis(labelAngle=-35, labelOverlap=True)),
+            x=alt.X("class:N", sort=None, title=None, axis=alt.Axis(labelAngle=angle, labelOverlap=True)),
             xOffset=alt.XOffset("what:N", sort=None),
             y=alt.Y("share:Q", title=None, axis=alt.Axis(format=".0%", tickCount=4)),
             color=alt.Color("what:N", sort=None, title=None),
@@ -159,7 +170,7 @@ def _skills() -> Any:
     return (whisker + point).add_params(_picked(alt))
 
 
-def _matrix(n_classes: int) -> Any:
+def _matrix(n_classes: int, angle: int) -> Any:
     alt = _altair()
     named = n_classes <= 40
     base = _chart("matrix", min(max(26 * n_classes, 120), 340), "How often the annotator gives each label to each class")
@@ -168,7 +179,7 @@ def _matrix(n_classes: int) -> Any:
             "label:N",
             sort=None,
             title="label given",
-            axis=alt.Axis(orient="top", labelAngle=-40, labels=named, ticks=False, domain=False, labelLimit=90),
+            axis=alt.Axis(orient="top", labelAngle=angle, labels=named, ticks=False, domain=False, labelLimit=90),
         ),
         y=alt.Y(
             "true:N",
@@ -187,12 +198,10 @@ def _matrix(n_classes: int) -> Any:
     )
     if n_classes > NAMED_CELLS:
         return rect
-    text = base.mark_text(fontSize=11, aria=False).encode(
-        text=alt.Text("share:Q", format=".0%"),
-        color=alt.condition("datum.share > 0.45", alt.value("#ffffff"), alt.value(None)),
-        opacity=alt.condition("datum.share < 0.005", alt.value(0.35), alt.value(1)),
-    )
-    return rect + text
+    text = alt.Text("share:Q", format=".0%")
+    weak = base.transform_filter("datum.share <= 0.45").mark_text(fontSize=11, aria=False)
+    strong = base.transform_filter("datum.share > 0.45").mark_text(fontSize=11, aria=False, color="#ffffff")
+    return rect + weak.encode(text=text) + strong.encode(text=text)
 
 
 def _curve() -> Any:
@@ -218,7 +227,7 @@ def _map() -> Any:
     alt = _altair()
     touching = "datum.from === picked || datum.to === picked"
     hidden = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
-    x, y = alt.X("x:Q", title="1st principal component", axis=hidden), alt.Y("y:Q", title="2nd", axis=hidden)
+    x, y = alt.X("x:Q", title="1st principal component", axis=hidden), alt.Y("y:Q", title="2nd principal component", axis=hidden)
     edges = (
         alt.Chart(alt.NamedData("edges"))
         .mark_rule(aria=False)
@@ -228,14 +237,13 @@ def _map() -> Any:
             x2="x2:Q",
             y2="y2:Q",
             strokeWidth=alt.condition(touching, alt.value(2.2), alt.value(0.8)),
-            opacity=alt.Opacity("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0.06, 0.5]), legend=None),
+            color=alt.condition(touching, alt.value("#d55e00"), alt.value("#8a96a3")),
+            opacity=alt.condition(
+                touching,
+                alt.value(0.9),
+                alt.Opacity("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0.04, 0.45]), legend=None),
+            ),
         )
-    )
-    bright = (
-        alt.Chart(alt.NamedData("edges"))
-        .transform_filter(touching)
-        .mark_rule(strokeWidth=2, opacity=0.9, aria=False)
-        .encode(x=x, y=y, x2="x2:Q", y2="y2:Q")
     )
     nodes = (
         alt.Chart(alt.NamedData("nodes"))
@@ -243,9 +251,9 @@ def _map() -> Any:
         .encode(
             x=x,
             y=y,
-            color=alt.Color("shade:O", scale=alt.Scale(domain=list(range(7))), legend=None),
+            color=alt.Color("shade:N", scale=alt.Scale(domain=list(range(7))), legend=None),
             shape=alt.Shape(
-                "shade:O",
+                "shade:N",
                 scale=alt.Scale(
                     domain=list(range(7)),
                     range=["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "circle"],
@@ -263,7 +271,7 @@ def _map() -> Any:
         )
     )
     return (
-        alt.layer(edges, bright, nodes)
+        alt.layer(edges, nodes)
         .properties(width="container", height=320, description="Annotators by how they err; lines join similar ones")
         .add_params(_picked(alt))
     )
@@ -320,4 +328,4 @@ def _comparison() -> Any:
             alt.Tooltip("runs:Q"),
         ],
     )
-    return whisker + point
+    return (whisker + point).properties(autosize=_fit_width(alt))

@@ -29,7 +29,7 @@ def render(page: Content, *, live: str | None = None) -> str:
     import jinja2
 
     data = dataclasses.asdict(page)
-    data |= {"specs": charts.specs(len(page.classes)), "themes": charts.themes(), "live": live}
+    data |= {"specs": charts.specs(page.classes), "themes": charts.themes(), "live": live}
     bundle, script = _bundle(), _script()
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True

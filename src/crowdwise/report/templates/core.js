@@ -46,13 +46,29 @@ async function embed(element, chart) {
   for (const [type, listener] of Object.entries(chart.listeners || {})) chart.view.addEventListener(type, (event, item) => listener(item && item.datum));
 }
 
+// Charts in sight are drawn at once, the others one by one when the browser has time: the page answers sooner.
+const waiting = [];
+const soon = window.requestIdleCallback || ((function_) => setTimeout(function_, 30));
+
+function turn(element) {
+  if (element.getBoundingClientRect().top < 1.2 * innerHeight) return Promise.resolve();
+  return new Promise((resolve) => {
+    if (waiting.push(resolve) === 1) soon(nextTurn);
+  });
+}
+
+function nextTurn() {
+  waiting[0]();
+  soon(() => { waiting.shift(); if (waiting.length) nextTurn(); });
+}
+
 // Draw a chart, or give one that is there new data and signals.
 function draw(element, name, datasets, { signals, listeners } = {}) {
   const chart = drawn.get(element);
   if (!element) return Promise.resolve();
   if (!chart || !element.isConnected) {
     const fresh = { name, datasets, signals, listeners };
-    fresh.ready = embed(element, fresh);
+    fresh.ready = turn(element).then(() => embed(element, fresh));
     drawn.set(element, fresh);
     return fresh.ready;
   }
@@ -69,6 +85,8 @@ function signal(element, signals) {
   const chart = drawn.get(element);
   if (chart) draw(element, chart.name, chart.datasets, { signals });
 }
+
+const allDrawn = () => Promise.all([...drawn.values()].map((chart) => chart.ready));
 
 function redraw() {
   for (const [element, chart] of drawn) {
@@ -106,7 +124,7 @@ function startTheme() {
     showTheme(event.matches ? "dark" : "light");
     redraw();
   });
-  at("print").addEventListener("click", () => print());
+  at("print").addEventListener("click", () => allDrawn().then(() => print()));
 }
 
 // The section in sight, in the navigation.

@@ -82,4 +82,4 @@ startTraining();
 if (people.length) pick(Math.max(0, people.findIndex((row) => row.name === remember("crowdwise-picked"))));
 followers.push((id) => remember("crowdwise-picked", people[id].name));
 startWatching();
-Promise.all([...drawn.values()].map((chart) => chart.ready)).then(() => { document.documentElement.dataset.ready = "true"; });
+allDrawn().then(() => { document.documentElement.dataset.complete = "true"; });
