@@ -27,6 +27,7 @@ VERBS = (
     "aggregate",
     "agreement",
     "annotators",
+    "report",
 )
 
 

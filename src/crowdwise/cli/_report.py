@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,15 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 import crowdwise
-from crowdwise import datasets, report
-from crowdwise._frames import find_column
+from crowdwise import datasets
 from crowdwise.annotations import Annotations
 from crowdwise.bench.runner import RECORDS, read_records
 from crowdwise.cli import _training
 from crowdwise.cli._aggregation import _read, beside, check_method
 from crowdwise.cli._console import complain, say
 from crowdwise.engine.checkpoint import read_json
-from crowdwise.errors import ConfigError, DataError, DatasetError, ModelFileError, suggest
+from crowdwise.errors import ConfigError, DataError, DatasetError, suggest
 from crowdwise.readers._files import FORMATS, load_columns
 from crowdwise.report.content import Content, comparison, empty, gather, training
 from crowdwise.report.page import render, write
@@ -147,7 +145,9 @@ def find(request: Request) -> Source | None:
             return from_dataset(datasets.load(request.what))
         except DatasetError as error:
             raise DataError(f"{request.what}: {error}") from error
-    raise ConfigError(f"there is no file or directory {path}, nor a data set of that name{suggest(request.what, datasets.names())}")
+    raise ConfigError(
+        f"there is no file or directory {path}, nor a data set of that name{suggest(request.what, datasets.names())}"
+    )
 
 
 def _labels(path: Path, request: Request) -> Source:
@@ -201,7 +201,12 @@ def _result(request: Request) -> Source:
     if request.annotations is None:
         nobody = np.empty(0, np.int64)
         crowd = Annotations.from_triples(
-            nobody, nobody, nobody, instances=[str(each) for each in loaded["instance"]], n_annotators=0, classes=classes
+            nobody,
+            nobody,
+            nobody,
+            instances=[str(each) for each in loaded["instance"]],
+            n_annotators=0,
+            classes=classes,
         )
         source = Source(path.name, crowd, f"{path.name}: labels of {crowd.n_instances:,} items", method=method)
         sidecar = beside(path)
@@ -211,7 +216,9 @@ def _result(request: Request) -> Source:
     else:
         source = _labels(request.annotations, request)
         source = dataclasses.replace(source, title=path.name, method=method)
-    return dataclasses.replace(source, posterior=_posterior(source.annotations, loaded, classes, labels, confidence, path))
+    return dataclasses.replace(
+        source, posterior=_posterior(source.annotations, loaded, classes, labels, confidence, path)
+    )
 
 
 def _posterior(

@@ -76,10 +76,10 @@ class Analysis:
         shape = crowd.n_annotators * classes, crowd.n_instances
         given = sparse.csr_array((np.ones(len(rows)), (rows, crowd.instance)), shape)
         everybody = sparse.csr_array((np.ones(len(rows)), (crowd.label, crowd.instance)), (classes, shape[1]))
-        average = (everybody @ self.posterior).T + 1e-9  # (C, C), by true class and label
+        average = np.asarray(everybody @ self.posterior).T + 1e-9  # (C, C), by true class and label
         average /= average.sum(axis=1, keepdims=True)
         of_shown = (shown[:, None] * classes + np.arange(classes)).ravel()
-        counts = (given[of_shown] @ self.posterior).reshape(len(shown), classes, classes).transpose(0, 2, 1)
+        counts = np.asarray(given[of_shown] @ self.posterior).reshape(len(shown), classes, classes).transpose(0, 2, 1)
         return np.asarray((counts + SMOOTHING * average) / (counts.sum(axis=2) + SMOOTHING)[:, :, None])
 
     def accuracy(self, label: Ints) -> float | None:
@@ -113,8 +113,9 @@ def _of_model(source: Source, majority: Ints, seed: int) -> Analysis:
     transitions = Transitions.of(model, source.X)
     if transitions is not None:
         belief, right = posterior(predicted, source.annotations, transitions)
+        reason = "What the classifier sees in the item, weighed with each label by its annotator's matrix."
         return Analysis(
-            source, model.name, "", belief, majority, predicted=predicted, transitions=transitions, right=right
+            source, model.name, reason, belief, majority, predicted=predicted, transitions=transitions, right=right
         )
     name, reason, fitted, said = _aggregate(source, "auto", seed)
     words = f"{name}, beside the classifier of {model.name}"

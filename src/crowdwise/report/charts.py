@@ -88,12 +88,6 @@ def _chart(name: str, height: Any, description: str) -> Any:
     return alt.Chart(alt.NamedData(name)).properties(width="container", height=height, description=description)
 
 
-
-def _fit_width(alt: Any) -> Any:
-    """For charts whose height follows from the number of rows."""
-    return alt.AutoSizeParams(type="fit-x", contains="padding")
-
-
 def _angle(classes: Sequence[str], width: int) -> int:
     """0 where the names of the classes have room side by side, else a slope."""
     return 0 if len(classes) * max((7 * len(name) + 14 for name in classes), default=0) <= width else -40
@@ -101,14 +95,14 @@ def _angle(classes: Sequence[str], width: int) -> int:
 
 def _agreement() -> Any:
     alt = _altair()
-    base = _chart("agreement", alt.Step(26), "Measures of agreement with 95 % intervals")
+    base = _chart("agreement", 160, "Measures of agreement with 95 % intervals")
     y = alt.Y("measure:N", sort=None, title=None, axis=alt.Axis(labelLimit=220, grid=True))
     tooltip = [alt.Tooltip("measure:N"), *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("value", "low", "high"))]
     whisker = base.mark_rule(strokeWidth=2, opacity=0.6).encode(
         x=alt.X("low:Q", title=None, scale=alt.Scale(domainMax=1)), x2="high:Q", y=y
     )
     point = base.mark_point(size=80, opacity=1).encode(x=alt.X("value:Q", title=None), y=y, tooltip=tooltip)
-    return (whisker + point).properties(autosize=_fit_width(alt))
+    return whisker + point
 
 
 def _classes(angle: int) -> Any:
@@ -173,12 +167,14 @@ def _skills() -> Any:
 def _matrix(n_classes: int, angle: int) -> Any:
     alt = _altair()
     named = n_classes <= 40
-    base = _chart("matrix", min(max(26 * n_classes, 120), 340), "How often the annotator gives each label to each class")
+    base = _chart(
+        "matrix", min(max(26 * n_classes, 120), 340), "How often the annotator gives each label to each class"
+    )
     base = base.encode(
         x=alt.X(
             "label:N",
             sort=None,
-            title="label given",
+            title="label given, %",
             axis=alt.Axis(orient="top", labelAngle=angle, labels=named, ticks=False, domain=False, labelLimit=90),
         ),
         y=alt.Y(
@@ -198,7 +194,7 @@ def _matrix(n_classes: int, angle: int) -> Any:
     )
     if n_classes > NAMED_CELLS:
         return rect
-    text = alt.Text("share:Q", format=".0%")
+    text = alt.Text("whole:Q")
     weak = base.transform_filter("datum.share <= 0.45").mark_text(fontSize=11, aria=False)
     strong = base.transform_filter("datum.share > 0.45").mark_text(fontSize=11, aria=False, color="#ffffff")
     return rect + weak.encode(text=text) + strong.encode(text=text)
@@ -227,7 +223,10 @@ def _map() -> Any:
     alt = _altair()
     touching = "datum.from === picked || datum.to === picked"
     hidden = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
-    x, y = alt.X("x:Q", title="1st principal component", axis=hidden), alt.Y("y:Q", title="2nd principal component", axis=hidden)
+    x, y = (
+        alt.X("x:Q", title="1st principal component", axis=hidden),
+        alt.Y("y:Q", title="2nd principal component", axis=hidden),
+    )
     edges = (
         alt.Chart(alt.NamedData("edges"))
         .mark_rule(aria=False)
@@ -272,7 +271,7 @@ def _map() -> Any:
     )
     return (
         alt.layer(edges, nodes)
-        .properties(width="container", height=320, description="Annotators by how they err; lines join similar ones")
+        .properties(width="container", height=400, description="Annotators by how they err; lines join similar ones")
         .add_params(_picked(alt))
     )
 
@@ -294,7 +293,6 @@ def _training(field: str, title: str) -> Any:
     alt = _altair()
     return (
         _chart("training", 200, f"{title} after every epoch")
-        .transform_filter(f"isValid(datum.{field})")
         .mark_line(point=alt.OverlayMarkDef(size=22), strokeWidth=2)
         .encode(
             x=alt.X("step:Q", title="epoch, through all stages", axis=alt.Axis(tickMinStep=1, grid=False)),
@@ -312,7 +310,7 @@ def _training(field: str, title: str) -> Any:
 
 def _comparison() -> Any:
     alt = _altair()
-    base = _chart("comparison", alt.Step(28), "Test accuracy of every method, mean and standard deviation")
+    base = _chart("comparison", 120, "Test accuracy of every method, mean and standard deviation")
     y = alt.Y("row:N", sort="-x", title=None, axis=alt.Axis(labelLimit=220))
     scale = alt.Scale(zero=False, nice=True)
     whisker = base.mark_rule(strokeWidth=2, opacity=0.6).encode(
@@ -328,4 +326,4 @@ def _comparison() -> Any:
             alt.Tooltip("runs:Q"),
         ],
     )
-    return (whisker + point).properties(autosize=_fit_width(alt))
+    return whisker + point

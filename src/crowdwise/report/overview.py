@@ -16,6 +16,7 @@ RESAMPLES = 200  # for the intervals of agreement
 LARGE = 500_000  # labels above which intervals are left out
 SPAMMER, SPAM_LABELS = 0.9, 10
 HURRIED = 0.25  # of the crowd's median seconds per label
+OVERSURE = 0.02  # promised less measured accuracy above which a reader is warned
 NAMED = 5  # annotators named in a warning
 
 
@@ -100,7 +101,10 @@ def _warnings(
     crowd = analysis.source.annotations
     found: list[str] = list(analysis.warnings)
     if not len(crowd):
-        return [*found, "The labels themselves are not at hand: pass --annotations FILE to see annotators and agreement."]
+        return [
+            *found,
+            "The labels themselves are not at hand: pass --annotations FILE to see annotators and agreement.",
+        ]
     labelled = max(int(np.count_nonzero(crowd.labels_per_instance)), 1)
     alpha = next((row["value"] for row in measured if row["measure"].startswith("Krippendorff")), None)
     if alpha is None:
@@ -115,6 +119,15 @@ def _warnings(
             f"Annotators agree moderately (Krippendorff's alpha {alpha:.2f}); from 0.667 on, conclusions are commonly "
             "called tentative, from 0.8 on reliable."
         )
+    right = analysis.accuracy(analysis.label)
+    if right is not None:
+        known = analysis.source.truth >= 0  # type: ignore[operator]
+        promised = float(analysis.posterior[known].max(axis=1).mean())
+        if promised - right > OVERSURE:
+            found.append(
+                f"The probabilities are too high: on items of known truth they promise that {promised:.1%} of the "
+                f"labels are right, and {right:.1%} are."
+            )
     single = int(np.count_nonzero(crowd.labels_per_instance == 1))
     if alpha is not None and single > 0.1 * labelled:
         found.append(f"{single:,} of {labelled:,} items have one label only: nothing can correct it.")

@@ -101,7 +101,7 @@ def _bundle() -> str:
         import vl_convert
     except ImportError as error:
         raise ConfigError(charts.HINT) from error
-    script: str = vl_convert.javascript_bundle()
+    script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     return _checked(script)
 
 

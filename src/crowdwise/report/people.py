@@ -184,7 +184,7 @@ def _strongest(after: Any, before: Any, place: int) -> list[int]:
     return nearest
 
 
-def _edges(adjacency: Any) -> list[list[float]]:
+def _edges(adjacency: Any) -> list[list[Any]]:
     """[from, to, weight] of the strongest edges, each pair once."""
     matrix = sparse.coo_array(sparse.triu(sparse.csr_array(adjacency).maximum(sparse.csr_array(adjacency).T), k=1))
     keep = np.flatnonzero(matrix.data > SEEN)

@@ -19,7 +19,7 @@ const columns = [
 const groupColour = (group) => `var(--g${Math.min(group, 6)})`;
 const groupName = (group) => `group ${group + 1}`;
 const confusion = (row) => (row.confused == null ? "–" : `${row.confused} as ${row.with}`);
-const signed = (value) => (value == null ? "–" : `${value > 0 ? "+" : ""}${(100 * value).toFixed(0)} %`);
+const signed = (value) => (value == null ? "–" : `${value > 0 ? "+" : ""}${(100 * value).toFixed(0)}%`);
 
 function dot(group) {
   const mark = make("span", { class: "dot", "aria-hidden": "true" });
@@ -126,24 +126,24 @@ function startAnnotators() {
 
 function cells(flat) {
   const size = report.classes.length;
-  return flat.map((share, place) => ({ true: report.classes[Math.floor(place / size)], label: report.classes[place % size], share: share / 100 }));
+  return flat.map((share, place) => ({ true: report.classes[Math.floor(place / size)], label: report.classes[place % size], share: share / 100, whole: share }));
 }
 
 function matrixTable(flat) {
   const size = report.classes.length;
   const rows = report.classes.map((name, row) => make("tr", {}, make("th", { scope: "row", class: "data" }, name),
-    flat.slice(row * size, (row + 1) * size).map((share) => make("td", { class: "number" }, `${share} %`))));
+    flat.slice(row * size, (row + 1) * size).map((share) => make("td", { class: "number" }, `${share}%`))));
   return make("table", {}, make("caption", {}, "Share of each label (columns) given to each true class (rows)"),
     make("thead", {}, make("tr", {}, make("td"), report.classes.map((name) => make("th", { scope: "col", class: "data" }, name)))), make("tbody", {}, rows));
 }
 
-// The matrix of an annotator; where it depends on the item, with a slider through some of the items.
-function matrix(row, prefix) {
+// The matrix of an annotator; where it depends on the item, and there is room, with a slider through some of the items.
+function matrix(row, prefix, slides) {
   if (!row.matrix) return [make("p", { class: "muted" }, "The matrix is left out to keep this page small.")];
   const chart = make("div", { class: "chart matrix", id: `${prefix}-matrix` });
   const details = report.classes.length > 12 ? null : make("details", {}, make("summary", {}, "As a table"), matrixTable(row.matrix));
   const parts = [chart, details];
-  if (row.moments?.length > 1) {
+  if (slides && row.moments?.length > 1) {
     const words = make("p", { class: "muted data", role: "status" });
     const slider = make("input", { type: "range", min: 0, max: row.moments.length, value: 0, step: 1, "aria-label": "Item at which the matrix is shown", input: show });
     function show() {
@@ -181,7 +181,7 @@ function detail(id) {
       ["Drift", row.drift == null ? null : `${signed(row.drift)} from first to last label (${signed(row.driftLow)} to ${signed(row.driftHigh)})`],
       ["Labels to check", report.items.rows ? make("button", { type: "button", class: "plain", click: () => showItemsOf(id) }, "show the items") : null],
     ]),
-    report.classes.length && people.some((each) => each.matrix) ? matrix(row, "annotator") : null,
+    report.classes.length && people.some((each) => each.matrix) ? matrix(row, "annotator", true) : null,
     curve ? [make("h4", {}, "Over time"), curve] : null);
   if (curve) draw(curve, "curve", { curve: row.curve.map(([labels, right]) => ({ labels, right })) });
 }

@@ -3,7 +3,7 @@
 const report = JSON.parse(document.getElementById("report-data").textContent);
 const people = report.annotators.rows || [];
 const at = (id) => document.getElementById(id);
-const percent = (share, digits = 0) => (share == null ? "–" : `${(100 * share).toFixed(digits)} %`);
+const percent = (share, digits = 0) => (share == null ? "–" : `${(100 * share).toFixed(digits)}%`);
 const count = (value) => value.toLocaleString("en");
 
 // An element with attributes, listeners (functions) and children; a string becomes text.
@@ -39,7 +39,7 @@ function theme() {
 }
 
 async function embed(element, chart) {
-  const spec = { ...report.specs[chart.name], datasets: chart.datasets };
+  const spec = { ...report.specs[chart.name], datasets: chart.datasets, ...(chart.height ? { height: chart.height } : {}) };
   if (chart.signals && spec.params) spec.params = spec.params.map((param) => ({ ...param, value: chart.signals[param.name] ?? param.value }));
   const result = await vegaEmbed(element, spec, { config: report.themes[theme()], renderer: "svg", actions: false, ast: true, tooltip: { theme: theme() } });
   chart.view = result.view;
@@ -63,11 +63,11 @@ function nextTurn() {
 }
 
 // Draw a chart, or give one that is there new data and signals.
-function draw(element, name, datasets, { signals, listeners } = {}) {
+function draw(element, name, datasets, { signals, listeners, height } = {}) {
   const chart = drawn.get(element);
   if (!element) return Promise.resolve();
   if (!chart || !element.isConnected) {
-    const fresh = { name, datasets, signals, listeners };
+    const fresh = { name, datasets, signals, listeners, height };
     fresh.ready = turn(element).then(() => embed(element, fresh));
     drawn.set(element, fresh);
     return fresh.ready;

@@ -31,7 +31,7 @@ function card(item) {
   const truth = item.truth == null ? null : make("span", { class: `tag data ${item.truth === item.likely[0][0] ? "good" : "bad"}` }, `truth: ${name(item.truth)}`);
   const predicted = item.predicted ? make("span", { class: "tag data" }, `classifier: ${name(item.predicted[0])} (${percent(item.predicted[1])})`) : null;
   return make("li", { class: `card item${item.picture ? " pictured" : ""}` },
-    item.picture ? make("img", { src: item.picture, alt: `Item ${item.id}`, loading: "lazy" }) : null,
+    item.picture ? make("img", { src: item.picture, alt: `Item ${item.id}` }) : null,
     make("h3", {}, make("span", { class: "data" }, item.id), make("span", { class: "muted" }, `${percent(item.doubt)} likely wrong`)),
     item.text != null ? make("blockquote", { class: "data" }, item.text) : null,
     item.address != null && !item.picture ? make("p", { class: "muted data" }, item.address) : null,

@@ -22,7 +22,7 @@ function startMap() {
         ["Group", make("span", {}, dot(row.group), ` ${groupName(row.group)}`)],
         ["Skill", `${percent(row.skill)} (${percent(row.low)} to ${percent(row.high)})`],
         ["Errs like", row.similar.length ? make("span", {}, similar(row)) : "nobody"],
-      ]), matrix(row, "map"));
+      ]), matrix(row, "map", false));
   }
 
   let waiting;

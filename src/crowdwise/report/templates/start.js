@@ -56,7 +56,7 @@ function startTraining() {
     const heads = ["Method", "Accuracy, %", "Standard deviation", "Runs"].map((title, place) => make("th", { scope: "col", class: place ? "number" : null }, title));
     at("comparison").append(make("figure", { class: "card" }, make("figcaption", { class: "data" }, setting), chart,
       make("details", {}, make("summary", {}, "As a table"), make("table", {}, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, lines)))));
-    draw(chart, "comparison", { comparison });
+    draw(chart, "comparison", { comparison }, { height: 32 * comparison.length });
   }
 }
 
