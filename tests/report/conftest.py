@@ -19,7 +19,9 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 Open = Callable[..., Any]
 
 
-def crowd(n: int = 60, annotators: int = 6, per_item: int = 4, names: tuple[str, ...] = ("cat", "dog", "owl")) -> Source:
+def crowd(
+    n: int = 60, annotators: int = 6, per_item: int = 4, names: tuple[str, ...] = ("cat", "dog", "owl")
+) -> Source:
     """Annotators from 95 % to 45 % right, with known truth, times, durations and texts."""
     rng = np.random.default_rng(0)
     truth = rng.integers(len(names), size=n)

@@ -38,7 +38,7 @@ def names(page: Any) -> list[str]:
 
 
 def cells(page: Any, element: str) -> list[str]:
-    found: list[str] = page.locator(f"#{element} svg .mark-text text").all_inner_texts()
+    found: list[str] = page.locator(f"#{element} svg .mark-text.role-mark text").all_text_contents()
     return found
 
 
@@ -188,7 +188,9 @@ def evil_content() -> Content:
     )
     source = Source(EVIL[0], crowd, EVIL[1], texts=list(EVIL), pictures=list(EVIL), facts={EVIL[0]: EVIL[1]})
     page = gather(source, budget=5)
-    page.training = training([{"stage": text, "epoch": 1, "loss": 1.0, "agreement": 0.5, "seconds": 1} for text in EVIL])
+    page.training = training(
+        [{"stage": text, "epoch": 1, "loss": 1.0, "agreement": 0.5, "seconds": 1} for text in EVIL]
+    )
     page.comparison = [
         {"column": text, "row": text, "mean": 1.0, "spread": None, "low": 1.0, "high": 1.0, "runs": 1} for text in EVIL
     ]
@@ -214,7 +216,10 @@ def test_a_served_page_is_shown_anew_when_its_source_changes(source: Source, ope
 
     def build(stamp: str) -> str:
         content.training = training(
-            [{"stage": "warm-up", "epoch": k, "loss": 1 / (k + 1), "agreement": None, "seconds": 1} for k in range(state["epochs"])]
+            [
+                {"stage": "warm-up", "epoch": k, "loss": 1 / (k + 1), "agreement": None, "seconds": 1}
+                for k in range(state["epochs"])
+            ]
         )
         content.state = f"{state['epochs']} epochs"
         return render(content, live=stamp)
@@ -225,7 +230,7 @@ def test_a_served_page_is_shown_anew_when_its_source_changes(source: Source, ope
         page = opened(server.address)
         assert page.inner_text(".state") == "1 epochs"
         state["epochs"] = 3
-        page.wait_for_function("document.querySelector('.state')?.textContent === '3 epochs'", timeout=20_000)
+        page.locator(".state", has_text="3 epochs").wait_for(timeout=20_000)
         page.wait_for_selector("html[data-complete=true]")
         page.goto("about:blank")
         server.shutdown()

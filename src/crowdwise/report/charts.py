@@ -311,7 +311,7 @@ def _training(field: str, title: str) -> Any:
 def _comparison() -> Any:
     alt = _altair()
     base = _chart("comparison", 120, "Test accuracy of every method, mean and standard deviation")
-    y = alt.Y("row:N", sort="-x", title=None, axis=alt.Axis(labelLimit=220))
+    y = alt.Y("row:N", sort=None, title=None, axis=alt.Axis(labelLimit=220))
     scale = alt.Scale(zero=False, nice=True)
     whisker = base.mark_rule(strokeWidth=2, opacity=0.6).encode(
         x=alt.X("low:Q", title="test accuracy, %", scale=scale), x2="high:Q", y=y

@@ -44,14 +44,14 @@ function startNext() {
 function startTraining() {
   if (report.training.length) {
     draw(at("chart-loss"), "loss", { training: report.training });
-    draw(at("chart-agreeing"), "agreeing", { training: report.training });
+    if (at("chart-agreeing")) draw(at("chart-agreeing"), "agreeing", { training: report.training });
   }
   if (!report.comparison.length) return;
   const settings = [...new Set(report.comparison.map((row) => row.column))];
   for (const setting of settings) {
-    const comparison = report.comparison.filter((row) => row.column === setting);
+    const comparison = report.comparison.filter((row) => row.column === setting).sort((a, b) => b.mean - a.mean);
     const chart = make("div", { class: "chart" });
-    const lines = [...comparison].sort((a, b) => b.mean - a.mean).map((row) => make("tr", {}, make("th", { scope: "row", class: "data" }, row.row),
+    const lines = comparison.map((row) => make("tr", {}, make("th", { scope: "row", class: "data" }, row.row),
       make("td", { class: "number" }, row.mean.toFixed(2)), make("td", { class: "number" }, row.spread == null ? "–" : row.spread.toFixed(2)), make("td", { class: "number" }, row.runs)));
     const heads = ["Method", "Accuracy, %", "Standard deviation", "Runs"].map((title, place) => make("th", { scope: "col", class: place ? "number" : null }, title));
     at("comparison").append(make("figure", { class: "card" }, make("figcaption", { class: "data" }, setting), chart,
