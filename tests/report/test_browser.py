@@ -171,8 +171,9 @@ def test_screenshots(page_file: Path, opened: Any, tmp_path: Path, name: str, op
 def test_every_control_has_a_name(page_file: Path, opened: Any) -> None:
     page = opened(page_file)
     unnamed = page.evaluate(
-        """[...document.querySelectorAll("button, input, select")].filter((each) =>
-             !(each.textContent.trim() || each.labels?.length || each.getAttribute("aria-label"))).map((each) => each.outerHTML)"""
+        """[...document.querySelectorAll("button, input, select")]
+             .filter((each) => !(each.textContent.trim() || each.labels?.length || each.getAttribute("aria-label")))
+             .map((each) => each.outerHTML)"""
     )
     assert unnamed == []
 

@@ -212,7 +212,7 @@ def _result(request: Request) -> Source:
         sidecar = beside(path)
         if sidecar.is_file():
             table = load_columns(sidecar, list)
-            source = dataclasses.replace(source, profiles=pa.table({k: _numeric(v) for k, v in table.items()}))
+            source = dataclasses.replace(source, profiles=pa.table({k: _typed(k, v) for k, v in table.items()}))
     else:
         source = _labels(request.annotations, request)
         source = dataclasses.replace(source, title=path.name, method=method)
@@ -249,13 +249,11 @@ def _plain(column: Any) -> list[Any]:
     return values
 
 
-def _numeric(column: Any) -> pa.Array:
-    """A column of text as numbers where it is such."""
+def _typed(name: str, column: Any) -> pa.Array:
+    """A column of the annotators' table: ids and classes as text, all others as numbers."""
     values = pa.array(_plain(column))
-    try:
-        return values.cast(pa.float64())
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return values
+    ids = name == "annotator" or name.endswith(("_class", "_with"))
+    return values.cast(pa.string() if ids else pa.float64())
 
 
 def _history(path: Path) -> list[dict[str, Any]]:
