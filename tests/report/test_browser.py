@@ -152,6 +152,17 @@ def test_the_theme_follows_the_system_and_the_button(page_file: Path, opened: An
     assert page.get_attribute("#theme", "aria-pressed") == "false"
 
 
+def test_printing_from_a_dark_page_is_light_and_has_no_controls(page_file: Path, opened: Any) -> None:
+    page = opened(page_file, color_scheme="dark")
+    page.evaluate("window.print = () => { window.printed = document.documentElement.dataset.theme; }")
+    page.click("#print")
+    page.locator("html[data-theme=dark]").wait_for()
+    assert page.evaluate("window.printed") == "light"
+    page.emulate_media(media="print")
+    assert not page.locator("nav").is_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
 @pytest.mark.parametrize(
     ("name", "options"),
     [

@@ -124,7 +124,16 @@ function startTheme() {
     showTheme(event.matches ? "dark" : "light");
     redraw();
   });
-  at("print").addEventListener("click", () => allDrawn().then(() => print()));
+  at("print").addEventListener("click", printLight);
+}
+
+// Paper is light.
+async function printLight() {
+  const dark = theme() === "dark";
+  if (dark) { showTheme("light"); redraw(); }
+  await allDrawn();
+  print();
+  if (dark) { showTheme("dark"); redraw(); }
 }
 
 // The section in sight, in the navigation.
