@@ -64,12 +64,12 @@ class Analysis:
 
     def matrices(self, shown: Ints) -> Floats:
         """T of the shown annotators, (K, C, C): the method's own, or counted on the consensus and smoothed."""
+        if self.confusion is not None:
+            return self.confusion[shown]
         if self.transitions is not None:
             from crowdwise.report.transitions import mean_matrices
 
             return mean_matrices(self.source.annotations, self.transitions, shown)
-        if self.confusion is not None:
-            return self.confusion[shown]
         crowd = self.source.annotations
         classes = crowd.n_classes
         rows = cells(crowd.annotator, classes, crowd.label)
@@ -100,12 +100,17 @@ def analyse(source: Source, method: str = "auto", *, seed: int = 0) -> Analysis:
         words = source.method or "given"
         return Analysis(source, words, "", source.posterior, majority)
     name, reason, fitted, said = _aggregate(source, method, seed)
-    confusion = fitted.confusion_ if 8.0 * crowd.n_annotators * crowd.n_classes**2 <= TABLES else None
+    confusion = fitted.confusion_ if _fits(source) else None
     return Analysis(source, name, reason, fitted.posterior_, majority, confusion, warnings=said)
 
 
+def _fits(source: Source) -> bool:
+    """Whether memory may hold a matrix for each annotator."""
+    return 8.0 * source.annotations.n_annotators * source.annotations.n_classes**2 <= TABLES
+
+
 def _of_model(source: Source, majority: Ints, seed: int) -> Analysis:
-    from crowdwise.report.transitions import Transitions, posterior
+    from crowdwise.report.transitions import Transitions, mean_matrices, posterior
 
     model = source.model
     assert model is not None
@@ -114,13 +119,12 @@ def _of_model(source: Source, majority: Ints, seed: int) -> Analysis:
     if transitions is not None:
         belief, right = posterior(predicted, source.annotations, transitions)
         reason = "What the classifier sees in the item, weighed with each label by its annotator's matrix."
-        return Analysis(
-            source, model.name, reason, belief, majority, predicted=predicted, transitions=transitions, right=right
-        )
+        everybody = np.arange(source.annotations.n_annotators)
+        confusion = mean_matrices(source.annotations, transitions, everybody) if _fits(source) else None
+        return Analysis(source, model.name, reason, belief, majority, confusion, predicted, transitions, right)
     name, reason, fitted, said = _aggregate(source, "auto", seed)
     words = f"{name}, beside the classifier of {model.name}"
-    crowd = source.annotations
-    confusion = fitted.confusion_ if 8.0 * crowd.n_annotators * crowd.n_classes**2 <= TABLES else None
+    confusion = fitted.confusion_ if _fits(source) else None
     return Analysis(source, words, reason, fitted.posterior_, majority, confusion, predicted, warnings=said)
 
 
