@@ -29,6 +29,7 @@ VERBS = (
     "annotators",
     "bench",
     "convert",
+    "report",
 )
 
 

@@ -21,6 +21,7 @@ from crowdwise.cli.info import info
 from crowdwise.cli.methods import methods
 from crowdwise.cli.predict import predict
 from crowdwise.cli.presets import presets
+from crowdwise.cli.report import report
 from crowdwise.cli.simulate import simulate
 from crowdwise.cli.train import train
 
@@ -31,7 +32,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for _verb in (demo, aggregate, agreement, annotators, convert, simulate, train, predict, info, presets, methods):
+_VERBS = (
+    demo,
+    aggregate,
+    agreement,
+    annotators,
+    report,
+    convert,
+    simulate,
+    train,
+    predict,
+    info,
+    presets,
+    methods,
+)
+for _verb in _VERBS:
     app.command()(_verb)
 app.add_typer(bench, name="bench")
 

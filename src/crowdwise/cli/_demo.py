@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ import torch
 
 from crowdwise import graph, presets, report
 from crowdwise.annotations import Annotations
-from crowdwise.cli._console import say, show_facts, show_table
+from crowdwise.cli._console import complain, say, show_facts, show_table
 from crowdwise.cli._pictures import save_pictures
 from crowdwise.engine.checkpoint import write_json
-from crowdwise.material import from_dataset
+from crowdwise.errors import ConfigError
+from crowdwise.material import Material, from_dataset
 from crowdwise.methods.base import CrowdClassifier
 from crowdwise.methods.taidtm import TAIDTM
 from crowdwise.registry import METHODS
@@ -73,7 +74,28 @@ def run_demo(out: Path, seed: int, quick: bool) -> None:
     model.save(out / "model")
     write_json(out / "results.json", {"seed": seed, "quick": quick, "methods": results, "groups": groups})
     files = {path.name: path for path in pictures} | {"results": out / "results.json", "TAIDTM model": out / "model"}
+    files |= _write_page(model, material, results, out / "report.html")
     show_facts(f"Files, after {time.perf_counter() - started:.0f} s", files)
+
+
+def _write_page(
+    model: TAIDTM, material: Material, results: Mapping[str, Mapping[str, Any]], path: Path
+) -> dict[str, Path]:
+    """The interactive report, where what it needs is installed."""
+    from crowdwise.report.content import comparison, gather, training
+    from crowdwise.report.source import from_material
+
+    records = [
+        {"column": "digits, test accuracy", "row": METHODS_SHOWN[name][0], "test_accuracy": 100 * row["test_accuracy"]}
+        for name, row in results.items()
+    ]
+    page = gather(from_material(material, model, "crowdwise demo: digits and a simulated crowd"))
+    page.comparison, page.training = comparison(records), training(model.history_)
+    try:
+        return {"report": report.write_page(page, path)}
+    except ConfigError as error:
+        complain("note", str(error))
+        return {}
 
 
 def _introduce(annotations: Annotations, crowd: Crowd) -> None:

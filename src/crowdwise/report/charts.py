@@ -1,0 +1,329 @@
+"""The charts of a report, declared with Altair as Vega-Lite; the page puts the data in, by the name of each data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from crowdwise.errors import ConfigError
+from crowdwise.report.pictures import GROUP_COLOURS
+
+Spec = dict[str, Any]
+
+NAMED_CELLS = 12  # classes up to which a matrix shows its numbers
+HINT = "the interactive report needs altair and vl-convert-python: pip install 'crowdwise[report]'"
+
+# colours of the page, of its charts and of groups; those of groups are Okabe and Ito's, lighter on a dark ground
+_LIGHT = {"ink": "#1c2530", "muted": "#5b6673", "line": "#d9dfe6", "ground": "#ffffff", "accent": "#0b62b8"}
+_DARK = {"ink": "#e6ebf1", "muted": "#a3afbd", "line": "#364252", "ground": "#161d26", "accent": "#6cb6ff"}
+_HEAT = {"light": ["#f7fafd", "#0b4f9e"], "dark": ["#1d2733", "#2f7be0"]}
+GROUPS = {
+    "light": list(GROUP_COLOURS),
+    "dark": ["#56b4e9", "#e69f00", "#2fc79c", "#e39ac2", "#9ec5ff", "#ff8a47", "#b4bfca"],
+}
+
+
+def themes() -> dict[str, Spec]:
+    """Vega configurations for a light and a dark page."""
+    return {name: _theme(name, colours) for name, colours in (("light", _LIGHT), ("dark", _DARK))}
+
+
+def specs(classes: Sequence[str]) -> dict[str, Spec]:
+    """Every chart by name, for a page about these classes."""
+    charts = {
+        "agreement": _agreement(),
+        "classes": _classes(_angle(classes, 480)),
+        "confidence": _confidence(),
+        "skills": _skills(),
+        "matrix": _matrix(len(classes), _angle(classes, 260)),
+        "curve": _curve(),
+        "map": _map(),
+        "gain": _gain(),
+        "loss": _training("loss", "loss"),
+        "agreeing": _training("agreement", "agreement with held-out labels"),
+        "comparison": _comparison(),
+    }
+    return {name: chart.to_dict() for name, chart in charts.items()}
+
+
+def _altair() -> Any:
+    try:
+        import altair
+    except ImportError as error:
+        raise ConfigError(HINT) from error
+    return altair
+
+
+def _theme(name: str, colours: dict[str, str]) -> Spec:
+    font = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+    return {
+        "background": "transparent",
+        "font": font,
+        "view": {"stroke": None},
+        "axis": {
+            "labelColor": colours["muted"],
+            "titleColor": colours["muted"],
+            "titleFontWeight": "normal",
+            "gridColor": colours["line"],
+            "domainColor": colours["line"],
+            "tickColor": colours["line"],
+            "labelLimit": 130,
+            "labelFontSize": 11,
+            "titleFontSize": 11,
+        },
+        "legend": {"labelColor": colours["ink"], "titleColor": colours["muted"], "labelLimit": 220, "orient": "bottom"},
+        "text": {"color": colours["ink"]},
+        "point": {"color": colours["accent"], "filled": True},
+        "circle": {"color": colours["accent"]},
+        "bar": {"color": colours["accent"]},
+        "line": {"color": colours["accent"]},
+        "area": {"color": colours["accent"]},
+        "rule": {"color": colours["muted"]},
+        "range": {"category": GROUPS[name], "heatmap": _HEAT[name]},
+    }
+
+
+def _chart(name: str, height: Any, description: str) -> Any:
+    alt = _altair()
+    return alt.Chart(alt.NamedData(name)).properties(width="container", height=height, description=description)
+
+
+def _angle(classes: Sequence[str], width: int) -> int:
+    """0 where the names of the classes have room side by side, else a slope."""
+    return 0 if len(classes) * max((7 * len(name) + 14 for name in classes), default=0) <= width else -40
+
+
+def _agreement() -> Any:
+    alt = _altair()
+    base = _chart("agreement", 160, "Measures of agreement with 95 % intervals")
+    y = alt.Y("measure:N", sort=None, title=None, axis=alt.Axis(labelLimit=220, grid=True))
+    tooltip = [alt.Tooltip("measure:N"), *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("value", "low", "high"))]
+    whisker = base.mark_rule(strokeWidth=2, opacity=0.6).encode(
+        x=alt.X("low:Q", title=None, scale=alt.Scale(domainMax=1)), x2="high:Q", y=y
+    )
+    point = base.mark_point(size=80, opacity=1).encode(x=alt.X("value:Q", title=None), y=y, tooltip=tooltip)
+    return whisker + point
+
+
+def _classes(angle: int) -> Any:
+    alt = _altair()
+    return (
+        _chart("classes", 190, "Share of each class among the labels and in the consensus")
+        .mark_bar()
+        .encode(
+            x=alt.X("class:N", sort=None, title=None, axis=alt.Axis(labelAngle=angle, labelOverlap=True)),
+            xOffset=alt.XOffset("what:N", sort=None),
+            y=alt.Y("share:Q", title=None, axis=alt.Axis(format=".0%", tickCount=4)),
+            color=alt.Color("what:N", sort=None, title=None),
+            tooltip=[alt.Tooltip("class:N"), alt.Tooltip("what:N"), alt.Tooltip("share:Q", format=".1%")],
+        )
+    )
+
+
+def _confidence() -> Any:
+    alt = _altair()
+    return (
+        _chart("confidence", 190, "Number of items by the probability of their consensus label")
+        .mark_bar(binSpacing=1)
+        .encode(
+            x=alt.X("low:Q", bin="binned", title="probability of the consensus", axis=alt.Axis(format=".0%")),
+            x2="high:Q",
+            y=alt.Y("items:Q", title="items", axis=alt.Axis(tickCount=4)),
+            tooltip=[alt.Tooltip("low:Q", format=".0%"), alt.Tooltip("high:Q", format=".0%"), alt.Tooltip("items:Q")],
+        )
+    )
+
+
+def _picked(alt: Any) -> Any:
+    """The annotator that is selected, -1 for none; the page sets it."""
+    return alt.param(name="picked", value=-1)
+
+
+def _skills() -> Any:
+    alt = _altair()
+    base = _chart("skills", 150, "Skill of every annotator with its interval, the best first")
+    x = alt.X("rank:O", title=None, axis=None)
+    tooltip = [
+        alt.Tooltip("name:N", title="annotator"),
+        *(alt.Tooltip(f"{key}:Q", format=".0%") for key in ("skill", "low", "high")),
+        alt.Tooltip("labels:Q", format=","),
+    ]
+    chosen = "datum.id === picked"
+    whisker = base.mark_rule(opacity=0.45).encode(
+        x=x,
+        y=alt.Y("low:Q", title="skill", axis=alt.Axis(format=".0%", tickCount=4), scale=alt.Scale(zero=False)),
+        y2="high:Q",
+        strokeWidth=alt.condition(chosen, alt.value(4), alt.value(1.5)),
+    )
+    point = base.mark_point(opacity=1, cursor="pointer").encode(
+        x=x,
+        y=alt.Y("skill:Q", title="skill"),
+        size=alt.condition(chosen, alt.value(180), alt.value(36)),
+        tooltip=tooltip,
+    )
+    return (whisker + point).add_params(_picked(alt))
+
+
+def _matrix(n_classes: int, angle: int) -> Any:
+    alt = _altair()
+    named = n_classes <= 40
+    base = _chart(
+        "matrix", min(max(26 * n_classes, 120), 340), "How often the annotator gives each label to each class"
+    )
+    base = base.encode(
+        x=alt.X(
+            "label:N",
+            sort=None,
+            title="label given, %",
+            axis=alt.Axis(orient="top", labelAngle=angle, labels=named, ticks=False, domain=False, labelLimit=90),
+        ),
+        y=alt.Y(
+            "true:N",
+            sort=None,
+            title="true class",
+            axis=alt.Axis(labels=named, ticks=False, domain=False, labelLimit=90),
+        ),
+        tooltip=[
+            alt.Tooltip("true:N", title="true class"),
+            alt.Tooltip("label:N", title="label given"),
+            alt.Tooltip("share:Q", format=".0%"),
+        ],
+    )
+    rect = base.mark_rect(aria=n_classes <= NAMED_CELLS).encode(
+        color=alt.Color("share:Q", scale=alt.Scale(domain=[0, 1]), legend=None)
+    )
+    if n_classes > NAMED_CELLS:
+        return rect
+    text = alt.Text("whole:Q")
+    weak = base.transform_filter("datum.share <= 0.45").mark_text(fontSize=11, aria=False)
+    strong = base.transform_filter("datum.share > 0.45").mark_text(fontSize=11, aria=False, color="#ffffff")
+    return rect + weak.encode(text=text) + strong.encode(text=text)
+
+
+def _curve() -> Any:
+    alt = _altair()
+    return (
+        _chart("curve", 110, "Mean chance that labels are right, from the first label to the last")
+        .mark_line(point=True, strokeWidth=2)
+        .encode(
+            x=alt.X("labels:Q", title="labels given so far", axis=alt.Axis(tickMinStep=1, grid=False)),
+            y=alt.Y(
+                "right:Q",
+                title="right",
+                scale=alt.Scale(zero=False, nice=True),
+                axis=alt.Axis(format=".0%", tickCount=4),
+            ),
+            tooltip=[alt.Tooltip("labels:Q"), alt.Tooltip("right:Q", format=".0%")],
+        )
+    )
+
+
+def _map() -> Any:
+    """Annotators and the edges between them; those of the picked annotator stand out."""
+    alt = _altair()
+    touching = "datum.from === picked || datum.to === picked"
+    hidden = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
+    x, y = (
+        alt.X("x:Q", title="1st principal component", axis=hidden),
+        alt.Y("y:Q", title="2nd principal component", axis=hidden),
+    )
+    edges = (
+        alt.Chart(alt.NamedData("edges"))
+        .mark_rule(aria=False)
+        .encode(
+            x=x,
+            y=y,
+            x2="x2:Q",
+            y2="y2:Q",
+            strokeWidth=alt.condition(touching, alt.value(2.2), alt.value(0.8)),
+            color=alt.condition(touching, alt.value("#d55e00"), alt.value("#8a96a3")),
+            opacity=alt.condition(
+                touching,
+                alt.value(0.9),
+                alt.Opacity("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0.04, 0.45]), legend=None),
+            ),
+        )
+    )
+    nodes = (
+        alt.Chart(alt.NamedData("nodes"))
+        .mark_point(opacity=0.95, cursor="pointer", strokeWidth=1)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("shade:N", scale=alt.Scale(domain=list(range(7))), legend=None),
+            shape=alt.Shape(
+                "shade:N",
+                scale=alt.Scale(
+                    domain=list(range(7)),
+                    range=["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "circle"],
+                ),
+                legend=None,
+            ),
+            size=alt.condition("datum.id === picked", alt.value(320), alt.value(75)),
+            stroke=alt.condition("datum.id === picked", alt.value("#d55e00"), alt.value("#ffffff")),
+            tooltip=[
+                alt.Tooltip("name:N", title="annotator"),
+                alt.Tooltip("group:N"),
+                alt.Tooltip("skill:Q", format=".0%"),
+                alt.Tooltip("neighbours:N"),
+            ],
+        )
+    )
+    return (
+        alt.layer(edges, nodes)
+        .properties(width="container", height=400, description="Annotators by how they err; lines join similar ones")
+        .add_params(_picked(alt))
+    )
+
+
+def _gain() -> Any:
+    alt = _altair()
+    return (
+        _chart("gain", 170, "Expected number of items put right by the first labels of the list")
+        .mark_area(opacity=0.35, line=True)
+        .encode(
+            x=alt.X("number:Q", title="labels bought", axis=alt.Axis(grid=False, tickMinStep=1)),
+            y=alt.Y("right:Q", title="items put right", axis=alt.Axis(tickCount=4)),
+            tooltip=[alt.Tooltip("number:Q", title="labels"), alt.Tooltip("right:Q", title="put right", format=".2f")],
+        )
+    )
+
+
+def _training(field: str, title: str) -> Any:
+    alt = _altair()
+    return (
+        _chart("training", 200, f"{title} after every epoch")
+        .mark_line(point=alt.OverlayMarkDef(size=22), strokeWidth=2)
+        .encode(
+            x=alt.X("step:Q", title="epoch, through all stages", axis=alt.Axis(tickMinStep=1, grid=False)),
+            y=alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5)),
+            color=alt.Color("stage:N", sort=None, title=None),
+            tooltip=[
+                alt.Tooltip("stage:N"),
+                alt.Tooltip("epoch:Q"),
+                alt.Tooltip(f"{field}:Q", format=".4f", title=title),
+                alt.Tooltip("seconds:Q", format=".1f"),
+            ],
+        )
+    )
+
+
+def _comparison() -> Any:
+    alt = _altair()
+    base = _chart("comparison", 120, "Test accuracy of every method, mean and standard deviation")
+    y = alt.Y("row:N", sort=None, title=None, axis=alt.Axis(labelLimit=220))
+    scale = alt.Scale(zero=False, nice=True)
+    whisker = base.mark_rule(strokeWidth=2, opacity=0.6).encode(
+        x=alt.X("low:Q", title="test accuracy, %", scale=scale), x2="high:Q", y=y
+    )
+    point = base.mark_point(size=90, opacity=1).encode(
+        x=alt.X("mean:Q", title="test accuracy, %", scale=scale),
+        y=y,
+        tooltip=[
+            alt.Tooltip("row:N", title="method"),
+            alt.Tooltip("mean:Q", format=".2f"),
+            alt.Tooltip("spread:Q", format=".2f", title="standard deviation"),
+            alt.Tooltip("runs:Q"),
+        ],
+    )
+    return whisker + point

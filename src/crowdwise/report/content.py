@@ -1,0 +1,112 @@
+"""Everything that a page shows, as plain data."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from statistics import fmean, stdev
+from typing import Any
+
+import crowdwise
+from crowdwise.errors import ConfigError, suggest
+from crowdwise.registry import AGGREGATORS
+from crowdwise.report.analysis import analyse
+from crowdwise.report.items import items, next_labels
+from crowdwise.report.limits import number
+from crowdwise.report.overview import overview
+from crowdwise.report.people import people
+from crowdwise.report.source import Source
+
+BUDGET = 200  # labels to suggest
+
+
+@dataclass
+class Content:
+    """The parts of a page; an empty part is left out of it."""
+
+    title: str
+    made: str
+    classes: list[str] = field(default_factory=list)
+    overview: dict[str, Any] = field(default_factory=dict)
+    annotators: dict[str, Any] = field(default_factory=dict)
+    map: dict[str, Any] = field(default_factory=dict)
+    items: dict[str, Any] = field(default_factory=dict)
+    next: list[dict[str, Any]] = field(default_factory=list)
+    training: list[dict[str, Any]] = field(default_factory=list)
+    comparison: list[dict[str, Any]] = field(default_factory=list)
+    state: str = ""
+    """How far a run is, in words."""
+
+
+def empty(title: str) -> Content:
+    """A page about no crowd, for benchmarks and for runs whose labels are not at hand."""
+    return Content(title, f"{datetime.date.today().isoformat()}, crowdwise {crowdwise.__version__}")
+
+
+def gather(source: Source, *, method: str = "auto", budget: int = BUDGET, seed: int = 0) -> Content:
+    """What there is to say about a crowd."""
+    if method != "auto" and method not in AGGREGATORS:
+        raise ConfigError(f"unknown method {method!r}{suggest(method, ['auto', *AGGREGATORS])}")
+    if budget < 0:
+        raise ConfigError(f"budget must be 0 or more, got {budget}")
+    analysis = analyse(source, method, seed=seed)
+    shown = people(analysis)
+    page = empty(source.title)
+    page.classes = [str(name) for name in source.annotations.classes.tolist()]
+    page.overview = overview(analysis, shown.rows, seed=seed)
+    if shown.rows:
+        page.annotators = {"rows": shown.rows, "total": shown.total}
+    page.map = shown.chart or {}
+    page.items = items(analysis, shown.shown)
+    page.next = next_labels(analysis, budget) if budget else []
+    return page
+
+
+def training(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The epochs of a run, numbered through all of its stages."""
+    return [
+        {
+            "step": step,
+            "stage": str(record["stage"]),
+            "epoch": int(record["epoch"]) + 1,
+            "loss": _known(record.get("loss")),
+            "agreement": _known(record.get("agreement")),
+            "seconds": _known(record.get("seconds")),
+        }
+        for step, record in enumerate(history, start=1)
+    ]
+
+
+def comparison(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Mean and spread of the test accuracies (in per cent) of each ``row`` (method) in each ``column`` (setting).
+
+    >>> comparison([{"column": "digits", "row": "CE", "test_accuracy": value} for value in (80.0, 82.0)])[0]["mean"]
+    81.0
+    """
+
+    def place(record: Mapping[str, Any]) -> tuple[str, str]:
+        return str(record["column"]), str(record["row"])
+
+    known = [record for record in records if record.get("test_accuracy") is not None]
+    rows = []
+    for (column, row), group in groupby(sorted(known, key=place), place):
+        values = [float(record["test_accuracy"]) for record in group]
+        spread = stdev(values) if len(values) > 1 else None
+        rows.append(
+            {
+                "column": column,
+                "row": row,
+                "mean": number(fmean(values), 2),
+                "spread": _known(spread),
+                "low": number(fmean(values) - (spread or 0), 2),
+                "high": number(fmean(values) + (spread or 0), 2),
+                "runs": len(values),
+            }
+        )
+    return rows
+
+
+def _known(value: Any) -> float | None:
+    return None if value is None else number(value, 4)

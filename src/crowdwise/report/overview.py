@@ -1,0 +1,171 @@
+"""The first section of a report: figures, agreement, the method beside majority vote, and warnings in plain words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from crowdwise import agreement
+from crowdwise.report.analysis import Analysis
+from crowdwise.report.limits import number
+
+RESAMPLES = 200  # for the intervals of agreement
+LARGE = 500_000  # labels above which intervals are left out
+SPAMMER, SPAM_LABELS = 0.9, 10
+HURRIED = 0.25  # of the crowd's median seconds per label
+OVERSURE = 0.02  # promised less measured accuracy above which a reader is warned
+NAMED = 5  # annotators named in a warning
+
+
+def overview(analysis: Analysis, rows: Sequence[dict[str, Any]], *, seed: int = 0) -> dict[str, Any]:
+    """Plain data for the first section; ``rows`` are those of the annotators."""
+    crowd = analysis.source.annotations
+    measured = _agreement(analysis, seed)
+    votes = crowd.votes()
+    most = votes.max(axis=1, initial=0)
+    labelled = crowd.labels_per_instance > 0
+    tied = int(np.count_nonzero(((votes == most[:, None]).sum(axis=1) > 1) & labelled))
+    differs = int(np.count_nonzero((analysis.label != analysis.majority) & labelled))
+    counts = np.bincount(analysis.label[labelled | (len(crowd) == 0)], minlength=crowd.n_classes)
+    given = np.bincount(crowd.label, minlength=crowd.n_classes)
+    confidence = analysis.posterior.max(axis=1, initial=0)[labelled | (len(crowd) == 0)]
+    histogram = np.histogram(confidence, bins=20, range=(0, 1))[0]
+    return {
+        "message": analysis.source.message,
+        "sizes": _sizes(analysis),
+        "agreement": measured,
+        "method": {"name": analysis.method, "reason": analysis.reason, "differs": differs, "tied": tied},
+        "accuracy": _accuracy(analysis),
+        "facts": dict(analysis.source.facts),
+        "warnings": _warnings(analysis, rows, measured, tied),
+        "classes": {
+            "consensus": (counts / max(counts.sum(), 1)).round(4).tolist(),
+            "labels": (given / max(given.sum(), 1)).round(4).tolist(),
+        },
+        "confidence": histogram.tolist(),
+    }
+
+
+def _sizes(analysis: Analysis) -> list[tuple[str, str, str]]:
+    """Number, what it counts, and a remark."""
+    crowd = analysis.source.annotations
+    n, people, labels = crowd.n_instances, int(np.count_nonzero(crowd.labels_per_annotator)), len(crowd)
+    unlabelled = int(np.count_nonzero(crowd.labels_per_instance == 0))
+    sizes = [(f"{n:,}", "items", f"{unlabelled:,} without labels" if unlabelled and labels else "")]
+    if labels:
+        sizes.append((f"{people:,}", "annotators", f"{labels / max(people, 1):,.1f} labels each"))
+        sizes.append((f"{labels:,}", "labels", f"{labels / max(n - unlabelled, 1):.1f} per item"))
+    sizes.append((f"{crowd.n_classes:,}", "classes", ""))
+    return sizes
+
+
+def _agreement(analysis: Analysis, seed: int) -> list[dict[str, Any]]:
+    """Measures with their intervals; none where nobody labelled what another did."""
+    crowd = analysis.source.annotations
+    if not (crowd.labels_per_instance > 1).any() or crowd.n_classes < 2:
+        return []
+    resamples = RESAMPLES if len(crowd) <= LARGE else 0
+    report = agreement.report(crowd, n_bootstrap=resamples, random_state=seed)
+    return [
+        {
+            "measure": row.measure,
+            "value": number(row.value),
+            "low": number(row.interval[0]),
+            "high": number(row.interval[1]),
+        }
+        for row in report.rows
+        if not math.isnan(row.value)
+    ]
+
+
+def _accuracy(analysis: Analysis) -> list[dict[str, Any]]:
+    """Share of right labels where truth is known: by the method, by majority vote, by the classifier."""
+    truth = analysis.source.truth
+    if truth is None or not (truth >= 0).any():
+        return []
+    known, labels = int(np.count_nonzero(truth >= 0)), {analysis.method: analysis.label}
+    if len(analysis.source.annotations):
+        labels.setdefault("majority-vote", analysis.majority)
+    if analysis.predicted is not None:
+        labels["the classifier alone"] = np.asarray(analysis.predicted.argmax(axis=1))
+    return [{"name": name, "share": analysis.accuracy(found), "known": known} for name, found in labels.items()]
+
+
+def _warnings(
+    analysis: Analysis, rows: Sequence[dict[str, Any]], measured: Sequence[dict[str, Any]], tied: int
+) -> list[str]:
+    """What a reader should know before trusting the figures."""
+    crowd = analysis.source.annotations
+    found: list[str] = list(analysis.warnings)
+    if not len(crowd):
+        return [
+            *found,
+            "The labels themselves are not at hand: pass --annotations FILE to see annotators and agreement.",
+        ]
+    labelled = max(int(np.count_nonzero(crowd.labels_per_instance)), 1)
+    alpha = next((row["value"] for row in measured if row["measure"].startswith("Krippendorff")), None)
+    if alpha is None:
+        found.append("No item has two labels: how far annotators agree, and who errs, cannot be told.")
+    elif alpha < 0.4:
+        found.append(
+            f"Annotators agree little (Krippendorff's alpha {alpha:.2f}, where 1 is perfect and 0 is chance). "
+            "The task may be hard, or its instructions unclear."
+        )
+    elif alpha < 0.667:
+        found.append(
+            f"Annotators agree moderately (Krippendorff's alpha {alpha:.2f}); from 0.667 on, conclusions are commonly "
+            "called tentative, from 0.8 on reliable."
+        )
+    right = analysis.accuracy(analysis.label)
+    if right is not None:
+        known = analysis.source.truth >= 0  # type: ignore[operator]
+        promised = float(analysis.posterior[known].max(axis=1).mean())
+        if promised - right > OVERSURE:
+            found.append(
+                f"The probabilities are too high: on items of known truth they promise that {promised:.1%} of the "
+                f"labels are right, and {right:.1%} are."
+            )
+    single = int(np.count_nonzero(crowd.labels_per_instance == 1))
+    if alpha is not None and single > 0.1 * labelled:
+        found.append(f"{single:,} of {labelled:,} items have one label only: nothing can correct it.")
+    if tied > 0.05 * labelled:
+        found.append(f"{tied:,} of {labelled:,} items are ties by votes alone.")
+    if crowd.n_duplicates:
+        found.append(f"{crowd.n_duplicates:,} labels repeat an item that the same annotator had labelled before.")
+    unseen = [str(name) for name in crowd.classes[np.bincount(crowd.label, minlength=crowd.n_classes) == 0]]
+    if unseen:
+        found.append(f"Nobody chose {_listed(unseen)}.")
+    found += _about_people(rows)
+    return found
+
+
+def _about_people(rows: Sequence[dict[str, Any]]) -> list[str]:
+    found = []
+    spam = [row["name"] for row in rows if row.get("spammer", 0) > SPAMMER and row["labels"] >= SPAM_LABELS]
+    if spam:
+        found.append(f"The labels of {_listed(spam)} hardly depend on the item: look at them before you use them.")
+    pace = [row["seconds"] for row in rows if row.get("seconds")]
+    if len(pace) >= 3:
+        usual = float(np.median(pace))
+        fast = [row["name"] for row in rows if row.get("seconds") is not None and row["seconds"] < HURRIED * usual]
+        if fast:
+            found.append(f"{_listed(fast)} took less than a quarter of the usual {usual:.1f} s per label.")
+    worse = [row["name"] for row in rows if row.get("driftHigh", 0) is not None and row.get("driftHigh", 0) < 0]
+    if worse:
+        found.append(f"{_listed(worse)} became less reliable over time.")
+    return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names, and how many more.
+
+    >>> _listed(["ann", "bob"])
+    '“ann” and “bob”'
+    """
+    quoted = [f"“{name}”" for name in names[:NAMED]]
+    if len(names) > NAMED:
+        return f"{', '.join(quoted)} and {len(names) - NAMED:,} more"
+    return " and ".join(filter(None, [", ".join(quoted[:-1]), quoted[-1]]))

@@ -1,0 +1,120 @@
+"""A page from content: one HTML file that carries everything in itself, and runs nothing that comes from data."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from crowdwise.errors import ConfigError, DataError
+from crowdwise.report import charts
+from crowdwise.report.content import Content
+
+TEMPLATES = Path(__file__).parent / "templates"
+SCRIPTS = ("core.js", "annotators.js", "map.js", "items.js", "start.js")
+_ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def render(page: Content, *, live: str | None = None) -> str:
+    """The whole page.
+
+    ``live`` is a stamp of what it is made from; with it, the page asks its server for ``stamp`` every two seconds, and
+    loads itself anew when that has changed.
+    """
+    import jinja2
+
+    data = dataclasses.asdict(page)
+    data |= {"specs": charts.specs(page.classes), "themes": charts.themes(), "live": live}
+    bundle, script = _bundle(), _script()
+    templates = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    return templates.get_template("page.html").render(
+        page=page,
+        sections=_sections(page),
+        policy=_policy(bundle, script, live=live is not None),
+        style=(TEMPLATES / "style.css").read_text("utf-8"),
+        data=safe_json(data),
+        bundle=bundle,
+        script=script,
+    )
+
+
+def write(page: Content, path: str | os.PathLike[str]) -> Path:
+    """Write the page; the file appears whole or not at all."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: the folder {path.parent} does not exist")
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_bytes(render(page).encode("utf-8", "replace"))
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def safe_json(data: Any) -> str:
+    """JSON that cannot leave the script element it stands in.
+
+    >>> safe_json("</script><!--")
+    '"\\\\u003c/script\\\\u003e\\\\u003c!--"'
+    """
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character, escaped in _ESCAPED.items():
+        text = text.replace(character, escaped)
+    return text
+
+
+def _sections(page: Content) -> list[tuple[str, str]]:
+    """Anchor and name of the sections that the page has."""
+    every = {
+        "overview": ("Overview", page.overview),
+        "annotators": ("Annotators", page.annotators),
+        "map": ("Map", page.map),
+        "items": ("Items", page.items),
+        "next": ("Label next", page.next),
+        "training": ("Training" if page.training else "Methods", page.training or page.comparison),
+    }
+    return [(anchor, name) for anchor, (name, content) in every.items() if content]
+
+
+def _policy(*scripts: str, live: bool) -> str:
+    """Only these scripts run, whatever the page contains; nothing is loaded, but from its own server while live."""
+    hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
+    return (
+        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; "
+        f"form-action 'none'; connect-src {chr(39)}{'self' if live else 'none'}{chr(39)}"
+    )
+
+
+@functools.cache
+def _bundle() -> str:
+    """Vega, Vega-Lite and Vega-Embed, as vl-convert brings them along."""
+    try:
+        import vl_convert
+    except ImportError as error:
+        raise ConfigError(charts.HINT) from error
+    script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    return _checked(script)
+
+
+@functools.cache
+def _script() -> str:
+    parts = [(TEMPLATES / name).read_text("utf-8") for name in SCRIPTS]
+    return _checked("(() => {\n" + "\n".join(parts) + "})();\n")
+
+
+def _checked(script: str) -> str:
+    """A script that an HTML parser reads as it is, so that its hash holds."""
+    script = script.replace("\r\n", "\n").replace("\r", "\n")
+    for sequence in ("</script", "<!--", "<script"):
+        if sequence in script.lower():
+            raise ConfigError(f"the script of the page contains {sequence!r}, which would end or hide it")
+    return script

@@ -1,0 +1,208 @@
+"""The annotators of a report: a row for each, the matrices of how they err, who is like whom, and change over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from crowdwise import graph, quality
+from crowdwise.report.analysis import Analysis, Floats, Ints
+from crowdwise.report.limits import MATRIX_NUMBERS, MOST_ANNOTATORS, MOST_EDGES, number
+
+NEIGHBOURS = 5  # most similar annotators that are named
+FEWEST = 3  # annotators that make a map
+MOMENTS = 4  # instances at which a matrix that depends on the instance is shown
+STEPS = 10  # points of a curve over time
+FEW_LABELS = 20  # labels with times below which there is no such curve
+SEEN = 0.1  # weight up to which an edge of a purified graph does not count
+COLUMNS = {  # of `quality.annotators` -> of a row
+    "num_examples_labeled": "labels",
+    "annotator_quality": "skill",
+    "annotator_quality_low": "low",
+    "annotator_quality_high": "high",
+    "agreement_with_consensus": "agreement",
+    "worst_class": "worst",
+    "worst_class_quality": "worstSkill",
+    "confused_class": "confused",
+    "confused_with": "with",
+    "spammer_score": "spammer",
+    "bias": "bias",
+    "overused_class": "overused",
+    "seconds_per_label": "seconds",
+    "drift": "drift",
+    "drift_low": "driftLow",
+    "drift_high": "driftHigh",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """The annotators that are shown, and everything that the page says of them."""
+
+    shown: Ints  # codes, (K,); the busiest first
+    total: int
+    rows: list[dict[str, Any]]
+    chart: dict[str, Any] | None
+    """The map: positions, groups and edges; None for fewer than three annotators."""
+
+
+def people(analysis: Analysis) -> People:
+    """Profiles of the busiest annotators, at most `MOST_ANNOTATORS` of them."""
+    source, crowd = analysis.source, analysis.source.annotations
+    if source.profiles is not None:
+        rows = source.profiles.slice(0, MOST_ANNOTATORS).to_pylist()
+        return People(
+            np.empty(0, np.int64), source.profiles.num_rows, [_row(row, str(row["annotator"])) for row in rows], None
+        )
+    shown = np.argsort(-crowd.labels_per_annotator, kind="stable")[:MOST_ANNOTATORS]
+    shown = shown[crowd.labels_per_annotator[shown] > 0]
+    table = quality.annotators(
+        crowd,
+        analysis.posterior,
+        confusion=analysis.confusion,
+        timestamps=source.timestamps,
+        durations=source.durations,
+    )
+    rows = [
+        _row(row, str(name)) for row, name in zip(table.take(shown).to_pylist(), crowd.annotators[shown], strict=True)
+    ]
+    _add_curves(rows, analysis, shown)
+    chart = None
+    if len(shown) and crowd.n_classes:
+        matrices = analysis.matrices(shown)
+        _add_matrices(rows, matrices)
+        _add_moments(rows, analysis, shown)
+        chart = _map(rows, analysis, shown, matrices) if len(shown) >= FEWEST else None
+    return People(shown, int(np.count_nonzero(crowd.labels_per_annotator)), rows, chart)
+
+
+def _row(values: dict[str, Any], name: str) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": name}
+    for column, key in COLUMNS.items():
+        value = values.get(column)
+        if value is not None:
+            row[key] = number(value) if isinstance(value, float) else value if isinstance(value, int) else str(value)
+    for key in ("worst", "confused", "with", "overused"):  # class ids, which may be numbers
+        if key in row:
+            row[key] = str(row[key])
+    return row
+
+
+def whole_percent(matrices: npt.NDArray[Any]) -> list[list[int]]:
+    """Matrices (K, C, C) as flat lists of whole per cents."""
+    flat: list[list[int]] = np.rint(100 * matrices).astype(int).reshape(len(matrices), -1).tolist()
+    return flat
+
+
+def _add_matrices(rows: Sequence[dict[str, Any]], matrices: Floats) -> None:
+    """The matrices of as many annotators as fit into the page."""
+    fitting = max(1, MATRIX_NUMBERS // max(matrices.shape[1] ** 2, 1))
+    for row, matrix in zip(rows, whole_percent(matrices[:fitting]), strict=False):
+        row["matrix"] = matrix
+
+
+def _add_moments(rows: Sequence[dict[str, Any]], analysis: Analysis, shown: Ints) -> None:
+    """T^j(x) at instances that annotator j labelled: from that where it is most to that where it is least likely wrong."""
+    transitions, crowd, right = analysis.transitions, analysis.source.annotations, analysis.right
+    if transitions is None or not transitions.varies or right is None:
+        return
+    fitting = max(0, MATRIX_NUMBERS // (crowd.n_classes**2 * MOMENTS))
+    for row, annotator in zip(rows[:fitting], shown.tolist(), strict=False):
+        own = crowd.by_annotator[annotator]
+        own = own[np.argsort(right[own], kind="stable")]
+        chosen = own[np.unique(np.linspace(0, len(own) - 1, min(MOMENTS, len(own))).astype(int))]
+        instance = crowd.instance[chosen].astype(np.int64)
+        matrices = whole_percent(transitions.pairs(instance, np.full(len(chosen), annotator)))
+        row["moments"] = [
+            {"item": str(name), "right": number(chance), "matrix": matrix}
+            for name, chance, matrix in zip(crowd.instances[instance], right[chosen].tolist(), matrices, strict=True)
+        ]
+
+
+def _add_curves(rows: Sequence[dict[str, Any]], analysis: Analysis, shown: Ints) -> None:
+    """Mean chance that labels are right, from an annotator's first labels to the last."""
+    source, crowd = analysis.source, analysis.source.annotations
+    if source.timestamps is None:
+        return
+    right = analysis.posterior[crowd.instance, crowd.label]
+    for row, annotator in zip(rows, shown.tolist(), strict=True):
+        own = crowd.by_annotator[annotator]
+        own = own[~np.isnan(source.timestamps[own])]
+        if len(own) < FEW_LABELS:
+            continue
+        own = own[np.argsort(source.timestamps[own], kind="stable")]
+        parts = np.array_split(own, min(STEPS, len(own) // 5))
+        row["curve"] = [
+            [int(at), number(right[part].mean())]
+            for at, part in zip(np.cumsum([len(part) for part in parts]), parts, strict=True)
+        ]
+
+
+def _map(rows: Sequence[dict[str, Any]], analysis: Analysis, shown: Ints, matrices: Floats) -> dict[str, Any]:
+    """Positions, groups, and edges before and after purifying; ``similar`` is added to the rows."""
+    model = analysis.source.model
+    heads = model is not None and "graph_positions" in model.arrays_
+    if heads:
+        found = model.annotator_graph_  # type: ignore[union-attr]
+        positions = found.positions[shown]
+        before, after = (sparse.csr_array(each)[shown][:, shown] for each in (found.before, found.after))
+        groups = graph.found_groups(found.after)[shown]
+    else:
+        flat = matrices.reshape(len(matrices), -1)
+        weight = analysis.source.annotations.labels_per_annotator[shown].astype(float)
+        average = np.average(flat, axis=0, weights=weight)
+        positions = graph.pca(flat)
+        k = int(np.clip(len(shown) // 8, 2, 10))
+        before = graph.knn_from_heads(flat, k, similarity="delta-cosine", global_head=average)
+        after = graph.purify(before)
+        groups = graph.found_groups(after, max_groups=6)
+    groups = _largest_first(groups)
+    for place, row in enumerate(rows):
+        row["group"] = int(groups[place])
+        row["similar"] = _strongest(after, before, place)
+    return {
+        "heads": heads,
+        "x": [number(value, 5) for value in positions[:, 0].tolist()],
+        "y": [number(value, 5) for value in positions[:, 1].tolist()],
+        "before": _edges(before),
+        "after": _edges(after),
+        "counts": [_count(before), _count(after)],
+    }
+
+
+def _strongest(after: Any, before: Any, place: int) -> list[int]:
+    """The nearest others: by weight in the purified graph, those that were neighbours before it first among equals."""
+    weight = after[[place]].toarray()[0] + 1e-6 * before[[place]].toarray()[0]
+    weight[place] = 0
+    order = np.argsort(-weight, kind="stable")[:NEIGHBOURS]
+    nearest: list[int] = order[weight[order] > SEEN].tolist()
+    return nearest
+
+
+def _edges(adjacency: Any) -> list[list[Any]]:
+    """[from, to, weight] of the strongest edges, each pair once."""
+    matrix = sparse.coo_array(sparse.triu(sparse.csr_array(adjacency).maximum(sparse.csr_array(adjacency).T), k=1))
+    keep = np.flatnonzero(matrix.data > SEEN)
+    keep = keep[np.argsort(-matrix.data[keep], kind="stable")][:MOST_EDGES]
+    return [
+        [int(a), int(b), number(w)]
+        for a, b, w in zip(matrix.row[keep], matrix.col[keep], matrix.data[keep].tolist(), strict=True)
+    ]
+
+
+def _count(adjacency: Any) -> int:
+    """Pairs that an edge joins."""
+    matrix = sparse.csr_array(adjacency)
+    return int(np.count_nonzero(sparse.triu(matrix.maximum(matrix.T), k=1).data > SEEN))
+
+
+def _largest_first(groups: npt.NDArray[Any]) -> Ints:
+    """The same groups, numbered by size."""
+    values, codes = np.unique(groups, return_inverse=True)
+    rank = np.argsort(np.argsort(-np.bincount(codes, minlength=len(values)), kind="stable"))
+    return np.asarray(rank[codes], np.int64)

@@ -1,0 +1,85 @@
+// -- the first section, what to label next, training; and off we go ---------------------------------------------------
+
+function startOverview() {
+  const { agreement, classes, confidence } = report.overview;
+  if (!classes) return;
+  if (agreement.length) draw(at("chart-agreement"), "agreement", { agreement });
+  const shares = [["labels", classes.labels], ["consensus", classes.consensus]].filter(([, values]) => values.some(Boolean));
+  draw(at("chart-classes"), "classes", { classes: report.classes.flatMap((name, code) => shares.map(([what, values]) => ({ class: name, what, share: values[code] }))) });
+  const first = Math.max(0, confidence.findIndex(Boolean));
+  const bins = confidence.map((items, bin) => ({ low: bin / confidence.length, high: (bin + 1) / confidence.length, items }));
+  draw(at("chart-confidence"), "confidence", { confidence: bins.slice(first) });
+}
+
+function startNext() {
+  const rows = report.next;
+  if (!rows.length) return;
+  const budget = () => Math.min(Math.max(Math.round(Number(at("next-budget").value)) || 1, 1), rows.length);
+
+  function show() {
+    const chosen = rows.slice(0, budget());
+    let right = 0;
+    const gain = [{ number: 0, right: 0 }, ...chosen.map((row, place) => ({ number: place + 1, right: (right += row.better) }))];
+    const asked = new Set(chosen.map((row) => row.annotator)).size;
+    at("next-words").textContent = `${count(chosen.length)} labels from ${count(asked)} ${asked === 1 ? "annotator" : "annotators"} are expected to put ${right.toFixed(1)} items right.`;
+    fill(document.querySelector("#next-table tbody"), chosen.map((row) => make("tr", {}, make("th", { scope: "row", class: "data" }, row.item), make("td", { class: "data" }, row.annotator),
+      make("td", { class: "data" }, row.label), make("td", { class: "number" }, percent(row.sure)), make("td", { class: "number" }, row.gain.toFixed(2)))));
+    draw(at("chart-gain"), "gain", { gain });
+  }
+
+  function download() {
+    const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
+    const lines = [["item", "annotator", "expected_gain"], ...rows.slice(0, budget()).map((row) => [row.item, row.annotator, row.gain])];
+    const file = new Blob([lines.map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n"], { type: "text/csv" });
+    const link = make("a", { href: URL.createObjectURL(file), download: "label-next.csv" });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+
+  at("next-budget").addEventListener("input", show);
+  at("next-download").addEventListener("click", download);
+  show();
+}
+
+function startTraining() {
+  if (report.training.length) {
+    draw(at("chart-loss"), "loss", { training: report.training });
+    if (at("chart-agreeing")) draw(at("chart-agreeing"), "agreeing", { training: report.training });
+  }
+  if (!report.comparison.length) return;
+  const settings = [...new Set(report.comparison.map((row) => row.column))];
+  for (const setting of settings) {
+    const comparison = report.comparison.filter((row) => row.column === setting).sort((a, b) => b.mean - a.mean);
+    const chart = make("div", { class: "chart" });
+    const lines = comparison.map((row) => make("tr", {}, make("th", { scope: "row", class: "data" }, row.row),
+      make("td", { class: "number" }, row.mean.toFixed(2)), make("td", { class: "number" }, row.spread == null ? "–" : row.spread.toFixed(2)), make("td", { class: "number" }, row.runs)));
+    const heads = ["Method", "Accuracy, %", "Standard deviation", "Runs"].map((title, place) => make("th", { scope: "col", class: place ? "number" : null }, title));
+    at("comparison").append(make("figure", { class: "card" }, make("figcaption", { class: "data" }, setting), chart,
+      make("details", {}, make("summary", {}, "As a table"), make("table", {}, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, lines)))));
+    draw(chart, "comparison", { comparison }, { height: 32 * comparison.length });
+  }
+}
+
+// While it is served: show the page anew when what it is made from has changed.
+function startWatching() {
+  if (!report.live) return;
+  setInterval(async () => {
+    try {
+      const answer = await fetch("stamp");
+      if (answer.ok && (await answer.text()) !== report.live) location.reload();
+    } catch { /* the server is gone: what is shown stays */ }
+  }, 2000);
+}
+
+startTheme();
+startNavigation();
+startOverview();
+startAnnotators();
+startMap();
+startItems();
+startNext();
+startTraining();
+if (people.length) pick(Math.max(0, people.findIndex((row) => row.name === remember("crowdwise-picked"))));
+followers.push((id) => remember("crowdwise-picked", people[id].name));
+startWatching();
+allDrawn().then(() => { document.documentElement.dataset.complete = "true"; });

@@ -1,0 +1,68 @@
+"""Small pictures of instances, as data that a page carries in itself."""
+
+from __future__ import annotations
+
+import base64
+import io
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SIDE = 96  # pixels
+LOSSLESS = 32 * 32  # pixels up to which a grey picture is kept exactly
+
+
+def thumbnail(picture: Any, folder: Path | None = None) -> str | None:
+    """A picture, no larger than `SIDE`, as a ``data:`` address; None for what is no picture.
+
+    Paths must lead to files below ``folder``; nothing is fetched from elsewhere.
+
+    >>> thumbnail(np.zeros((2, 2), np.uint8))[:22]
+    'data:image/png;base64,'
+    """
+    from PIL import Image
+
+    if isinstance(picture, tuple):  # a data set of pictures gives (pixels, number)
+        picture = picture[0]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of pictures that unpack to more than memory holds
+            if isinstance(picture, str):
+                path = _below(folder, picture)
+                if path is None:
+                    return None
+                image: Any = Image.open(path)
+            else:
+                image = Image.fromarray(_pixels(np.asarray(picture)))
+            image = image.convert("L" if image.mode in ("1", "L", "I", "F") else "RGB")
+            image.thumbnail((SIDE, SIDE))
+            exact = image.mode == "L" and image.width * image.height <= LOSSLESS
+            file = io.BytesIO()
+            image.save(file, "PNG" if exact else "JPEG", optimize=True, **({} if exact else {"quality": 70}))
+    except (OSError, ValueError, TypeError, Warning, Image.DecompressionBombError):
+        return None
+    kind = "png" if exact else "jpeg"
+    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
+
+
+def _below(folder: Path | None, name: str) -> Path | None:
+    if folder is None or "://" in name:
+        return None
+    path = (folder / name).resolve()
+    return path if path.is_relative_to(folder.resolve()) and path.is_file() else None
+
+
+def _pixels(array: Any) -> Any:
+    """uint8 (h, w) or (h, w, 3), from channels first or last and any scale."""
+    if array.ndim == 3 and array.shape[0] in (1, 3) and array.shape[2] not in (1, 3):
+        array = array.transpose(1, 2, 0)
+    if array.ndim == 3 and array.shape[2] == 1:
+        array = array[:, :, 0]
+    if array.ndim not in (2, 3):
+        raise ValueError(f"{array.shape} is no picture")
+    if array.dtype == np.uint8:
+        return np.ascontiguousarray(array)
+    low, high = float(array.min()), float(array.max())
+    return np.rint((array - low) * (255 / max(high - low, 1e-12))).astype(np.uint8)

@@ -1,0 +1,119 @@
+"""`crowdwise report`: from whatever there is to one page."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import Popen
+from typing import Any
+
+import pytest
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+
+
+def page_data(path: Path) -> dict[str, Any]:
+    html = path.read_text("utf-8")
+    found = re.search(r'id="report-data">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+    content: dict[str, Any] = json.loads(found[1])
+    return content
+
+
+def test_a_table_of_labels(cli: Any, files: dict[str, Path], tmp_path: Path) -> None:
+    result = cli("report", files["named"], "-o", "page.html", "--budget", 5)
+    assert "page.html: 1." in result.output
+    data = page_data(tmp_path / "page.html")
+    assert data["classes"] == ["cat", "dog"]
+    assert [row["name"] for row in data["annotators"]["rows"]] == ["0", "1", "2", "3"]
+    assert min(data["annotators"]["rows"], key=lambda row: row["skill"])["name"] == "3"
+    assert len(data["next"]) == 0  # everybody has labelled everything
+    assert data["training"] == data["comparison"] == []
+
+
+def test_columns_and_method_can_be_named(cli: Any, files: dict[str, Path], tmp_path: Path) -> None:
+    options = ("--instance", "task", "--annotator", "worker", "--label", "label", "--method", "dawid-skene")
+    cli("report", files["named"], *options)
+    assert page_data(tmp_path / "report.html")["overview"]["method"]["name"] == "dawid-skene"
+
+
+def test_a_result_of_aggregate_with_and_without_the_labels(cli: Any, files: dict[str, Path], tmp_path: Path) -> None:
+    cli("aggregate", files["named"], "-o", "labels.csv")
+    cli("report", "labels.csv", "-o", "alone.html")
+    alone = page_data(tmp_path / "alone.html")
+    assert len(alone["items"]["rows"]) == 80
+    assert {row["name"] for row in alone["annotators"]["rows"]} == {"0", "1", "2", "3"}
+    assert "pass --annotations FILE" in alone["overview"]["warnings"][0]
+    cli("report", "labels.csv", "--annotations", files["named"], "-o", "both.html")
+    both = page_data(tmp_path / "both.html")
+    assert both["overview"]["method"]["name"] == "the labels of labels.csv"
+    assert len(both["annotators"]["rows"][0]["matrix"]) == 4
+    top = {row["id"]: row["likely"][0][0] for row in both["items"]["rows"]}
+    assert top == {row["id"]: row["likely"][0][0] for row in alone["items"]["rows"]}
+
+
+def test_probabilities_of_a_result_are_used(cli: Any, files: dict[str, Path], tmp_path: Path) -> None:
+    cli("aggregate", files["named"], "-o", "labels.parquet", "--proba")
+    cli("report", "labels.parquet", "--annotations", files["named"])
+    rows = page_data(tmp_path / "report.html")["items"]["rows"]
+    assert all(abs(sum(share for _, share in row["likely"]) - 1) < 0.02 for row in rows)
+
+
+def test_a_run_directory(cli: Any, files: dict[str, Path], tmp_path: Path) -> None:
+    train = ("train", "--method", "ce", "--inputs", files["X"], "--annotations", files["rows"])
+    cli(*train, "--epochs", 3, "-o", "run")
+    cli("report", "run")
+    data = page_data(tmp_path / "report.html")
+    assert [row["epoch"] for row in data["training"]] == [1, 2, 3]
+    assert data["state"] == "finished run"
+    assert data["items"]["rows"][0]["predicted"][0] in (0, 1)
+    (tmp_path / "run" / "model" / "model.json").unlink()
+    cli("report", "run", "-o", "going.html")
+    going = page_data(tmp_path / "going.html")
+    assert going["state"] == "run in progress, 3 epochs so far"
+    assert "predicted" not in going["items"]["rows"][0]
+
+
+def test_a_benchmark_folder(cli: Any, files: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "bench").mkdir()
+    records = [{"column": "digits", "row": row, "test_accuracy": value} for row, value in (("CE", 80), ("TAIDTM", 90))]
+    (tmp_path / "bench" / "records.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records), "utf-8")
+    cli("report", "bench", "-o", "bench.html")
+    assert {row["row"]: row["mean"] for row in page_data(tmp_path / "bench.html")["comparison"]} == {
+        "CE": 80,
+        "TAIDTM": 90,
+    }
+    cli("report", files["named"], "--bench", "bench", "-o", "with.html")
+    data = page_data(tmp_path / "with.html")
+    assert data["comparison"]
+    assert data["annotators"]
+
+
+def test_mistakes_are_one_line(cli: Any, files: dict[str, Path], tmp_path: Path) -> None:
+    assert "there is no file or directory nowhere.csv" in cli("report", "nowhere.csv", code=1).output
+    assert "unknown method 'dawid'" in cli("report", files["named"], "--method", "dawid", code=1).output
+    assert "would overwrite what is read" in cli("report", files["named"], "-o", files["named"], code=1).output
+    (tmp_path / "empty").mkdir()
+    assert "neither a run directory" in cli("report", "empty", code=1).output
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_serving_until_interrupted(
+    start: Callable[..., Popen[str]], files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+    process = start("report", files["named"], "--serve", "--port", 0)
+    assert process.stdout is not None
+    try:
+        address = next(found[0] for line in process.stdout if (found := re.search(r"http://127\.0\.0\.1:\d+/", line)))
+        with urllib.request.urlopen(address, timeout=60) as answer:
+            assert b"report-data" in answer.read()
+        process.send_signal(2)
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+        process.communicate()

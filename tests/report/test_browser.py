@@ -1,0 +1,249 @@
+"""The page in headless Chromium: it opens cleanly, answers, and runs nothing that comes from data."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdwise.annotations import Annotations
+from crowdwise.report.content import Content, gather, training
+from crowdwise.report.page import render, write
+from crowdwise.report.serve import ReportServer
+from crowdwise.report.source import Source
+
+EVIL = (
+    "</script><script>window.pwned=1</script>",
+    "<img src=x onerror=window.pwned=1>",
+    "<!--<script>",
+    "\u2028window.pwned=1//\u2029",
+    "'\"`${window.pwned=1}`{{7*7}}",
+    "javascript:window.pwned=1",
+    "]]>&lt;b&gt;\u202edesrever\x00",
+)
+
+
+@pytest.fixture
+def page_file(source: Source, tmp_path: Path) -> Path:
+    return write(gather(source, budget=20), tmp_path / "report.html")
+
+
+def names(page: Any) -> list[str]:
+    """Annotators in the table, as they are shown."""
+    found: list[str] = page.locator("#annotator-table tbody tr:not([hidden]) th").all_inner_texts()
+    return found
+
+
+def cells(page: Any, element: str) -> list[str]:
+    found: list[str] = page.locator(f"#{element} svg .mark-text.role-mark text").all_text_contents()
+    return found
+
+
+def test_the_page_opens_offline_with_all_sections(page_file: Path, opened: Any) -> None:
+    page = opened(page_file, offline=True)
+    assert page.locator("nav a").all_inner_texts() == ["Overview", "Annotators", "Map", "Items", "Label next"]
+    for anchor in ("overview", "annotators", "map", "items", "next"):
+        assert page.locator(f"#{anchor} h2").count() == 1
+        assert page.locator(f"#{anchor} svg.marks, #{anchor} .item").count() >= 1
+    assert "animals" in page.title()
+
+
+def test_the_annotators_sort_by_any_column(page_file: Path, opened: Any) -> None:
+    page = opened(page_file)
+    best_first = names(page)
+    assert best_first[0] in ("person 0", "person 1")
+    page.get_by_role("button", name="Skill", exact=True).click()
+    assert names(page) == best_first[::-1]
+    page.get_by_role("button", name="Annotator", exact=True).click()
+    assert names(page) == [f"person {k}" for k in range(6)]
+    assert page.locator("#annotator-table th[aria-sort]").all_inner_texts() == ["Annotator"]
+
+
+def test_the_annotators_are_searched(page_file: Path, opened: Any) -> None:
+    page = opened(page_file)
+    page.fill("#annotator-search", "person 4")
+    assert names(page) == ["person 4"]
+    assert page.inner_text("#annotator-count") == "1 of 6 annotators"
+
+
+def test_selecting_an_annotator_changes_the_matrix(page_file: Path, opened: Any) -> None:
+    page = opened(page_file)
+    page.get_by_role("button", name="person 0", exact=True).first.click()
+    page.wait_for_timeout(300)
+    assert page.inner_text("#annotator-detail h3") == "person 0"
+    before = cells(page, "annotator-matrix")
+    assert len(before) == 9
+    page.locator("#annotator-table").get_by_role("button", name="person 5", exact=True).click()
+    page.wait_for_timeout(300)
+    assert page.inner_text("#annotator-detail h3") == "person 5"
+    assert cells(page, "annotator-matrix") != before
+    assert page.inner_text("#map-detail h3") == "person 5"
+    assert page.locator("#annotator-detail .chart svg").count() == 2  # the matrix, and quality over time
+
+
+def test_the_keyboard_goes_through_the_annotators(page_file: Path, opened: Any) -> None:
+    page = opened(page_file)
+    order = names(page)
+    page.locator("#annotator-table tbody button").first.focus()
+    page.keyboard.press("ArrowDown")
+    assert page.inner_text("#annotator-detail h3") == order[1]
+    assert page.evaluate("document.activeElement.textContent") == order[1]
+
+
+def test_the_map_selects_by_list_and_by_click(page_file: Path, opened: Any) -> None:
+    page = opened(page_file)
+    page.select_option("#map-select", label="person 3")
+    assert page.inner_text("#annotator-detail h3") == "person 3"
+    page.locator("#chart-after svg .mark-symbol path").nth(1).click(force=True)
+    assert page.inner_text("#annotator-detail h3") == page.inner_text("#map-detail h3") != "person 3"
+
+
+def test_items_are_filtered_by_class_disagreement_and_annotator(page_file: Path, opened: Any) -> None:
+    page = opened(page_file)
+    assert page.inner_text("#item-count") == "60 items"
+    page.select_option("#item-class", label="dog")
+    dogs = int(page.inner_text("#item-count").split()[0])
+    assert 0 < dogs < 60
+    page.select_option("#item-kind", label="labels differ")
+    assert int(page.inner_text("#item-count").split()[0]) < dogs
+    page.select_option("#item-annotator", label="person 5")
+    shown = page.locator(".item")
+    assert all("person 5" in text for text in shown.all_inner_texts())
+    page.select_option("#item-class", "")
+    page.select_option("#item-kind", "all")
+    page.select_option("#item-annotator", "")
+    page.fill("#item-search", "number 17")
+    assert page.inner_text("#item-count") == "1 of 60 items"
+    assert "item 17" in page.inner_text(".item")
+
+
+def test_items_are_ranked_by_doubt_and_come_in_pages(page_file: Path, opened: Any) -> None:
+    page = opened(page_file)
+    doubts = [int(text.split("%")[0]) for text in page.locator(".item h3 .muted").all_inner_texts()]
+    assert doubts == sorted(doubts, reverse=True)
+    first = page.inner_text(".item h3 .data >> nth=0")
+    page.click("#item-on")
+    assert page.inner_text("#item-page") == "page 2 of 6"
+    assert page.inner_text(".item h3 .data >> nth=0") != first
+
+
+def test_the_budget_decides_what_to_label_next(page_file: Path, opened: Any) -> None:
+    page = opened(page_file)
+    page.fill("#next-budget", "7")
+    assert page.locator("#next-table tbody tr").count() == 7
+    assert page.inner_text("#next-words").startswith("7 labels from ")
+    with page.expect_download() as download:
+        page.click("#next-download")
+    lines = Path(download.value.path()).read_text("utf-8").splitlines()
+    assert lines[0] == '"item","annotator","expected_gain"'
+    assert len(lines) == 8
+
+
+def test_the_theme_follows_the_system_and_the_button(page_file: Path, opened: Any) -> None:
+    page = opened(page_file, color_scheme="dark")
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.click("#theme")
+    page.wait_for_timeout(200)
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert sum(map(int, light[4:-1].split(","))) > 600 > 200 > sum(map(int, dark[4:-1].split(",")))
+    assert page.get_attribute("#theme", "aria-pressed") == "false"
+
+
+def test_printing_from_a_dark_page_is_light_and_has_no_controls(page_file: Path, opened: Any) -> None:
+    page = opened(page_file, color_scheme="dark")
+    page.evaluate("window.print = () => { window.printed = document.documentElement.dataset.theme; }")
+    page.click("#print")
+    page.locator("html[data-theme=dark]").wait_for()
+    assert page.evaluate("window.printed") == "light"
+    page.emulate_media(media="print")
+    assert not page.locator("nav").is_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("light", {}),
+        ("dark", {"color_scheme": "dark"}),
+        ("narrow", {"viewport": {"width": 390, "height": 844}}),
+    ],
+)
+def test_screenshots(page_file: Path, opened: Any, tmp_path: Path, name: str, options: dict[str, Any]) -> None:
+    page = opened(page_file, **options)
+    picture = page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
+    assert len(picture) > 50_000
+    width, inner = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    assert width <= inner  # nothing sticks out
+
+
+def test_every_control_has_a_name(page_file: Path, opened: Any) -> None:
+    page = opened(page_file)
+    unnamed = page.evaluate(
+        """[...document.querySelectorAll("button, input, select")]
+             .filter((each) => !(each.textContent.trim() || each.labels?.length || each.getAttribute("aria-label")))
+             .map((each) => each.outerHTML)"""
+    )
+    assert unnamed == []
+
+
+def evil_content() -> Content:
+    crowd = Annotations.from_triples(
+        np.repeat(np.arange(7), 3),
+        np.tile(np.arange(3), 7),
+        np.array([0, 0, 1, 1, 1, 1, 2, 2, 0, 3, 3, 3, 4, 4, 5, 5, 5, 5, 6, 6, 1]),
+        instances=list(EVIL),
+        annotators=list(EVIL[:3]),
+        classes=list(EVIL),
+    )
+    source = Source(EVIL[0], crowd, EVIL[1], texts=list(EVIL), pictures=list(EVIL), facts={EVIL[0]: EVIL[1]})
+    page = gather(source, budget=5)
+    page.training = training(
+        [{"stage": text, "epoch": 1, "loss": 1.0, "agreement": 0.5, "seconds": 1} for text in EVIL]
+    )
+    page.comparison = [
+        {"column": text, "row": text, "mean": 1.0, "spread": None, "low": 1.0, "high": 1.0, "runs": 1} for text in EVIL
+    ]
+    return page
+
+
+def test_markup_and_script_from_data_do_not_run(opened: Any, tmp_path: Path) -> None:
+    page = opened(write(evil_content(), tmp_path / "evil.html"))
+    page.locator("#annotator-table tbody button").nth(1).click()
+    page.locator("#chart-after svg .mark-symbol path").first.hover(force=True)
+    page.fill("#item-search", "<")
+    page.wait_for_timeout(500)
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("img[src=x], script[src]").count() == 0
+    assert page.locator("script").count() == 3
+    assert EVIL[0] in page.inner_text("h1")
+    assert EVIL[1] in page.inner_text("#annotators")
+
+
+def test_a_served_page_is_shown_anew_when_its_source_changes(source: Source, opened: Any) -> None:
+    content = gather(source, budget=0)
+    state = {"epochs": 1}
+
+    def build(stamp: str) -> str:
+        content.training = training(
+            [
+                {"stage": "warm-up", "epoch": k, "loss": 1 / (k + 1), "agreement": None, "seconds": 1}
+                for k in range(state["epochs"])
+            ]
+        )
+        content.state = f"{state['epochs']} epochs"
+        return render(content, live=stamp)
+
+    with ReportServer(0, lambda: str(state["epochs"]), build) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        page = opened(server.address)
+        assert page.inner_text(".state") == "1 epochs"
+        state["epochs"] = 3
+        page.locator(".state", has_text="3 epochs").wait_for(timeout=20_000)
+        page.wait_for_selector("html[data-complete=true]")
+        page.goto("about:blank")
+        server.shutdown()
+        thread.join(10)
