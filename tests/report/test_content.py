@@ -18,12 +18,12 @@ from PIL import Image
 from crowdwise import simulate
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.readers import read_table
+from crowdwise.readers import read
 from crowdwise.report import limits, render_page, write_page
 from crowdwise.report.content import comparison, empty, gather, training
 from crowdwise.report.page import safe_json
 from crowdwise.report.serve import ReportServer
-from crowdwise.report.source import Source, from_table
+from crowdwise.report.source import Source, from_export
 from crowdwise.report.thumbnails import SIDE, thumbnail
 
 
@@ -230,7 +230,7 @@ def test_times_texts_and_pictures_are_found_in_the_table(tmp_path: Path) -> None
         "b,ann,no,2026-01-02T10:01:00Z,,second,../elsewhere.png\n",
         encoding="utf-8",
     )
-    source = from_table(table, read_table(table))
+    source = from_export(table, read(table))
     assert source.timestamps is not None
     assert np.diff(source.timestamps).tolist() == [30.0, 30.0]
     assert source.durations is not None

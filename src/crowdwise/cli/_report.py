@@ -17,7 +17,7 @@ from crowdwise import datasets
 from crowdwise.annotations import Annotations
 from crowdwise.bench.runner import RECORDS, read_records
 from crowdwise.cli import _training
-from crowdwise.cli._aggregation import _read, beside, check_method
+from crowdwise.cli._aggregation import beside, check_method, read_export
 from crowdwise.cli._console import complain, say
 from crowdwise.engine.checkpoint import read_json
 from crowdwise.errors import ConfigError, DataError, DatasetError, suggest
@@ -25,7 +25,7 @@ from crowdwise.readers._files import FORMATS, load_columns
 from crowdwise.report.content import Content, comparison, empty, gather, training
 from crowdwise.report.page import render, write
 from crowdwise.report.serve import ReportServer
-from crowdwise.report.source import Source, from_dataset, from_material, from_table
+from crowdwise.report.source import Source, from_dataset, from_export, from_material
 
 RESULT = ("instance", "label", "confidence", "n_annotations")  # columns that `crowdwise aggregate` writes
 METRICS = "metrics.jsonl"
@@ -39,7 +39,8 @@ class Request:
     annotations: Path | None = None
     bench: Path | None = None
     method: str = "auto"
-    columns: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    reading: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """How files of labels are read: arguments of `crowdwise.read`."""
     budget: int = 200
     seed: int = 0
 
@@ -151,9 +152,9 @@ def find(request: Request) -> Source | None:
 
 
 def _labels(path: Path, request: Request) -> Source:
-    read = _read(path, {"instance": None, "annotator": None, "label": None} | dict(request.columns))
+    read = read_export(path, request.reading, details=True)
     say(read.message)
-    return from_table(path, read)
+    return from_export(path, read)
 
 
 def _run(request: Request) -> Source | None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from crowdwise.cli._console import verb
-from crowdwise.cli.aggregate import Annotator, Instance, Label, Method, Seed
+from crowdwise.cli.aggregate import Annotator, Format, Instance, Label, Method, Models, Question, Seed, Several
 
 
 @verb
@@ -35,6 +35,10 @@ def report(
     instance: Instance = None,
     annotator: Annotator = None,
     label: Label = None,
+    format: Format = "auto",
+    question: Question = None,
+    several: Several = "error",
+    models: Models = True,
     budget: Annotated[int, typer.Option(min=0, help="Labels to suggest in the section on what to label next.")] = 200,
     seed: Seed = 0,
     serve: Annotated[
@@ -46,7 +50,8 @@ def report(
     from crowdwise.cli._report import Request, serve_report, write_report
 
     columns = {"instance": instance, "annotator": annotator, "label": label}
-    request = Request(what, annotations, bench, method, columns, budget, seed)
+    reading = {"format": format, "question": question, "several": several, "models": models}
+    request = Request(what, annotations, bench, method, columns | reading, budget, seed)
     if serve:
         serve_report(request, port, out)
     else:

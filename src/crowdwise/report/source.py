@@ -10,31 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from crowdwise._factorise import is_text
-from crowdwise._frames import find_column
 from crowdwise.aggregation.gold import gold_codes
 from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError
-from crowdwise.readers._files import load_columns
 
 if TYPE_CHECKING:
     from crowdwise.datasets import Dataset
     from crowdwise.material import Material
     from crowdwise.methods.base import CrowdClassifier
-    from crowdwise.readers import TableRead
+    from crowdwise.readers import Export
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
-
-# columns of a table of labels that tell more, by their usual names
-EXTRAS = {
-    "timestamps": ("timestamp", "time", "createdat", "created", "submittime", "submitted", "date", "updatedat"),
-    "durations": ("duration", "seconds", "leadtime", "worktimeinseconds", "elapsed", "timespent"),
-    "texts": ("text", "sentence", "content", "document", "body"),
-    "pictures": ("image", "picture", "photo", "img", "imageurl", "imagepath", "file", "filename"),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,12 +56,20 @@ class Source:
     """Further lines of the overview."""
 
 
-def from_table(path: Path, read: TableRead) -> Source:
-    """A table of labels; times, texts and pictures are found in it by the usual names of such columns."""
-    annotations = read.annotations
-    truth = None if not read.gold else gold_codes(annotations, read.gold)
-    extras = _extras(path, read)
-    return Source(path.name, annotations, read.message, truth, folder=path.parent, **extras)
+def from_export(path: Path, read: Export) -> Source:
+    """A file of labels, with the times, texts and pictures that it has."""
+    truth = None if not read.gold else gold_codes(read.annotations, read.gold)
+    return Source(
+        path.name,
+        read.annotations,
+        read.message,
+        truth,
+        timestamps=None if read.timestamps is None else _seconds(read.timestamps),
+        durations=read.durations,
+        texts=None if read.texts is None else read.texts.to_pylist(),
+        pictures=None if read.pictures is None else read.pictures.to_pylist(),
+        folder=path.parent,
+    )
 
 
 def from_dataset(data: Dataset) -> Source:
@@ -107,62 +103,7 @@ def _seen(X: Any, text: bool) -> dict[str, Any]:
     return {"pictures": X} if pictures else {}
 
 
-def _extras(path: Path, read: TableRead) -> dict[str, Any]:
-    """Times of the annotations, (E,), and texts and pictures of the instances, (n,)."""
-    taken: dict[str, str] = {}
-
-    def choose(names: Sequence[str]) -> Sequence[str]:
-        free = [name for name in names if name not in read.columns.values()]
-        for role, aliases in EXTRAS.items():
-            found = find_column(aliases, free)
-            if found is not None:
-                taken[role] = found
-                free.remove(found)
-        return list(taken.values())
-
-    columns = load_columns(path, choose)
-    if len(read.annotations) != read.n_rows or any(len(column) != read.n_rows for column in columns.values()):
-        return {}  # rows that were dropped cannot be told apart
-    found: dict[str, Any] = {}
-    for role, name in taken.items():
-        if role in ("timestamps", "durations"):
-            seconds = _seconds(columns[name], clock=role == "timestamps")
-            if seconds is not None:
-                found[role] = seconds
-        else:
-            found[role] = _by_instance(read.annotations, columns[name])
-    return found
-
-
-def _seconds(column: Any, *, clock: bool) -> Floats | None:
-    """Numbers, or points in time, as seconds; None for a column that holds neither."""
-    values = pa.chunked_array([pa.array(column)]) if isinstance(column, list) else column
-    if pa.types.is_temporal(values.type):
-        values = values.cast(pa.timestamp("us")).cast(pa.int64())
-        return _numbers(values) / 1e6
-    if not is_text(values.type):
-        return _numbers(values) if pa.types.is_floating(values.type) or pa.types.is_integer(values.type) else None
-    try:
-        return _numbers(values.cast(pa.float64()))
-    except pa.ArrowInvalid:
-        if not clock:
-            return None
-    try:
-        zoned = pc.replace_substring_regex(values, r"(Z|[+-]\d\d:?\d\d| UTC)$", "")  # one zone is as good as another
-        return _numbers(zoned.cast(pa.timestamp("us")).cast(pa.int64())) / 1e6
-    except pa.ArrowInvalid:
-        return None
-
-
-def _numbers(values: Any) -> Floats:
-    return np.asarray(values.cast(pa.float64(), safe=False).fill_null(np.nan).to_numpy(), np.float64)
-
-
-def _by_instance(annotations: Annotations, column: Any) -> list[Any]:
-    """The first value of each instance's rows."""
-    values = column if isinstance(column, list) else column.to_pylist()
-    first: list[Any] = [None] * annotations.n_instances
-    for row, instance in zip(range(len(values)), annotations.instance.tolist(), strict=True):
-        if first[instance] is None:
-            first[instance] = values[row]
-    return first
+def _seconds(times: npt.NDArray[np.datetime64]) -> Floats:
+    """Points in time as seconds, NaN where unknown."""
+    seconds = times.astype("datetime64[us]").astype(np.int64) / 1e6
+    return np.where(np.isnat(times), np.nan, seconds)
