@@ -21,7 +21,6 @@ from crowdwise.errors import ConfigError, DataError
 from crowdwise.readers import read
 from crowdwise.report import limits, render_page, write_page
 from crowdwise.report.content import comparison, empty, gather, training
-from crowdwise.report.page import safe_json
 from crowdwise.report.serve import ReportServer
 from crowdwise.report.source import Source, from_export
 from crowdwise.report.thumbnails import SIDE, thumbnail
@@ -176,7 +175,10 @@ def test_ten_thousand_items_by_three_hundred_annotators_stay_under_five_megabyte
     source = dataclasses.replace(source, pictures=rng.integers(255, size=(10_000, 32, 32, 3), dtype=np.uint8))
     path = write_page(gather(source), tmp_path / "report.html")
     assert path.stat().st_size < 5_000_000
-    assert len(data_of(path.read_text("utf-8"))["annotators"]["rows"]) == 300
+    data = data_of(path.read_text("utf-8"))
+    assert len(data["annotators"]["rows"]) == 300
+    assert len(data["items"]["rows"]) == 10_000
+    assert "picture" in data["items"]["rows"][0]
 
 
 def test_a_larger_crowd_is_sampled_and_the_page_says_so() -> None:
@@ -198,7 +200,7 @@ def test_matrices_of_many_classes_are_left_out_where_they_do_not_fit() -> None:
 
 def test_json_cannot_leave_its_element() -> None:
     text = "</script><!--<script>&\u2028\u2029\ud7ff"
-    embedded = safe_json({"text": text})
+    embedded = limits.safe_json({"text": text})
     assert not re.search(r"[<>&\u2028\u2029]", embedded)
     assert json.loads(embedded) == {"text": text}
 

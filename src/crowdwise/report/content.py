@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import AGGREGATORS
 from crowdwise.report.analysis import analyse
 from crowdwise.report.items import items, next_labels
-from crowdwise.report.limits import number
+from crowdwise.report.limits import PAGE_BYTES, RESERVED, number, size
 from crowdwise.report.overview import overview
 from crowdwise.report.people import people
 from crowdwise.report.source import Source
@@ -59,8 +60,8 @@ def gather(source: Source, *, method: str = "auto", budget: int = BUDGET, seed: 
     if shown.rows:
         page.annotators = {"rows": shown.rows, "total": shown.total}
     page.map = shown.chart or {}
-    page.items = items(analysis, shown.shown)
     page.next = next_labels(analysis, budget) if budget else []
+    page.items = items(analysis, shown.shown, PAGE_BYTES - RESERVED - size(dataclasses.asdict(page)))
     return page
 
 

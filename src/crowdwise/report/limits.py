@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
 from typing import Any
 
 MOST_ANNOTATORS = 300
 MOST_ITEMS = 10_000
-MOST_EDGES = 3_000  # of each graph
+MOST_EDGES = 2_000  # of each graph
 MATRIX_NUMBERS = 500_000  # entries of all matrices together
-ITEM_BYTES = 1_900_000  # of the items' names, texts and labels
+PAGE_BYTES = 4_900_000
+RESERVED = 1_300_000  # bytes for scripts, markup, training curves and compared methods
 PICTURE_BYTES = 700_000
 TEXT_LENGTH = 280  # characters of an item's text
+
+_ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def number(value: Any, digits: int = 3) -> float | None:
@@ -25,15 +28,18 @@ def number(value: Any, digits: int = 3) -> float | None:
     return round(value, digits) if math.isfinite(value) else None
 
 
-def fitting(sizes: Sequence[int], budget: int) -> int:
-    """How many of the first entries fit into the budget.
+def safe_json(data: Any) -> str:
+    """JSON that cannot leave the script element it stands in.
 
-    >>> fitting([40, 40, 40], 100)
-    2
+    >>> safe_json("</script><!--")
+    '"\\\\u003c/script\\\\u003e\\\\u003c!--"'
     """
-    used = 0
-    for count, size in enumerate(sizes):
-        used += size
-        if used > budget:
-            return count
-    return len(sizes)
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character, escaped in _ESCAPED.items():
+        text = text.replace(character, escaped)
+    return text
+
+
+def size(data: Any) -> int:
+    """Bytes that data take in a page."""
+    return len(safe_json(data).encode("utf-8", "replace"))

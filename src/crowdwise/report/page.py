@@ -6,18 +6,16 @@ import base64
 import dataclasses
 import functools
 import hashlib
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.report import charts
 from crowdwise.report.content import Content
+from crowdwise.report.limits import safe_json
 
 TEMPLATES = Path(__file__).parent / "templates"
 SCRIPTS = ("core.js", "annotators.js", "map.js", "items.js", "start.js")
-_ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def render(page: Content, *, live: str | None = None) -> str:
@@ -57,18 +55,6 @@ def write(page: Content, path: str | os.PathLike[str]) -> Path:
     finally:
         partial.unlink(missing_ok=True)
     return path
-
-
-def safe_json(data: Any) -> str:
-    """JSON that cannot leave the script element it stands in.
-
-    >>> safe_json("</script><!--")
-    '"\\\\u003c/script\\\\u003e\\\\u003c!--"'
-    """
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for character, escaped in _ESCAPED.items():
-        text = text.replace(character, escaped)
-    return text
 
 
 def _sections(page: Content) -> list[tuple[str, str]]:
