@@ -59,7 +59,15 @@ def test_a_zero_vector_is_similar_to_nobody(name):
 
 
 def test_the_registry_names_the_similarities():
-    assert list(SIMILARITIES) == ["cbcc", "confusion", "confusion-counts", "cosine", "delta-cosine", "jaccard", "l1-normalised"]
+    assert list(SIMILARITIES) == [
+        "cbcc",
+        "confusion",
+        "confusion-counts",
+        "cosine",
+        "delta-cosine",
+        "jaccard",
+        "l1-normalised",
+    ]
     with pytest.raises(ConfigError, match=r"unknown similarity 'cosin'; did you mean 'cosine'\?"):
         embed(HEADS, similarity="cosin")
 
