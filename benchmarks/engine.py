@@ -158,7 +158,8 @@ def dense_loss(classifier: Classifier, transition: TransitionNetwork, x: Tensor,
 
     ``x`` (B, ...) prepared pictures, ``labels`` (B, R) with -1 where the annotator did not label the instance.
     """
-    theta = transition.head.heads()  # type: ignore[operator]  # (R, d+1, C, C)
+    with torch.autocast(x.device.type, enabled=False):
+        theta = transition.head.heads()  # type: ignore[operator]  # (R, d+1, C, C)
     g = transition.features(x)  # (B, d+1)
     f = torch.softmax(classifier(x).float(), dim=1)  # (B, C)
     T = torch.softmax(torch.einsum("bd,rdpq->brpq", g, theta), dim=3)  # (B, R, C, C)
@@ -167,7 +168,7 @@ def dense_loss(classifier: Classifier, transition: TransitionNetwork, x: Tensor,
 
 
 def time_dense(stages: Stages, steps: int, repetitions: int) -> Timing:
-    """Eager steps: no CUDA graph, no channels_last, no padding; autocast where the engine uses bfloat16, too."""
+    """Eager steps: no CUDA graph, no channels_last, no padding; autocast and cuDNN's search as in the engine."""
     engine, model = stages.engine, stages.model
     units, device = engine.problem.train, engine.device
     classifier, transition = (network.train() for network in stages.networks())
@@ -179,20 +180,25 @@ def time_dense(stages: Stages, steps: int, repetitions: int) -> Timing:
     )
     size = min(model.batch_size, len(units))
     half = torch.autocast(device.type, dtype=engine.dtype, enabled=engine.dtype != torch.float32)
+
+    def step() -> None:
+        batch = torch.randint(len(units), (size,), device=device)
+        x, labels = dense_batch(units, batch, engine.problem.prepare)
+        optimiser.zero_grad(set_to_none=True)
+        with half:
+            loss = dense_loss(classifier, transition, x, labels)
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+
     seconds = []
-    for _ in range(repetitions + 1):
-        synchronise(device)
-        started = time.perf_counter()
-        for _ in range(steps):
-            batch = torch.randint(len(units), (size,), device=device)
-            x, labels = dense_batch(units, batch, engine.problem.prepare)
-            optimiser.zero_grad(set_to_none=True)
-            with half:
-                loss = dense_loss(classifier, transition, x, labels)
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-        synchronise(device)
-        seconds.append((time.perf_counter() - started) / steps)
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=True):
+        for _ in range(repetitions + 1):
+            synchronise(device)
+            started = time.perf_counter()
+            for _ in range(steps):
+                step()
+            synchronise(device)
+            seconds.append((time.perf_counter() - started) / steps)
     flops = 2 * training_flops(model, engine.problem.shape, size)
     return Timing("joint, dense and eager", statistics.median(seconds[1:]), -(-len(units) // size), flops)
 

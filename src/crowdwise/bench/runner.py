@@ -85,7 +85,7 @@ class _Book:
         self.cells = {cell.id: cell for cell in cells}
         found = {cell.id: _read(_folder(out, cell)) for cell in self.cells.values()}
         self.found = {cell: record for cell, record in found.items() if record is not None}
-        self.others = [record for record in self._earlier() if self._is_elsewhere(record)]
+        self.others = self._elsewhere()
         self.write()
 
     def add(self, record: dict[str, Any]) -> None:
@@ -107,17 +107,17 @@ class _Book:
         temporary.write_text("".join(lines), encoding="utf-8")
         os.replace(temporary, path)
 
-    def _earlier(self) -> list[dict[str, Any]]:
+    def _elsewhere(self) -> list[dict[str, Any]]:
+        """Records of earlier runs, but of other cells and at other places."""
         try:
-            return read_records(self.out)
+            earlier = read_records(self.out)
         except (ConfigError, ModelFileError):  # not there, or damaged: the cells' own records are what counts
             return []
-
-    def _is_elsewhere(self, record: dict[str, Any]) -> bool:
-        places = {(cell.experiment, cell.column, cell.row, cell.seed) for cell in self.places}
-        place = tuple(record.get(key) for key in ("experiment", "column", "row", "seed"))
-        cell = record.get("cell")
-        return cell not in self.cells and place not in places and (self.out / "cells" / str(cell)).is_dir()
+        taken = {(cell.experiment, cell.column, cell.row, cell.seed) for cell in self.places}
+        places = (tuple(record.get(key) for key in ("experiment", "column", "row", "seed")) for record in earlier)
+        others = [record for record, place in zip(earlier, places, strict=True) if place not in taken]
+        others = [record for record in others if record.get("cell") not in self.cells]
+        return [record for record in others if (self.out / "cells" / str(record.get("cell"))).is_dir()]
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
