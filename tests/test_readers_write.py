@@ -177,3 +177,10 @@ class TestConsensus:
         with pytest.raises(DataError, match="cannot be written as JSON"):
             write_labels(broken, tmp_path / "a.json", export=export)
         assert [path.name for path in tmp_path.iterdir()] == ["long.csv"]
+
+
+def test_a_model_may_be_called_0(tmp_path: Path) -> None:
+    result = [{"from_name": "q", "to_name": "t", "type": "choices", "value": {"choices": ["yes"]}}]
+    task = {"id": 1, "data": {}, "annotations": [], "predictions": [{"model_version": 0, "result": result}]}
+    (tmp_path / "tasks.json").write_text(json.dumps([task]), encoding="utf-8")
+    assert read(tmp_path / "tasks.json").annotations.annotators.tolist() == [0]

@@ -63,7 +63,8 @@ def _read_tasks(source: Source, request: Request) -> Export:
             times = {"time": annotation.value.get("created_at"), "duration": annotation.value.get("lead_time")}
             made.add(annotation, instance, _who(annotation.need("completed_by")), label, **times)
         for prediction in _predictions(task):
-            model = prediction.value.get("model_version") or "model"
+            model = prediction.value.get("model_version")
+            model = "model" if model in (None, "") else model  # a model may be called 0
             if str(model).startswith(OWN):
                 made.left_out["consensus labels written back"] += 1
                 continue
