@@ -52,6 +52,7 @@ def run_cell(
     record = cell.as_json() | {
         "cell": cell.id,
         "dataset": material.name,
+        "all_parameters": model._json_parameters(),
         **accuracies(model, material),
         **votes_explained(model, material.X, train, held_out),
         **parts(model, material),
