@@ -21,6 +21,7 @@ from typing import Any
 
 from crowdwise.bench import paper
 from crowdwise.bench.experiments import TITLES
+from crowdwise.registry import METHODS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -39,11 +40,19 @@ class Setting:
     column: str
     dataset: str
     noise_rate: float | None = None
+    overview: bool = True
+    """Whether it is a column of the overview."""
 
 
 SETTINGS = (
-    Setting("Fashion-MNIST, AIDN-50 %", "F-MNIST|AIDN-50%", "fashion-mnist", 0.5),
+    *(
+        Setting(f"Fashion-MNIST, AIDN-{rate} %", f"F-MNIST|AIDN-{rate}%", "fashion-mnist", rate / 100, rate == 50)
+        for rate in (50, 40, 30, 20, 10)
+    ),
+    Setting("CIFAR-10, AIDN-50 %", "CIFAR10|AIDN-50%", "cifar10", 0.5),
     Setting("CIFAR-10, AIDN-40 %", "CIFAR10|AIDN-40%", "cifar10", 0.4),
+    Setting("SVHN, AIDN-50 %", "SVHN|AIDN-50%", "svhn", 0.5, False),
+    Setting("CIFAR-10N", "CIFAR10-N", "cifar10n", None, False),
     Setting("LabelMe (other features)", "LabelMe", "labelme"),
     Setting("Music", "Music", "music"),
 )
@@ -91,20 +100,28 @@ def names_in(records: Sequence[Record], setting: Setting, always: Iterable[str] 
 
 
 def runs(records: Iterable[Record], setting: Setting, name: str) -> list[list[Record]]:
-    """Runs of a method that share everything but the seed, by seed; the longest training first, then the most seeds."""
+    """Runs of a method that share everything but the seed, by seed; the longest training first, then the most seeds, then
+    the newest."""
     groups: dict[str, dict[int, Record]] = {}
     for record in in_setting(records, setting):
         if name_of(record) != name:
             continue
-        alike = json.dumps([record["parameters"], record["simulate"], record["device"]], sort_keys=True)
+        alike = json.dumps([parameters_of(record), record["simulate"], record["device"]], sort_keys=True)
         group = groups.setdefault(alike, {})
         if record["seed"] in group:
             raise SystemExit(
                 f"{setting.title}, {name}: seed {record['seed']} is recorded twice with the same parameters"
             )
         group[record["seed"]] = record
-    found = [[group[seed] for seed in sorted(group)] for group in groups.values()]
+    newest = reversed(groups.values())
+    found = [[group[seed] for seed in sorted(group)] for group in newest]
     return sorted(found, key=lambda group: (-group[0]["parameters"]["epochs"], -len(group)))
+
+
+def parameters_of(record: Record) -> dict[str, Any]:
+    """Every parameter of a run but the seed; those that older records leave out were the defaults."""
+    method = METHODS[record["method"]]()
+    return method._json_parameters() | record["parameters"] | record.get("all_parameters", {}) | {"random_state": None}
 
 
 def every_run(records: list[Record]) -> Iterable[tuple[Setting, str, list[Record]]]:
@@ -131,28 +148,41 @@ def accuracy(records: list[Record]) -> str:
 
 def overview(records: list[Record]) -> str:
     """Our accuracy, and the paper's in brackets, for every method; a star where it is of few seeds or of less training."""
-    names = [name for name in TITLES.values() if any(name in names_in(records, one, ALWAYS) for one in SETTINGS)]
+    settings = [setting for setting in SETTINGS if setting.overview]
+    names = [name for name in TITLES.values() if any(name in names_in(records, one, ALWAYS) for one in settings)]
     rows = []
     for name in names:
         cells = []
-        for setting in SETTINGS:
+        for setting in settings:
             groups = runs(records, setting, name)
             star = "\\*" if groups and any("**" in fact for fact in conditions(setting, groups[0])) else ""
             ours = f"{mean(groups[0])}{star}" if groups else "not run"
             printed = figure(setting.column, name)
             cells.append(ours if printed == "no figure" else f"{ours} ({printed})")
         rows.append((name, *cells))
-    return table(("method", *(setting.title for setting in SETTINGS)), rows)
+    return table(("method", *(setting.title for setting in settings)), rows)
 
 
-def mean(group: list[Record], metric: str = "test_accuracy") -> str:
+def estimation(records: list[Record]) -> str:
+    """Mean absolute error of the row of T^j(x) that belongs to the true class; of the longest training there is."""
+    measured = [record for record in records if "transition_row_error" in record]
+    settings = [setting for setting in SETTINGS if in_setting(measured, setting)]
+    names = [name for name in TITLES.values() if any(name in names_in(measured, one) for one in settings)]
+    rows = []
+    for name in names:
+        groups = (runs(measured, setting, name) for setting in settings)
+        rows.append((name, *(mean(found[0], "transition_row_error", 3) if found else "" for found in groups)))
+    return table(("method", *(setting.title for setting in settings)), rows, right=range(1, len(settings) + 1))
+
+
+def mean(group: list[Record], metric: str = "test_accuracy", digits: int = 2) -> str:
     """Mean and standard deviation from three seeds on, else the values themselves; nothing where some have none."""
     values = [record[metric] for record in group if metric in record]
     if len(values) < len(group):
         return ""
     if len(values) < 3:
-        return ", ".join(f"{value:.2f}" for value in values)
-    return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
+        return ", ".join(f"{value:.{digits}f}" for value in values)
+    return f"{statistics.mean(values):.{digits}f} ± {statistics.stdev(values):.{digits}f}"
 
 
 def conditions(setting: Setting, group: list[Record]) -> list[str]:
@@ -164,6 +194,8 @@ def conditions(setting: Setting, group: list[Record]) -> list[str]:
         facts.append(f"**{parameters['epochs']} epochs instead of {wanted.epochs}**")
     if parameters.get("lr", wanted.lr) != wanted.lr:
         facts.append(f"lr {parameters['lr']} instead of {wanted.lr}")
+    if "soft" in (every := parameters_of(group[0])):
+        facts.append("posteriors as targets" if every["soft"] else "hard labels")
     return facts
 
 
@@ -200,6 +232,43 @@ def speed(records: list[Record]) -> str:
 def last_stage(record: Record) -> float:
     seconds: float = list(record["median_epoch_seconds"].values())[-1]
     return seconds
+
+
+def engine(records: list[Record]) -> str:
+    """Epochs of TAIDTM's stages, and the same joint step written densely in plain PyTorch."""
+    found = [r for r in records if r.get("benchmark") == "engine"]
+    joint = {r["preset"]: r["epoch_seconds"] for r in found if r["stage"] == "joint"}
+    rows = [
+        (
+            f"{r['preset']}, {r['backbone']}",
+            r["stage"],
+            f"{r['epoch_seconds']:.3f}",
+            f"{r['ms_per_step']:.2f}",
+            f"{r['steps_per_second']:.0f}",
+            f"{100 * r['share_of_peak']:.1f} %" if r["share_of_peak"] else "",
+            f"{r['epoch_seconds'] / joint[r['preset']]:.2f}",
+        )
+        for r in found
+    ]
+    head = ("data, backbone", "stage", "epoch, s", "ms per step", "steps per s", "of the bf16 peak", "beside joint")
+    return table(head, rows, right=range(2, 7))
+
+
+def methods(records: list[Record]) -> str:
+    """An epoch of each method beside one of CE."""
+    found = [r for r in records if r.get("benchmark") == "methods"]
+    rows = [
+        (
+            r["method"],
+            f"{r['epoch_seconds']:.3f}",
+            f"{r['ratio_to_ce']:.2f}",
+            r["backbone"],
+            f"{r['size']:,}",
+            r["device"],
+        )
+        for r in found
+    ]
+    return table(("method", "epoch, s", "beside CE", "backbone", "instances", "device"), rows, right=(1, 2, 4))
 
 
 def annotators(records: list[Record]) -> str:
@@ -305,6 +374,9 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
     makers: dict[str, Callable[[list[Record]], str]] = {
         "accuracy": accuracy,
         "overview": overview,
+        "estimation": estimation,
+        "engine": engine,
+        "methods": methods,
         "speed": speed,
         "annotators": annotators,
         "graphs": graphs,

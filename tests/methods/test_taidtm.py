@@ -9,8 +9,9 @@ from torch.nn import functional as F
 
 import crowdwise
 from crowdwise import graph, simulate
-from crowdwise.engine import Engine, Problem
-from crowdwise.errors import ConfigError, TrainingError
+from crowdwise.engine import Engine, Problem, StageResult
+from crowdwise.engine.checkpoint import clone_state
+from crowdwise.errors import ConfigError, CrowdwiseWarning, TrainingError
 from crowdwise.methods.bltm import class_prior_penalty, distil, sharpening, top_up
 from crowdwise.methods.taidtm import annotator_batches, annotator_mean, confusion_matrices, whole_annotators
 from crowdwise.networks import GlobalHead, IndividualHeads, TransitionNetwork
@@ -99,6 +100,30 @@ def test_heads_stacked_equal_heads_alone():
             F.cross_entropy(logits, examples.label[mine]).backward()
             optimiser.step()
         torch.testing.assert_close(transition.head.theta[j], theta, atol=1e-6, rtol=1e-5)
+
+
+def test_a_correction_that_loses_the_classes_is_run_again_more_slowly():
+    X, annotations, _ = crowd(300)
+    engine = Engine(Problem.make(X, annotations, device=torch.device("cpu"), seed=0, validation_fraction=0.2))
+    model = crowdwise.TAIDTM(lr=0.05, epochs=1)
+    classifier = model.new_classifier(engine, "classifier")
+    transition = TransitionNetwork("mlp", (6,), bottleneck=4)
+    transition.head = GlobalHead(4, 3)
+    before = clone_state(classifier)
+    agreement = engine.agreement(classifier, engine.problem.validation)
+
+    healthy = model.correct(engine, "correction", classifier, transition)
+    next(healthy)
+    with pytest.raises(StopIteration):
+        healthy.send(StageResult("correction", 1, 0, agreement))
+
+    lost = model.correct(engine, "correction", classifier, transition)
+    assert {group.lr for group in next(lost).groups.values()} == {0.05}
+    torch.nn.init.zeros_(classifier.linear.weight)
+    with pytest.warns(CrowdwiseWarning, match=r"lost its classes.*fell from .* to 0\.010"):
+        again = lost.send(StageResult("correction", 1, 0, 0.01))
+    assert {round(group.lr, 6) for group in again.groups.values()} == {0.01}
+    assert all(torch.equal(before[name], tensor) for name, tensor in classifier.state_dict().items())
 
 
 def test_an_annotator_without_enough_examples_keeps_the_global_head_bit_for_bit():

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
+from crowdwise.engine.checkpoint import clone_state
 from crowdwise.engine.device import side_by_side
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError, CrowdwiseWarning, TrainingError
@@ -84,7 +85,7 @@ class BLTM(CrowdClassifier):
             return Fitted(tuned, revised, distilled_arrays(distilled))
         transition = yield from self.fit_global(engine, distilled)
         classifier = self.start_classifier(engine, warm)
-        yield self.correction(engine, "correction", classifier, transition)
+        yield from self.correct(engine, "correction", classifier, transition)
         return Fitted(classifier, transition, distilled_arrays(distilled))
 
     # the stages, shared with TAIDTM
@@ -188,6 +189,32 @@ class BLTM(CrowdClassifier):
                 classifier.linear.weight.mul_(factor)
                 classifier.linear.bias.mul_(factor)
         return classifier
+
+    def correct(
+        self, engine: Engine, name: str, classifier: Classifier, transition: TransitionNetwork
+    ) -> Generator[Stage, StageResult, None]:
+        """The correction, and once more at a fifth of the learning rate if it lost the classes.
+
+        The first steps at a high rate may leap to permuted classes: matrices permuted the other way explain the annotations
+        just as well, so the loss falls on. Agreement with annotations of held-out instances tells.
+        """
+        before = engine.agreement(classifier, engine.problem.validation)
+        start = clone_state(classifier), clone_state(transition)
+        result = yield self.correction(engine, name, classifier, transition)
+        if before is None or result.agreement is None or result.agreement >= before / 2:
+            return
+        warnings.warn(
+            f"the classifier lost its classes in stage {name!r}: agreement with held-out annotations fell from "
+            f"{before:.3f} to {result.agreement:.3f}. The stage is run again with a fifth of lr={self.lr:g}",
+            CrowdwiseWarning,
+            stacklevel=2,
+        )
+        for module, state in zip((classifier, transition), start, strict=True):
+            module.load_state_dict(state)
+        again = self.correction(engine, f"{name}, slower", classifier, transition)
+        for group in again.groups.values():
+            group.lr /= 5
+        yield again
 
     def correction(self, engine: Engine, name: str, classifier: Classifier, transition: TransitionNetwork) -> Stage:
         """Minimise L4: train the classifier through the transition matrices, and revise these with it."""

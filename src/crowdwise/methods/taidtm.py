@@ -126,7 +126,7 @@ class TAIDTM(BLTM):
         skipped = yield from self.fit_individuals(engine, individual, distilled)
         if reference or self.transfer == "individual":
             classifier = self.start_classifier(engine, warm)
-            yield self.correction(engine, "correction (individual)", classifier, individual)
+            yield from self.correct(engine, "correction (individual)", classifier, individual)
         if self.transfer == "individual":
             return Fitted(classifier, individual, distilled_arrays(distilled) | {"skipped": skipped})
 
@@ -137,7 +137,7 @@ class TAIDTM(BLTM):
 
         # classifier training with loss correction
         classifier = self.start_classifier(engine, warm)
-        yield self.correction(engine, "correction", classifier, transition)
+        yield from self.correct(engine, "correction", classifier, transition)
         return Fitted(classifier, transition, distilled_arrays(distilled) | graph_arrays(annotators))
 
     def start_classifier(self, engine: Engine, warm: Classifier) -> Classifier:
