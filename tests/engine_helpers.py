@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from crowdwise import Annotations
 
@@ -44,3 +45,37 @@ def quick(method: str) -> dict[str, object]:
     from crowdwise.registry import METHODS
 
     return {key: value for key, value in TAIDTM_QUICK.items() if key in METHODS[method].__dataclass_fields__}
+
+
+class Interrupted(Exception):
+    """Stands in for Ctrl-C or a crash."""
+
+
+def fit_and_interrupt(model, X, annotations, run_dir, stop_after: int) -> None:
+    """Fit in a run directory, and stop after so many epochs."""
+    seen = []
+
+    def observer(record, predict):
+        seen.append(record)
+        if len(seen) == stop_after:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        model.fit(X, annotations, run_dir=run_dir, observer=observer)
+
+
+class FakeGraph:
+    """Stands in for a CUDA graph on machines without one: replays the step on its static, padded tensors."""
+
+
+def replay_static_steps(monkeypatch) -> None:
+    """From now on, train as with CUDA graphs: on static tensors, padded to a fixed width."""
+    from crowdwise.engine import Engine, step
+
+    def capture(self):
+        self.graph.replay = lambda: self.step(self._batch())
+
+    original = Engine.__init__
+    monkeypatch.setattr(step.torch.cuda, "CUDAGraph", FakeGraph)
+    monkeypatch.setattr(step.CapturedSteps, "_capture", capture)
+    monkeypatch.setattr(Engine, "__init__", lambda self, *a, **k: original(self, *a, **(k | {"captured": True})))

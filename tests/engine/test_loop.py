@@ -16,7 +16,7 @@ from crowdwise.engine.checkpoint import write_tensors
 from crowdwise.engine.tensors import StreamedInputs, make_plan, shuffled_batches
 from crowdwise.errors import ConfigError, DataError, ModelFileError, TrainingError
 from crowdwise.registry import METHODS
-from engine_helpers import QUICK, crowd, quick
+from engine_helpers import QUICK, crowd, fit_and_interrupt, quick, replay_static_steps
 
 
 def problem(n=40, **options):
@@ -91,10 +91,6 @@ def test_streaming_loads_in_order_and_ahead():
         np.testing.assert_array_equal(raw.numpy(), data[batch.numpy()])
 
 
-class FakeGraph:
-    """Stands in for a CUDA graph on machines without one: replays the step on the static tensors."""
-
-
 @pytest.mark.parametrize(
     ("method", "variant"),
     [("ce", {}), ("taidtm", {}), ("taidtm", {"mapping": "gat"}), ("taidtm", {"mapping": "deepwalk"})],
@@ -104,20 +100,9 @@ def test_padded_static_steps_equal_eager_steps(method, variant, monkeypatch):
     X, annotations, _ = crowd()
     parameters = quick(method) | {"batch_size": 50} | variant
     eager = METHODS[method](**parameters).fit(X, annotations)
-    monkeypatch.setattr(step.torch.cuda, "CUDAGraph", FakeGraph)
-
-    def capture(self):
-        self.graph.replay = lambda: self.step(self._batch())
-
-    monkeypatch.setattr(step.CapturedSteps, "_capture", capture)
-    original = Engine.__init__
-    monkeypatch.setattr(Engine, "__init__", lambda self, *a, **k: original(self, *a, **(k | {"captured": True})))
+    replay_static_steps(monkeypatch)
     static = METHODS[method](**parameters).fit(X, annotations)
     np.testing.assert_allclose(static.predict_proba(X), eager.predict_proba(X), atol=1e-5)
-
-
-class Interrupted(Exception):
-    pass
 
 
 @pytest.mark.parametrize("method", list(METHODS))
@@ -127,16 +112,8 @@ def test_resumed_run_equals_uninterrupted_run(method, tmp_path):
     whole = make().fit(X, annotations)
     epochs = len(whole.history_)
     for stop_after in {1, epochs // 2, epochs - 1}:
-        seen = []
-
-        def observer(record, classifier, seen=seen, stop_after=stop_after):
-            seen.append(record)
-            if len(seen) == stop_after:
-                raise Interrupted
-
         run = tmp_path / str(stop_after)
-        with pytest.raises(Interrupted):
-            make().fit(X, annotations, run_dir=run, observer=observer)
+        fit_and_interrupt(make(), X, annotations, run, stop_after)
         resumed = make().fit(X, annotations, resume=run)
         np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
         losses = [[record["loss"] for record in model.history_] for model in (whole, resumed)]

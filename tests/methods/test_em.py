@@ -12,12 +12,12 @@ import torch
 
 from crowdwise import Annotations
 from crowdwise.aggregation.dawid_skene import DawidSkene
-from crowdwise.engine import Engine, step
+from crowdwise.engine import Engine
 from crowdwise.engine.problem import make_inputs, make_units
 from crowdwise.errors import ConfigError
 from crowdwise.methods.steps import annotator_matrices, class_posterior, normalised, soft_votes
 from crowdwise.registry import METHODS
-from engine_helpers import crowd, quick
+from engine_helpers import crowd, fit_and_interrupt, quick, replay_static_steps
 from fixtures import t1, t2
 
 CPU = torch.device("cpu")
@@ -177,47 +177,25 @@ def test_a_number_of_rounds_that_cannot_be_is_refused():
 # the engine's promises, beyond those that every method is tested for
 
 
-class Interrupted(Exception):
-    pass
-
-
 @pytest.mark.parametrize("method", ["agg-net", "mbem"])
 def test_matrices_of_a_resumed_run_equal_those_of_an_uninterrupted_run(method, tmp_path):
     X, annotations, _ = crowd()
     make = lambda: METHODS[method](**quick(method))  # noqa: E731
     whole = make().fit(X, annotations)
     for stop_after in {2, len(whole.history_) - 1}:
-
-        def observer(record, classifier, stop_after=stop_after, seen=[]):  # noqa: B006
-            seen.append(record)
-            if len(seen) == stop_after:
-                raise Interrupted
-
         run = tmp_path / str(stop_after)
-        with pytest.raises(Interrupted):
-            make().fit(X, annotations, run_dir=run, observer=observer)
+        fit_and_interrupt(make(), X, annotations, run, stop_after)
         resumed = make().fit(X, annotations, resume=run)
         np.testing.assert_array_equal(resumed.transition(X[:1]), whole.transition(X[:1]))
         again = make().fit(X, annotations, resume=run)  # a finished run, read back
         np.testing.assert_array_equal(again.transition(X[:1]), whole.transition(X[:1]))
 
 
-class FakeGraph:
-    """Stands in for a CUDA graph on machines without one: replays the step on the static tensors."""
-
-
 @pytest.mark.parametrize("method", ["dl-mv", "max-mig", "agg-net", "mbem"])
 def test_padded_static_steps_equal_eager_steps(method, monkeypatch):
     X, annotations, _ = crowd()
     eager = fit(method, X, annotations, batch_size=50, lr=0.01)
-    monkeypatch.setattr(step.torch.cuda, "CUDAGraph", FakeGraph)
-
-    def capture(self):
-        self.graph.replay = lambda: self.step(self._batch())
-
-    monkeypatch.setattr(step.CapturedSteps, "_capture", capture)
-    original = Engine.__init__
-    monkeypatch.setattr(Engine, "__init__", lambda self, *a, **k: original(self, *a, **(k | {"captured": True})))
+    replay_static_steps(monkeypatch)
     static = fit(method, X, annotations, batch_size=50, lr=0.01)
     np.testing.assert_allclose(static.predict_proba(X), eager.predict_proba(X), atol=1e-4)
 

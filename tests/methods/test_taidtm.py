@@ -16,7 +16,7 @@ from crowdwise.methods.bltm import class_prior_penalty, distil, sharpening, top_
 from crowdwise.methods.taidtm import annotator_batches, annotator_mean, confusion_matrices, whole_annotators
 from crowdwise.networks import GlobalHead, IndividualHeads, TransitionNetwork
 from crowdwise.registry import METHODS
-from engine_helpers import TAIDTM_QUICK, crowd, quick
+from engine_helpers import TAIDTM_QUICK, crowd, fit_and_interrupt, quick
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarning")
 
@@ -210,10 +210,6 @@ def test_variants_train(variant, tmp_path):
     np.testing.assert_allclose(loaded.transition(X[:5]), model.transition(X[:5]), atol=1e-7)
 
 
-class Interrupted(Exception):
-    pass
-
-
 @pytest.mark.parametrize("mapping", ["gat", "deepwalk"])
 def test_a_run_resumed_while_heads_are_mapped_equals_an_uninterrupted_one(mapping, tmp_path):
     X, annotations, _ = crowd()
@@ -221,15 +217,7 @@ def test_a_run_resumed_while_heads_are_mapped_equals_an_uninterrupted_one(mappin
     whole = make().fit(X, annotations)
     stages = [record["stage"] for record in whole.history_]
     middle = stages.index("mapped heads") + 2
-    seen = []
-
-    def observer(record, classifier):
-        seen.append(record)
-        if len(seen) == middle:
-            raise Interrupted
-
-    with pytest.raises(Interrupted):
-        make().fit(X, annotations, run_dir=tmp_path / "run", observer=observer)
+    fit_and_interrupt(make(), X, annotations, tmp_path / "run", middle)
     resumed = make().fit(X, annotations, resume=tmp_path / "run")
     np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
     np.testing.assert_array_equal(resumed.heads_, whole.heads_)

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 import crowdwise
 from crowdwise import Annotations, simulate
-from crowdwise.engine import Engine, Problem, step
+from crowdwise.engine import Engine, Problem
 from crowdwise.errors import ConfigError, CrowdwiseWarning
 from crowdwise.methods import forward
 from crowdwise.methods.anchors import anchor_matrix, estimate_matrix
@@ -19,7 +19,7 @@ from crowdwise.methods.revision import Slack
 from crowdwise.methods.reweight import importance
 from crowdwise.networks.transition import corrected_loss
 from crowdwise.registry import METHODS
-from engine_helpers import QUICK, crowd, quick
+from engine_helpers import QUICK, crowd, fit_and_interrupt, quick, replay_static_steps
 
 LOGITS = torch.tensor([[0.7, 0.2, 0.1]]).log().expand(3, 3)
 LABELS = torch.tensor([0, 1, 2])
@@ -375,26 +375,14 @@ def test_variants_are_checked():
 # what the engine asks of all of them
 
 
-class Interrupted(Exception):
-    pass
-
-
 @each_variant
 def test_resumed_run_equals_uninterrupted_run(method, tmp_path):
     X, annotations, _ = crowd()
     make = lambda: METHODS[method](**quick(method) | VARIANTS[method])  # noqa: E731
     whole = make().fit(X, annotations)
     for stop_after in (len(whole.history_) // 2, len(whole.history_) - 1):
-        seen = []
-
-        def observer(record, classifier, seen=seen, stop_after=stop_after):
-            seen.append(record)
-            if len(seen) == stop_after:
-                raise Interrupted
-
         run = tmp_path / str(stop_after)
-        with pytest.raises(Interrupted):
-            make().fit(X, annotations, run_dir=run, observer=observer)
+        fit_and_interrupt(make(), X, annotations, run, stop_after)
         resumed = make().fit(X, annotations, resume=run)
         np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
         if whole.transition_ is not None:
@@ -406,14 +394,6 @@ def test_padded_static_steps_equal_eager_steps(method, monkeypatch):
     X, annotations, _ = crowd()
     parameters = quick(method) | VARIANTS[method] | {"batch_size": 50}
     eager = METHODS[method](**parameters).fit(X, annotations)
-
-    def capture(self):
-        self.graph.replay = lambda: self.step(self._batch())
-
-    replayed = type("Graph", (), {})  # stands in for a CUDA graph: replays the step on the static tensors
-    monkeypatch.setattr(step.torch.cuda, "CUDAGraph", replayed)
-    monkeypatch.setattr(step.CapturedSteps, "_capture", capture)
-    plain = Engine.__init__
-    monkeypatch.setattr(Engine, "__init__", lambda self, *a, **k: plain(self, *a, **(k | {"captured": True})))
+    replay_static_steps(monkeypatch)
     static = METHODS[method](**parameters).fit(X, annotations)
     np.testing.assert_allclose(static.predict_proba(X), eager.predict_proba(X), atol=1e-5)

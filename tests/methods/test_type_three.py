@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 import crowdwise
 from crowdwise import Annotations, CoNAL, CrowdLayer, GeoCrowdNet, TraceReg, UnionNet
-from crowdwise.engine import Batch, Engine, Problem, step
+from crowdwise.engine import Batch, Engine, Problem
 from crowdwise.errors import ConfigError, CrowdwiseWarning
 from crowdwise.methods import trace_reg
 from crowdwise.methods.conal import CommonNoise, CommonNoiseTransition
@@ -23,7 +23,7 @@ from crowdwise.methods.joint import label_losses
 from crowdwise.methods.union_net import losses_a, losses_b
 from crowdwise.networks import ConstantTransition
 from crowdwise.registry import METHODS
-from engine_helpers import crowd, quick
+from engine_helpers import crowd, quick, replay_static_steps
 
 TYPE_THREE = ["conal", "crowd-layer", "geo-crowd-net", "trace-reg", "union-net"]
 CONFIGURATIONS = [
@@ -341,23 +341,12 @@ def test_one_annotator_one_label_each_and_unseen_classes_are_legal(method, optio
     assert np.isnan(model.skill_[4])
 
 
-class FakeGraph:
-    """Stands in for a CUDA graph: replays the step on its static, padded tensors."""
-
-
 @every_configuration
 def test_padded_static_steps_equal_eager_steps(method, options, monkeypatch):
     X, annotations, _ = crowd(120)
     parameters = quick(method) | {"batch_size": 50, "lr": 0.01} | options
     eager = METHODS[method](**parameters).fit(X, annotations)
-    monkeypatch.setattr(step.torch.cuda, "CUDAGraph", FakeGraph)
-
-    def capture(self):
-        self.graph.replay = lambda: self.step(self._batch())
-
-    monkeypatch.setattr(step.CapturedSteps, "_capture", capture)
-    original = Engine.__init__
-    monkeypatch.setattr(Engine, "__init__", lambda self, *a, **k: original(self, *a, **(k | {"captured": True})))
+    replay_static_steps(monkeypatch)
     static = METHODS[method](**parameters).fit(X, annotations)
     np.testing.assert_allclose(static.predict_proba(X), eager.predict_proba(X), atol=1e-4)
     np.testing.assert_allclose(static.transition(X[:2]), eager.transition(X[:2]), atol=1e-4)
