@@ -93,7 +93,7 @@ def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
 def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / ".model.77.tmp").mkdir()
     (tmp_path / ".model.77.tmp" / "weights").write_text("")
-    for name in (".a.json.1.tmp", ".tmpAbCd12", "a.json", ".lock"):
+    for name in (".a.json.1.tmp", ".b.png.1.partial", ".tmpAbCd12", "a.json", ".lock"):
         (tmp_path / name).write_text("")
     tidy(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".lock", "a.json"]

@@ -63,7 +63,7 @@ def rename(old: Path, new: Path) -> None:
 
 def tidy(folder: Path) -> None:
     """Remove what processes that were killed had begun to write into ``folder``; nobody may be writing there."""
-    for pattern in (".*.tmp", ".tmp??????"):  # ours, and those of safetensors
+    for pattern in (".*.tmp", ".*.partial", ".tmp??????"):  # ours, and those of safetensors
         for leftover in folder.glob(pattern):
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
 

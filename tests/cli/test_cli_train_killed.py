@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -11,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from crowdwise._lock import locked
+from crowdwise.engine import checkpoint
 from killing import Attempt, Program, kill_until_done
 
 SETTINGS = {
@@ -67,6 +71,36 @@ def survives(program: Program, method: str, files: Files, folder: Path, kills: i
         assert "warning" not in last.said(), last.said()
         assert outcome(run) == outcome(folder / "whole")
         killed, number = killed + times, number + 1
+
+
+def test_a_second_command_in_the_same_folder_is_refused(
+    program: Program, files: Files, cli: Any, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    with locked(run):
+        second = attempt(program, "ce", files, run)
+        assert second.wait(60) == 1
+    assert second.said().splitlines()[-1].startswith(f"error: {run} is in use by process {os.getpid()} on ")
+    assert not (run / "invocation.json").exists()
+
+
+def test_a_full_disk_ends_with_a_line_that_says_how_to_go_on(
+    files: Files, cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(checkpoint, "save_file", full)
+    data = ("--inputs", files["X"], "--annotations", files["rows"], "--epochs", 1)
+    output = cli("train", "-m", "ce", *data, "-o", "run", code=1).output
+    last = output.splitlines()[-1]
+    assert last.startswith("error: run/checkpoint.safetensors cannot be written: No space left on device; ")
+    assert last.endswith(
+        "MB are free in run: make room there and try again; then go on with  crowdwise train --resume run"
+    )
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    cli("train", "--resume", "run")
 
 
 @pytest.mark.parametrize("method", list(SETTINGS))

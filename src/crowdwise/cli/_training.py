@@ -13,6 +13,7 @@ from typing import Any
 
 import crowdwise
 from crowdwise import presets, simulate
+from crowdwise._files import tidy
 from crowdwise.cli import _settings
 from crowdwise.cli._console import say, show_facts, show_table
 from crowdwise.cli._pictures import save_pictures
@@ -190,6 +191,7 @@ def _summarise(model: CrowdClassifier, material: Material, path: Path) -> None:
     write_json(path / RESULTS, results)
     show_facts("results", result_facts(results))
     show_facts("files", {"model": path / "model", "metrics": path / "metrics.jsonl", "results": path / RESULTS})
+    tidy(path / "pictures")
     for picture in save_pictures(model, material, path / "pictures"):
         say(f"  picture  {picture}")
 

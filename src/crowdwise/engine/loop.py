@@ -24,7 +24,7 @@ from crowdwise.engine.progress import Progress
 from crowdwise.engine.stage import Stage, StageResult
 from crowdwise.engine.step import BadNumbersError, CapturedSteps, Snapshot, Step, all_finite, batch_of
 from crowdwise.engine.tensors import Inputs, Plan, ResidentInputs, Units, make_plan, pairs_of, shuffled_batches
-from crowdwise.engine.trouble import bad_inputs, bad_numbers, out_of_memory
+from crowdwise.engine.trouble import bad_inputs, bad_numbers, is_out_of_memory, out_of_memory
 from crowdwise.errors import CrowdwiseWarning, NonFiniteError, TrainingError
 
 R = TypeVar("R")
@@ -74,7 +74,9 @@ class Engine:
                         fitted: R = stop.value
                         return fitted
                     result = self._stage(index, stage)
-        except torch.OutOfMemoryError as error:
+        except RuntimeError as error:
+            if isinstance(error, TrainingError) or not is_out_of_memory(error):
+                raise
             raise out_of_memory(stage, error) from error
         raise TrainingError("a method yielded 10,000 stages without an end")
 
@@ -175,7 +177,9 @@ class Engine:
             try:
                 loss = self._epoch(index, stage, step, steps, epoch)
                 break
-            except torch.OutOfMemoryError as error:
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
                 trouble = out_of_memory(stage, error)
             except NonFiniteError as error:
                 raise bad_inputs(stage, epoch, error, self.problem) from None
@@ -201,6 +205,8 @@ class Engine:
                 self._epoch(index, stage, step, None, epoch)
             except BadNumbersError as found:
                 return found
+            except torch.OutOfMemoryError:  # without a recording steps take more memory
+                return None
         return None
 
     def _make_room(self, stage: Stage, step: Step, steps: CapturedSteps | None) -> bool:

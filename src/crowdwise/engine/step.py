@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ClassVar, cast
 
@@ -41,8 +40,6 @@ class Snapshot:
 
     def restore(self) -> None:
         """Put everything back in place: recorded steps stay valid."""
-        for optimiser in self.optimisers:
-            optimiser.zero_grad(set_to_none=True)
         for name, state in self.states.items():
             self.modules[name].load_state_dict(state)
         for name, tensor in optimiser_tensors(self.optimisers).items():
@@ -103,9 +100,12 @@ class Step:
 
 
 def all_finite(tensors: Iterable[Tensor]) -> bool:
-    """Whether all values are finite, without a copy of them; one wait for the device."""
-    norms = torch._foreach_norm([tensor.detach() for tensor in tensors if tensor.numel()], math.inf)
-    return bool(torch.isfinite(torch.stack([norm.float() for norm in norms])).all()) if norms else True
+    """Whether all values are finite. A finite sum says so, at the least cost; where it is not, it may have overflowed."""
+    values = [tensor.detach() for tensor in tensors]
+    if not values:
+        return True
+    sums = torch.stack([value.sum(dtype=torch.float32) for value in values])
+    return bool(torch.isfinite(sums).all()) or all(bool(torch.isfinite(value).all()) for value in values)
 
 
 def _anywhere(flag: Tensor) -> bool:

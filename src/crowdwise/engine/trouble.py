@@ -39,7 +39,17 @@ def bad_inputs(stage: Stage, epoch: int, error: NonFiniteError, problem: Problem
     return NonFiniteError(f"stage {stage.name!r}, epoch {epoch + 1}: {error.place}", ids)
 
 
-def out_of_memory(stage: Stage | None, error: torch.OutOfMemoryError) -> TrainingError:
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether a device had too little memory; libraries say so in their own words, and ending a recording hides it."""
+    if error is None:
+        return False
+    said = isinstance(error, RuntimeError) and (
+        "CUDA error: out of memory" in str(error) or "ALLOC_FAILED" in str(error)
+    )
+    return isinstance(error, torch.OutOfMemoryError) or said or is_out_of_memory(error.__context__)
+
+
+def out_of_memory(stage: Stage | None, error: RuntimeError) -> TrainingError:
     """What to lower; ``stage`` is the one at hand, or the last one."""
     where, size = ("", "") if stage is None else (f"stage {stage.name!r}: ", f" (now {stage.batch_size})")
     return TrainingError(
