@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 class CrowdwiseError(Exception):
@@ -22,6 +23,17 @@ class DataError(CrowdwiseError, ValueError):
     """Inputs (arrays, files, data sets) that cannot be used as they are."""
 
 
+class NonFiniteError(DataError):
+    """Inputs with values that are missing (NaN) or infinite; ``instances`` are the ids, or rows, of all of them."""
+
+    def __init__(self, place: str, instances: Sequence[Any]) -> None:
+        super().__init__(
+            f"{place}: {len(instances):,} of the instances have missing or infinite values ({shorten(instances)}); "
+            "replace these values, or leave the instances out"
+        )
+        self.place, self.instances = place, list(instances)
+
+
 class ReadError(AnnotationError, DataError):
     """A file of annotations that cannot be read: names file, line or record, and field."""
 
@@ -32,6 +44,14 @@ class DatasetError(CrowdwiseError, OSError):
 
 class ModelFileError(CrowdwiseError, ValueError):
     """A saved model or run directory that is damaged, tampered with or from an unknown version."""
+
+
+class StorageError(CrowdwiseError, OSError):
+    """A file that cannot be written: names file and folder. What was written before is still there."""
+
+
+class InUseError(CrowdwiseError, RuntimeError):
+    """A folder in which another process is at work: names folder, process, host and time."""
 
 
 class TrainingError(CrowdwiseError, RuntimeError):
@@ -55,3 +75,13 @@ def suggest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"; did you mean {close[0]!r}?"
     return "; known: " + ", ".join(map(repr, known)) if known else ""
+
+
+def shorten(values: Sequence[Any], limit: int = 20) -> str:
+    """The first of some values, and how many more there are.
+
+    >>> shorten(["a", "b", "c"], limit=2)
+    "'a', 'b' and 1 more"
+    """
+    shown = ", ".join(map(repr, values[:limit]))
+    return shown if len(values) <= limit else f"{shown} and {len(values) - limit:,} more"

@@ -20,7 +20,8 @@ import torch
 from crowdwise.bench import measure, runner
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.experiments import load_experiment
-from crowdwise.errors import ConfigError, ModelFileError
+from crowdwise.engine import ledger
+from crowdwise.errors import InUseError, ModelFileError
 
 TINY = """
 seeds = 1
@@ -195,10 +196,15 @@ class TestFailures:
 class TestOneAtATime:
     def test_a_second_benchmark_in_a_folder_is_refused_with_the_number_of_the_first(self, tmp_path: Path) -> None:
         wanted = cells(tmp_path)
-        with runner._lock(tmp_path), pytest.raises(ConfigError, match=f"is in use by process {os.getpid()}$"):
-            runner.run(wanted, tmp_path)
-        with runner._lock(tmp_path):
-            pass  # the lock went with its holder
+        script = "import sys; from pathlib import Path; from crowdwise._lock import locked\n"
+        script += "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+        with subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path / "out")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as first:
+            assert first.stdout is not None
+            assert first.stdout.readline() == b"held\n"
+            with pytest.raises(InUseError, match=f"out is in use by process {first.pid} on "):
+                runner.run(wanted, tmp_path / "out")
 
 
 class TestDamage:
@@ -230,8 +236,11 @@ class TestDamage:
     def bltm(self, finished: Path) -> tuple[Cell, Record]:
         return cells(finished)[1], runner.read_records(finished / "out")[1]
 
-    def test_without_damage_the_run_goes_on_where_it_was(self, bltm: tuple[Cell, Record], tmp_path: Path) -> None:
+    def test_without_damage_the_run_goes_on_where_it_was(
+        self, bltm: tuple[Cell, Record], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         cell, whole = bltm
+        monkeypatch.setattr(ledger, "_SLOW_WRITE", 60)  # a checkpoint after every epoch, however slow the disk is
         self.interrupted(cell, tmp_path / cell.id, "correction")
         trained, record = self.finish(cell, tmp_path / cell.id)
         assert [(one["stage"], one["epoch"]) for one in trained] == [("correction", 1), ("correction", 2)]

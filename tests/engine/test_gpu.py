@@ -8,6 +8,8 @@ import torch
 
 import crowdwise
 from crowdwise.engine import Engine
+from crowdwise.engine.step import CapturedSteps
+from crowdwise.errors import CrowdwiseWarning, TrainingError
 from engine_helpers import crowd
 
 pytestmark = [
@@ -68,4 +70,27 @@ def test_a_run_of_convolutions_can_be_interrupted(optimiser, tmp_path):
         crowdwise.CE(**settings).fit(X, annotations, run_dir=tmp_path, observer=stop)
     model = crowdwise.CE(**settings).fit(X, annotations, resume=tmp_path)
     assert [record["epoch"] for record in model.history_] == [0, 1, 2, 3]
+    assert model.score(X, y) > 0.8
+
+
+def test_the_batch_in_which_a_recorded_step_goes_bad_is_named():
+    X, annotations, _ = crowd(1000)
+    with pytest.raises(TrainingError, match=r"stage 'classifier', epoch 1, batch \d: the loss became NaN or infinite"):
+        crowdwise.CE(epochs=2, lr=1e30, verbose=0, device="cuda").fit(X, annotations)
+
+
+def test_inputs_leave_a_gpu_without_memory_and_training_goes_on(monkeypatch):
+    X, annotations, y = crowd(1000, image=True)
+    record, attempts = CapturedSteps._capture, []
+
+    def once(self):
+        attempts.append(self.units.inputs.resident)
+        if len(attempts) == 1:
+            torch.empty(1 << 50, dtype=torch.uint8, device="cuda")  # more than any device has
+        record(self)
+
+    monkeypatch.setattr(CapturedSteps, "_capture", once)
+    with pytest.warns(CrowdwiseWarning, match="inputs are kept on the host"):
+        model = crowdwise.CE(backbone="resnet18", epochs=3, lr=1e-3, verbose=0, device="cuda").fit(X, annotations)
+    assert attempts[:2] == [True, False]
     assert model.score(X, y) > 0.8

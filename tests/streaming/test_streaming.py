@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crowdwise import agreement, quality
+from crowdwise._lock import locked
 from crowdwise.aggregation import (
     CRH,
     GLAD,
@@ -32,7 +34,7 @@ from crowdwise.aggregation import (
     kernels,
     recommend,
 )
-from crowdwise.errors import AnnotationError, ConfigError, DataError, ModelFileError
+from crowdwise.errors import AnnotationError, ConfigError, DataError, InUseError, ModelFileError
 from crowdwise.readers import read_table
 from crowdwise.registry import AGGREGATORS
 from crowdwise.streaming import aggregate, preparation, streamable
@@ -439,7 +441,7 @@ def test_a_run_that_was_killed_while_preparing_starts_anew(tmp_path: Path, patch
     result = aggregate(path, "dawid-skene", out=out, work=work)
     expected = DawidSkene().fit(read_table(path).annotations)
     np.testing.assert_allclose(result.model.confusion_, expected.confusion_, atol=1e-8)
-    assert {entry.name for entry in work.iterdir() if not entry.name.startswith("state-")} == {"table", "lock"}
+    assert {entry.name for entry in work.iterdir() if not entry.name.startswith("state-")} == {"table", ".lock"}
 
 
 @pytest.mark.parametrize(
@@ -517,12 +519,11 @@ def test_a_damaged_state_is_named(tmp_path: Path) -> None:
 
 
 def test_a_working_folder_serves_one_run_at_a_time(tmp_path: Path) -> None:
-    fcntl = pytest.importorskip("fcntl")
     path, work = write(tmp_path / "crowd.parquet", crowd()), tmp_path / "work"
-    work.mkdir()
-    with (work / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        assert "is in use by another run" in fails(path, work=work)
+    with locked(work), ThreadPoolExecutor(1) as pool:  # another thread is refused as another process is
+        error = pool.submit(aggregate, path, "dawid-skene", out=tmp_path / "out.parquet", work=work).exception()
+    assert isinstance(error, InUseError)
+    assert f"{work} is in use by process {os.getpid()} on" in str(error)
 
 
 def test_a_method_that_wants_everything_at_once_is_stopped(tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from crowdwise._files import replacing
+from crowdwise._lock import locked
 from crowdwise.bench.cells import Cell
 from crowdwise.engine.checkpoint import read_json, write_json
 from crowdwise.errors import ConfigError, ModelFileError
@@ -56,8 +58,7 @@ def run(
     ``jobs`` is the number of processors on a CPU, and 1 on a GPU. ``watch`` is called with the status whenever it
     changes, and with the record of each cell that ends.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    with _lock(out):
+    with locked(out):
         _tidy(out)
         book = _Book(cells, out)
         todo = [cell for cell in book.cells.values() if "error" in book.found.get(cell.id, {"error": "not run"})]
@@ -101,11 +102,9 @@ class _Book:
         ]
 
     def write(self) -> None:
-        path = self.out / RECORDS
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         lines = (json.dumps(record) + "\n" for record in (*self.others, *self.records()))
-        temporary.write_text("".join(lines), encoding="utf-8")
-        os.replace(temporary, path)
+        with replacing(self.out / RECORDS) as temporary:
+            temporary.write_text("".join(lines), encoding="utf-8")
 
     def _elsewhere(self) -> list[dict[str, Any]]:
         """Records of earlier runs, but of other cells and at other places."""
@@ -339,23 +338,6 @@ def _uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
-def _lock(out: Path) -> Iterator[None]:
-    """One benchmark at a time in a folder; the lock goes with its process."""
-    import fcntl
-
-    with open(out / ".lock", "a+", encoding="utf-8") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            raise ConfigError(f"{out} is in use by process {file.read().strip() or 'of unknown number'}") from None
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
 
 
 def _die_with(parent: int) -> None:

@@ -13,11 +13,12 @@ from typing import Any
 
 import crowdwise
 from crowdwise import presets, simulate
+from crowdwise._files import tidy
 from crowdwise.cli import _settings
 from crowdwise.cli._console import say, show_facts, show_table
 from crowdwise.cli._pictures import save_pictures
-from crowdwise.engine.checkpoint import read_json, write_json
-from crowdwise.errors import ConfigError, ModelFileError
+from crowdwise.engine.checkpoint import RunDirectory, read_json, write_json
+from crowdwise.errors import ConfigError, ModelFileError, StorageError
 from crowdwise.material import Material, from_dataset, from_files
 from crowdwise.methods.base import CrowdClassifier
 from crowdwise.registry import METHODS
@@ -114,14 +115,12 @@ def plan(
 def start(invocation: Invocation, out: Path | None) -> None:
     """Train in a new run directory."""
     path = out if out is not None else _new_directory(invocation)
-    if _started(path):
-        raise ConfigError(
-            f"{path} already holds a run: go on with it (crowdwise train --resume {shlex.quote(str(path))}), "
-            "or choose another directory (-o)"
-        )
+    _refuse_started(path)
     material = invocation.material()  # read first: a mistyped file name should leave no run behind
-    invocation.write(path)
-    _train(invocation, material, path)
+    with RunDirectory(path).locked():
+        _refuse_started(path)  # by another process in the meantime
+        invocation.write(path)
+        _train(invocation, material, path)
 
 
 def resume(path: Path, device: str | None = None) -> None:
@@ -133,11 +132,14 @@ def resume(path: Path, device: str | None = None) -> None:
         material = invocation.material()
     except KeyboardInterrupt:
         raise _interrupted(path) from None
-    if finished(path):
-        say(f"{path}: this run is finished")
-        _summarise(crowdwise.load(path, device=device or "auto"), material, path)
-    else:
-        _train(invocation, material, path)
+    run = RunDirectory(path)
+    with run.locked():
+        if finished(path):
+            run.finish()
+            say(f"{path}: this run is finished")
+            _summarise(crowdwise.load(path, device=device or "auto"), material, path)
+        else:
+            _train(invocation, material, path)
 
 
 def finished(path: Path) -> bool:
@@ -170,6 +172,8 @@ def _train(invocation: Invocation, material: Material, path: Path) -> None:
         _summarise(model, material, path)
     except KeyboardInterrupt:
         raise _interrupted(path) from None
+    except StorageError as error:
+        raise StorageError(f"{error}; then {_go_on(path)}" if _started(path) else str(error)) from error
 
 
 def _summarise(model: CrowdClassifier, material: Material, path: Path) -> None:
@@ -187,6 +191,7 @@ def _summarise(model: CrowdClassifier, material: Material, path: Path) -> None:
     write_json(path / RESULTS, results)
     show_facts("results", result_facts(results))
     show_facts("files", {"model": path / "model", "metrics": path / "metrics.jsonl", "results": path / RESULTS})
+    tidy(path / "pictures")
     for picture in save_pictures(model, material, path / "pictures"):
         say(f"  picture  {picture}")
 
@@ -203,7 +208,19 @@ def result_facts(results: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _interrupted(path: Path) -> KeyboardInterrupt:
-    return KeyboardInterrupt(f"go on with  crowdwise train --resume {shlex.quote(str(path))}")
+    return KeyboardInterrupt(_go_on(path))
+
+
+def _go_on(path: Path) -> str:
+    return f"go on with  crowdwise train --resume {shlex.quote(str(path))}"
+
+
+def _refuse_started(path: Path) -> None:
+    if _started(path):
+        raise ConfigError(
+            f"{path} already holds a run: go on with it (crowdwise train --resume {shlex.quote(str(path))}), "
+            "or choose another directory (-o)"
+        )
 
 
 def _started(path: Path) -> bool:

@@ -1,32 +1,47 @@
 """Run directories: a checkpoint after every epoch, the weights after every stage, and metrics as JSON lines.
 
-Files are safetensors (data only) whose header carries JSON; each is written to a temporary name and renamed.
+Files are safetensors (data only) whose header carries JSON and checksums; each is there whole or not at all.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from crowdwise._files import replacing, storing, tidy
+from crowdwise._lock import locked
+from crowdwise.engine import distributed
 from crowdwise.errors import ConfigError, ModelFileError
 
-RUN_VERSION = 1
+RUN_VERSION = 2
+_LARGE = 1 << 20  # bytes from which checksums are worth several threads
+
+
+class Stored(NamedTuple):
+    """What a file of :func:`write_tensors` holds; ``digest`` is the checksum of the tensors alone."""
+
+    tensors: dict[str, Tensor]
+    about: dict[str, Any]
+    digest: str
 
 
 def write_json(path: Path, content: Any) -> None:
     """Write JSON atomically."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(content, indent=1, allow_nan=False, default=str) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    with replacing(path) as temporary:
+        temporary.write_text(json.dumps(content, indent=1, allow_nan=False, default=str) + "\n", encoding="utf-8")
 
 
 def read_json(path: Path) -> Any:
@@ -39,22 +54,73 @@ def read_json(path: Path) -> Any:
         raise ModelFileError(f"{path} is damaged: {error}") from error
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
-    """Write tensors and JSON atomically to one safetensors file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any], keep: Path | None = None) -> str:
+    """Write tensors and JSON atomically to one safetensors file, with checksums; returns that of the tensors.
+
+    The file that was there is renamed to ``keep`` if that is given.
+    """
     plain = {name: tensor.detach().contiguous().cpu() for name, tensor in tensors.items()}
-    save_file(plain, temporary, metadata={"about": json.dumps(about)})
-    os.replace(temporary, path)
+    text, digest = json.dumps(about), _digest(plain)
+    header = f"{_checksum(text, digest)} {digest} {text}"  # one entry: several would come in any order
+    with replacing(path, keep=keep) as temporary:
+        try:
+            save_file(plain, temporary, metadata={"about": header})
+        except SafetensorError as error:  # which has the system's error as a text
+            number = re.search(r"os error (\d+)", str(error))
+            code = int(number[1]) if number else errno.EIO
+            raise OSError(code, os.strerror(code) if number else str(error)) from error
+    return digest
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what :func:`write_tensors` wrote."""
+def read_tensors(path: Path, *, verify: bool = True) -> Stored:
+    """Read what :func:`write_tensors` wrote; ``verify=False``: the tensors alone, whose file was compared before."""
     try:
         with safe_open(path, framework="pt") as file:
-            about = json.loads((file.metadata() or {}).get("about", "{}"))
-            return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118
-    except (SafetensorError, OSError, json.JSONDecodeError) as error:
+            checksum, digest, text = _header(file)
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
         raise ModelFileError(f"{path} cannot be read: {error}") from error
+    if not verify:
+        return Stored(tensors, {}, digest)
+    if checksum != _checksum(text, digest) or digest != _digest(tensors):
+        raise ModelFileError(f"{path} is damaged: its checksum does not match")
+    return Stored(tensors, json.loads(text), digest)
+
+
+def stage_of(path: Path) -> int | None:
+    """Number of the stage that a run's file is of, by its header alone; None where that cannot be read."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            index = json.loads(_header(file)[2])["index"]
+            return int(index)
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _header(file: Any) -> tuple[str, str, str]:
+    """Checksum of everything, checksum of the tensors, and JSON; empty where they are not."""
+    parts = (file.metadata() or {}).get("about", "").split(" ", 2)
+    return (parts[0], parts[1], parts[2]) if len(parts) == 3 else ("", "", "")
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over names, types, shapes and values."""
+
+    def one(name: str) -> bytes:
+        tensor = tensors[name]
+        content = hashlib.sha256(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        if tensor.numel():
+            content.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        return content.digest()
+
+    if sum(tensor.nbytes for tensor in tensors.values()) < _LARGE:
+        return hashlib.sha256(b"".join(map(one, sorted(tensors)))).hexdigest()
+    with ThreadPoolExecutor() as pool:
+        return hashlib.sha256(b"".join(pool.map(one, sorted(tensors)))).hexdigest()
+
+
+def _checksum(text: str, digest: str) -> str:
+    return hashlib.sha256(f"{digest} {text}".encode()).hexdigest()
 
 
 class RunDirectory:
@@ -67,38 +133,69 @@ class RunDirectory:
         """Begin a new run here."""
         if (self.path / "run.json").exists():
             raise ConfigError(f"{self.path} already holds a run; pass resume={str(self.path)!r} to go on with it")
-        (self.path / "stages").mkdir(parents=True, exist_ok=True)
+        with storing(self.path / "stages"):
+            (self.path / "stages").mkdir(parents=True, exist_ok=True)
         write_json(self.path / "run.json", {"version": RUN_VERSION, **description})
 
     def resume(self, description: Mapping[str, Any]) -> None:
         """Go on with the run here, which must have been started with the same parameters and data."""
-        found = read_json(self.path / "run.json")
+        try:
+            found = read_json(self.path / "run.json")
+        except ModelFileError as error:
+            raise ModelFileError(f"{error}; this run cannot go on: start a new one, in another folder") from error
         if found.get("version") != RUN_VERSION:
-            raise ModelFileError(f"{self.path}/run.json has version {found.get('version')}, this is {RUN_VERSION}")
+            raise ModelFileError(
+                f"{self.path}/run.json has version {found.get('version')}, this crowdwise goes on with version "
+                f"{RUN_VERSION}: start a new run, in another folder"
+            )
         wanted = json.loads(json.dumps(description, default=str))
         for key in sorted(set(found) | set(wanted) - {"version"}):
             if key != "version" and found.get(key) != wanted.get(key):
                 raise ConfigError(
                     f"{self.path} was started with another {key}: {_difference(found.get(key), wanted.get(key))}"
                 )
-        (self.path / "stages").mkdir(exist_ok=True)
+        with storing(self.path / "stages"):
+            (self.path / "stages").mkdir(exist_ok=True)
+            tidy(self.path)
+            tidy(self.path / "stages")
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other processes out, except those of the same run."""
+        return locked(self.path) if distributed.leads() else nullcontext()
 
     def stage_file(self, index: int) -> Path:
         return self.path / "stages" / f"{index:02d}.safetensors"
 
     @property
-    def checkpoint_file(self) -> Path:
-        return self.path / "checkpoint.safetensors"
+    def checkpoint_files(self) -> tuple[Path, Path]:
+        """The last checkpoint and the one before it."""
+        return self.path / "checkpoint.safetensors", self.path / "checkpoint.previous.safetensors"
+
+    @property
+    def damaged_file(self) -> Path:
+        """A checkpoint that turned out to be damaged."""
+        return self.path / "checkpoint.damaged.safetensors"
+
+    def write_checkpoint(self, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+        """Write the checkpoint after an epoch, and keep the one before it: at every instant there is a good one."""
+        last, previous = self.checkpoint_files
+        write_tensors(last, tensors, about, keep=previous)
+
+    def finish(self) -> None:
+        """Remove what only an unfinished run needs."""
+        tidy(self.path)
+        for path in (*self.checkpoint_files, self.damaged_file):
+            path.unlink(missing_ok=True)
 
     def log(self, record: Mapping[str, Any]) -> None:
-        with open(self.path / "metrics.jsonl", "a", encoding="utf-8") as file:
+        path = self.path / "metrics.jsonl"
+        with storing(path), open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")
 
     def rewrite_log(self, records: list[dict[str, Any]]) -> None:
         """Drop the records of epochs that will be run again."""
-        temporary = self.path / f".metrics.{os.getpid()}.tmp"
-        temporary.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-        os.replace(temporary, self.path / "metrics.jsonl")
+        with replacing(self.path / "metrics.jsonl") as temporary:
+            temporary.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
 
 
 class SharedStages:

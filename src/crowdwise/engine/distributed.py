@@ -22,6 +22,22 @@ def rank() -> int:
     return dist.get_rank() if world_size() > 1 else 0
 
 
+def leads() -> bool:
+    """Whether this process is the first of its run, also before it has joined the others."""
+    if dist.is_available() and dist.is_initialized():
+        return rank() == 0
+    return int(os.environ.get("WORLD_SIZE", "1")) == 1 or int(os.environ.get("RANK", "0")) == 0
+
+
+def as_first(value: int, device: torch.device) -> int:
+    """What the first process says."""
+    if world_size() == 1:
+        return value
+    said = torch.tensor(value, device=device)
+    dist.broadcast(said, 0)
+    return int(said)
+
+
 def join(device: torch.device) -> torch.device:
     """Join the process group that ``torchrun`` describes in the environment, if any; the device of this process."""
     if dist.is_available() and not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:

@@ -6,8 +6,8 @@ import contextlib
 import functools
 import math
 import time
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,29 +15,23 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise.engine import distributed
-from crowdwise.engine.checkpoint import (
-    RunDirectory,
-    SharedStages,
-    clone_state,
-    prefixed,
-    read_tensors,
-    unprefixed,
-    write_tensors,
-)
+from crowdwise.engine.checkpoint import RunDirectory, SharedStages, Stored, clone_state, unprefixed
 from crowdwise.engine.device import derive_seed, resolve_precision, seeded
-from crowdwise.engine.optimisers import make_optimisers, optimiser_tensors, restore_optimisers, set_rates
+from crowdwise.engine.ledger import Ledger
+from crowdwise.engine.optimisers import make_optimisers, restore_optimisers, set_rates
 from crowdwise.engine.problem import Problem, make_inputs
 from crowdwise.engine.progress import Progress
 from crowdwise.engine.stage import Stage, StageResult
-from crowdwise.engine.step import CapturedSteps, Step, batch_of
-from crowdwise.engine.tensors import Inputs, Plan, Units, make_plan, pairs_of, shuffled_batches
-from crowdwise.errors import ModelFileError, TrainingError
+from crowdwise.engine.step import BadNumbersError, CapturedSteps, Snapshot, Step, all_finite, batch_of
+from crowdwise.engine.tensors import Inputs, Plan, ResidentInputs, Units, make_plan, pairs_of, shuffled_batches
+from crowdwise.engine.trouble import bad_inputs, bad_numbers, is_out_of_memory, out_of_memory
+from crowdwise.errors import CrowdwiseWarning, NonFiniteError, TrainingError
 
 R = TypeVar("R")
 Predict = Callable[[Any], np.ndarray]
 Observer = Callable[[dict[str, Any], Predict | None], None]
-_EVALUATION_BATCH = 4096
-_SLOW_WRITE = 0.05  # seconds from which a checkpoint is not written after every epoch
+_EVALUATION_BATCHES = (4096, 256, 16)  # sizes, from the usual one to that for a device with little memory
+_SNAPSHOT = 1 << 30  # bytes of weights up to which a copy of them, and of momentum, is kept from every epoch's start
 
 
 class Engine:
@@ -60,31 +54,30 @@ class Engine:
         self.dtype = resolve_precision(precision, self.device)
         self.captured = captured if captured is not None else self.device.type == "cuda"
         self.run_directory = run
-        self.shared = shared
+        self.ledger = Ledger(run, shared, self.device)
         self.observer = observer
         self.history: list[dict[str, Any]] = []
         self.progress = Progress(verbose if distributed.rank() == 0 else 0, title)
-        self._written, self._writing = -math.inf, 0.0  # when the last checkpoint was written, and how long it took
 
     def run(self, stages: Generator[Stage, StageResult, R]) -> R:
         """Drive a method's generator to its end: train each stage it yields, and send back the result."""
-        resumed = self._checkpoint()
         if self.run_directory is not None and distributed.rank() == 0:
             self.run_directory.rewrite_log([])  # what was finished comes back from its files
-        with self.progress, self._backend():
-            result: StageResult | None = None
-            for index in range(10_000):
-                try:
-                    stage = next(stages) if result is None else stages.send(result)
-                except StopIteration as stop:
-                    fitted: R = stop.value
-                    return fitted
-                files = self._result_files(index, stage)
-                finished = self._finished(stage, files)
-                if finished is None:
-                    finished = self._train(index, stage, resumed if resumed and resumed[1]["index"] == index else None)
-                    self._finish(index, stage, finished, files)
-                result = finished
+        stage: Stage | None = None
+        try:
+            with self.progress, self._backend():
+                result: StageResult | None = None
+                for index in range(10_000):
+                    try:
+                        stage = next(stages) if result is None else stages.send(result)
+                    except StopIteration as stop:
+                        fitted: R = stop.value
+                        return fitted
+                    result = self._stage(index, stage)
+        except RuntimeError as error:
+            if isinstance(error, TrainingError) or not is_out_of_memory(error):
+                raise
+            raise out_of_memory(stage, error) from error
         raise TrainingError("a method yielded 10,000 stages without an end")
 
     def evaluate(self, module: nn.Module, units: Units, function: Callable[[Tensor], Tensor] | None = None) -> Tensor:
@@ -112,7 +105,16 @@ class Engine:
 
     # the parts of a run
 
-    def _train(self, index: int, stage: Stage, resumed: tuple[dict[str, Tensor], dict[str, Any]] | None) -> StageResult:
+    def _stage(self, index: int, stage: Stage) -> StageResult:
+        self.ledger.open(index, stage)
+        stored = self.ledger.result(stage)
+        if stored is not None:
+            return self._finished(stage, stored)
+        result = self._train(index, stage, self.ledger.checkpoint(stage))
+        self.ledger.finish(stage, result)
+        return result
+
+    def _train(self, index: int, stage: Stage, resumed: Stored | None) -> StageResult:
         modules = {name: group.module for name, group in stage.groups.items()}
         for module in modules.values():
             module.train()
@@ -133,17 +135,12 @@ class Engine:
         result = StageResult(stage.name, stage.epochs, -1, None)
         best: dict[str, dict[str, Tensor]] = {}
         if resumed is not None:
-            best = self._restore(stage, modules, optimisers, result, resumed)
+            best = self._restore(modules, optimisers, result, resumed)
         self.progress.stage(stage.name, stage.epochs, len(result.history))
         for epoch in range(len(result.history), stage.epochs):
             started = time.perf_counter()
             set_rates(optimisers, stage.schedule(epoch))
-            loss = self._epoch(index, stage, step, steps, epoch)
-            if not math.isfinite(loss):
-                raise TrainingError(
-                    f"the loss of stage {stage.name!r} became {loss} in epoch {epoch + 1}: lower lr "
-                    f"(now {next(iter(stage.groups.values())).lr:g}), and check X for extreme values (prepare='standardise')"
-                )
+            loss = self._checked_epoch(index, stage, step, steps, epoch)
             agreement = self.agreement(stage.score, self.problem.validation) if stage.score is not None else None
             for module in modules.values():
                 module.train()
@@ -163,7 +160,8 @@ class Engine:
             result.history.append(record)
             if self.observer is not None:
                 self.observer(record, functools.partial(self.predict, stage.score) if stage.score is not None else None)
-            self._save_checkpoint(index, result, modules, optimisers, best)
+            self._log(record)
+            self.ledger.save(result, modules, optimisers, best)
             self.progress.epoch(record)
         if stage.keep == "best":
             for name, state in best.items():
@@ -171,6 +169,70 @@ class Engine:
         elif result.history:
             result.agreement = result.history[-1]["agreement"]
         return result
+
+    def _checked_epoch(self, index: int, stage: Stage, step: Step, steps: CapturedSteps | None, epoch: int) -> float:
+        """The mean loss of an epoch that ends with finite numbers, if need be with inputs that have left the device."""
+        start = self._snapshot(step)
+        while True:
+            try:
+                loss = self._epoch(index, stage, step, steps, epoch)
+                break
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+                trouble = out_of_memory(stage, error)
+            except NonFiniteError as error:
+                raise bad_inputs(stage, epoch, error, self.problem) from None
+            if start is None or not self._make_room(
+                stage, step, steps
+            ):  # not above, where the error keeps tensors alive
+                raise trouble
+            start.restore()
+        if math.isfinite(loss) and all_finite(step.parameters):
+            return loss
+        raise bad_numbers(stage, epoch, loss, self._find(index, stage, step, epoch, start), self.problem, self.dtype)
+
+    def _snapshot(self, step: Step) -> Snapshot | None:
+        size = sum(tensor.nbytes for module in step.modules.values() for tensor in module.state_dict().values())
+        return Snapshot(step.modules, step.optimisers) if size <= _SNAPSHOT else None
+
+    def _find(self, index: int, stage: Stage, step: Step, epoch: int, start: Snapshot | None) -> BadNumbersError | None:
+        """The batch in which numbers went bad: the epoch once more from its start, with every step looked at."""
+        if start is not None:
+            start.restore()
+            step.strict = True
+            try:
+                self._epoch(index, stage, step, None, epoch)
+            except BadNumbersError as found:
+                return found
+            except torch.OutOfMemoryError:  # without a recording steps take more memory
+                return None
+        return None
+
+    def _make_room(self, stage: Stage, step: Step, steps: CapturedSteps | None) -> bool:
+        """Move inputs from the device to the host; False where there are none left, or other processes know nothing of it."""
+        resident = {
+            id(inputs): inputs
+            for inputs in (stage.units.inputs, self.problem.train.inputs)
+            if isinstance(inputs, ResidentInputs) and inputs.resident
+        }
+        if not resident or distributed.world_size() > 1:
+            return False
+        for optimiser in step.optimisers:
+            optimiser.zero_grad(set_to_none=True)
+        if steps is not None:
+            steps.reset()
+        for inputs in resident.values():
+            inputs.leave_device()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        warnings.warn(
+            f"stage {stage.name!r}: {self.device} has too little memory: inputs are kept on the host from now on, which is "
+            "slower; a lower batch_size or a smaller backbone would leave room for them",
+            CrowdwiseWarning,
+            stacklevel=2,
+        )
+        return True
 
     def _epoch(self, index: int, stage: Stage, step: Step, steps: CapturedSteps | None, epoch: int) -> float:
         if stage.before_epoch is not None:
@@ -187,7 +249,11 @@ class Engine:
         with seeded(derive_seed(self.problem.seed, index, epoch, "noise", rank), self.device):
             if steps is None:
                 for number, raw in enumerate(stage.units.inputs.stream(mine)):
-                    step(batch_of(stage.units, plan, number, raw))
+                    try:
+                        step(batch_of(stage.units, plan, number, raw))
+                    except BadNumbersError as found:
+                        found.batch = number
+                        raise
             else:
                 self._captured_epoch(stage.units, plan, mine, step, steps)
         return float(distributed.sum_over_ranks(step.loss_sum.clone())) / max(len(batches), 1)
@@ -228,48 +294,17 @@ class Engine:
             with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=True):
                 yield
 
-    # checkpoints
-
-    def _checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        if self.run_directory is None or not self.run_directory.checkpoint_file.exists():
-            return None
-        return read_tensors(self.run_directory.checkpoint_file)
-
-    def _save_checkpoint(
-        self,
-        index: int,
-        result: StageResult,
-        modules: Mapping[str, nn.Module],
-        optimisers: list[torch.optim.Optimizer],
-        best: Mapping[str, Mapping[str, Tensor]],
-    ) -> None:
-        self.history.append(result.history[-1])
-        if self.run_directory is None or distributed.rank() != 0:
-            return
-        self.run_directory.log(result.history[-1])
-        started = time.perf_counter()
-        if self._writing > _SLOW_WRITE and started - self._written < 20 * self._writing:
-            return  # large networks with short epochs: at most a twentieth of the time goes into checkpoints
-        tensors = prefixed("optimiser", optimiser_tensors(optimisers))
-        for name, module in modules.items():
-            tensors |= prefixed(f"module.{name}", module.state_dict())
-            tensors |= prefixed(f"best.{name}", best.get(name, {}))
-        about = {"index": index, "result": _as_json(result)}
-        write_tensors(self.run_directory.checkpoint_file, tensors, about)
-        self._written = time.perf_counter()
-        self._writing = self._written - started
+    # what was done before
 
     def _restore(
         self,
-        stage: Stage,
         modules: Mapping[str, nn.Module],
         optimisers: list[torch.optim.Optimizer],
         result: StageResult,
-        resumed: tuple[dict[str, Tensor], dict[str, Any]],
+        resumed: Stored,
     ) -> dict[str, dict[str, Tensor]]:
-        tensors, about = resumed
-        self._match(stage, about)
-        for name, value in about["result"].items():
+        tensors = resumed.tensors
+        for name, value in resumed.about["result"].items():
             setattr(result, name, value)
         for name, module in modules.items():
             module.load_state_dict(unprefixed(f"module.{name}", tensors))
@@ -278,31 +313,11 @@ class Engine:
         best = {name: unprefixed(f"best.{name}", tensors) for name in modules}
         return {name: state for name, state in best.items() if state}
 
-    def _result_files(self, index: int, stage: Stage) -> list[Path]:
-        """Where the stage's result is kept: in the run's own directory, and where other methods may take it from."""
-        shared = self.shared.file(stage.name, index, stage.shared) if self.shared is not None else None
-        own = self.run_directory.stage_file(index) if self.run_directory is not None else None
-        return [path for path in (own, shared) if path is not None]
-
-    def _finish(self, index: int, stage: Stage, result: StageResult, files: list[Path]) -> None:
-        if not files or distributed.rank() != 0:
-            return
-        tensors: dict[str, Tensor] = {}
-        for name, group in stage.groups.items():
-            tensors |= prefixed(name, group.module.state_dict())
-        for path in files:
-            write_tensors(path, tensors, {"index": index, "result": _as_json(result)})
-
-    def _finished(self, stage: Stage, files: list[Path]) -> StageResult | None:
+    def _finished(self, stage: Stage, stored: Stored) -> StageResult:
         """The result of a stage that was finished before, with its weights put in place."""
-        path = next((path for path in files if path.exists()), None)
-        if path is None:
-            return None
-        tensors, about = read_tensors(path)
-        self._match(stage, about)
         for name, group in stage.groups.items():
-            group.module.load_state_dict(unprefixed(name, tensors))
-        result = StageResult(**about["result"])
+            group.module.load_state_dict(unprefixed(name, stored.tensors))
+        result = StageResult(**stored.about["result"])
         self._remember(result)
         self.progress.stage(stage.name, stage.epochs, stage.epochs)
         return result
@@ -312,12 +327,10 @@ class Engine:
         if self.run_directory is not None and distributed.rank() == 0:
             self.run_directory.rewrite_log(self.history)
 
-    def _match(self, stage: Stage, about: Mapping[str, Any]) -> None:
-        if about.get("result", {}).get("name") != stage.name:
-            raise ModelFileError(
-                f"the run directory has stage {about.get('result', {}).get('name')!r} where this fit has {stage.name!r}; "
-                "start a new run"
-            )
+    def _log(self, record: dict[str, Any]) -> None:
+        self.history.append(record)
+        if self.run_directory is not None and distributed.rank() == 0:
+            self.run_directory.log(record)
 
 
 def evaluate(
@@ -328,22 +341,26 @@ def evaluate(
     *,
     dtype: torch.dtype = torch.float32,
     function: Callable[[Tensor], Tensor] | None = None,
-    batch_size: int = _EVALUATION_BATCH,
 ) -> Tensor:
-    """``function`` (by default the module itself) in evaluation mode over the given instances: (len(instance), ...)."""
+    """``function`` (by default the module itself) in evaluation mode over the given instances: (len(instance), ...).
+
+    Batches are smaller where the device has too little memory for the usual ones.
+    """
     was_training = module.training
     module.eval()
     function = function or module
-    with torch.no_grad(), torch.autocast(instance.device.type, dtype=dtype, enabled=dtype != torch.float32):
-        batches = list(instance.split(batch_size))
-        parts = [function(channels_last(prepare(raw))) for raw in inputs.stream(batches)]
+    for batch_size in _EVALUATION_BATCHES:
+        try:
+            with torch.no_grad(), torch.autocast(instance.device.type, dtype=dtype, enabled=dtype != torch.float32):
+                batches = list(instance.split(batch_size))
+                parts = [function(channels_last(prepare(raw))) for raw in inputs.stream(batches)]
+            break
+        except torch.OutOfMemoryError:
+            if batch_size == _EVALUATION_BATCHES[-1]:
+                raise
     module.train(was_training)
     return torch.cat(parts) if parts else torch.zeros(0, device=instance.device)
 
 
 def channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 and x.is_cuda else x
-
-
-def _as_json(result: StageResult) -> dict[str, Any]:
-    return dict(vars(result))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,9 @@ from crowdwise.annotations import Annotations
 from crowdwise.engine.device import derive_seed
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.tensors import Inputs, ResidentInputs, StreamedInputs, Units, to_channels_first
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, NonFiniteError
 
+_CHUNK = 1 << 20  # values of X that are checked at once
 REDUCTIONS = ("annotation", "instance")
 
 
@@ -44,7 +46,10 @@ class Problem:
         reduction: str = "annotation",
         validation_fraction: float = 0.1,
     ) -> Problem:
-        inputs = make_inputs(X, device)
+        try:
+            inputs = make_inputs(X, device)
+        except NonFiniteError as error:
+            raise _named(error, annotations) from None
         if len(inputs) != annotations.n_instances:
             raise DataError(
                 f"X has {len(inputs)} instances, the annotations speak of {annotations.n_instances}; "
@@ -62,7 +67,10 @@ class Problem:
         validation, train = np.sort(labelled[:n_validation]), np.sort(labelled[n_validation:])
         everything = make_units(inputs, annotations, device, reduction)
         sample = train[:: max(1, len(train) // 2000)] if not inputs.resident else train
-        raw = inputs.take(torch.from_numpy(sample).to(device))
+        try:
+            raw = inputs.take(torch.from_numpy(sample).to(device))
+        except NonFiniteError as error:
+            raise _named(error, annotations) from None
         learned = Prepare.learn(prepare, raw).to(device)
         return cls(
             learned,
@@ -104,11 +112,40 @@ def make_inputs(X: Any, device: torch.device) -> Inputs:
     if X.dtype == object or not (np.issubdtype(X.dtype, np.number) or X.dtype == bool):
         raise DataError(f"X must hold numbers, got dtype {X.dtype}")
     if X.dtype != np.uint8:
-        if np.issubdtype(X.dtype, np.floating) and not np.isfinite(X).all():
-            at = tuple(int(axis) for axis in np.argwhere(~np.isfinite(X))[0])
-            raise DataError(f"X{list(at)} is {X[at]}; replace missing or infinite values before training")
+        if np.issubdtype(X.dtype, np.floating):
+            _check_finite(X)
         X = X.astype(np.float32)
     array = to_channels_first(X)
     if device.type == "cuda" and array.nbytes > 0.5 * torch.cuda.mem_get_info(device)[0]:
         return StreamedInputs(array, device)
-    return ResidentInputs(torch.from_numpy(np.ascontiguousarray(array)).to(device))
+    try:
+        return ResidentInputs(torch.from_numpy(np.ascontiguousarray(array)).to(device))
+    except torch.OutOfMemoryError:
+        warnings.warn(
+            f"X ({array.nbytes / 1e9:.2f} GB) does not fit into the memory of {device} beside what is there: it stays on the "
+            "host, and batches are brought to the device one by one",
+            CrowdwiseWarning,
+            stacklevel=2,
+        )
+        return StreamedInputs(np.ascontiguousarray(array), device)
+
+
+def _check_finite(X: np.ndarray[Any, Any]) -> None:
+    """Refuse values that are missing, infinite or beyond float32; in chunks, so that files mapped into memory stay there."""
+    at_once = max(1, _CHUNK // max(1, X[:1].size))
+    bad: list[int] = []
+    for start in range(0, len(X), at_once):
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(X[start : start + at_once].astype(np.float32, copy=False))
+        if not finite.all():
+            bad += (start + np.flatnonzero(~finite.reshape(len(finite), -1).all(1))).tolist()
+    if bad:
+        with np.errstate(over="ignore"):
+            at = (bad[0], *np.argwhere(~np.isfinite(X[bad[0]].astype(np.float32)))[0].tolist())
+        raise NonFiniteError(f"X{list(at)} is {X[at]}", bad)
+
+
+def _named(error: NonFiniteError, annotations: Annotations) -> NonFiniteError:
+    """With ids instead of rows."""
+    known = annotations.instances[[row for row in error.instances if row < annotations.n_instances]]
+    return NonFiniteError(error.place, known.tolist())

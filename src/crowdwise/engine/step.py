@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from crowdwise.engine.checkpoint import clone_state
-from crowdwise.engine.distributed import rank, sum_gradients, world_size
+from crowdwise.engine.distributed import rank, sum_gradients, sum_over_ranks, world_size
 from crowdwise.engine.optimisers import optimiser_tensors
 from crowdwise.engine.stage import Batch, Loss
 from crowdwise.engine.tensors import Plan, Units
@@ -19,8 +19,35 @@ _PAIR_GRAIN = 64  # captured steps are padded to a multiple of this many annotat
 _WARM_UP_STEPS = 3
 
 
+class BadNumbersError(Exception):
+    """Raised by strict steps: ``what`` is not finite in a batch of these units; of inputs, only those that are not."""
+
+    INPUTS: ClassVar[str] = "prepared inputs"
+
+    def __init__(self, what: str, unit: Tensor) -> None:
+        super().__init__(what)
+        self.what, self.unit = what, unit
+        self.batch = -1  # its number in the epoch
+
+
+class Snapshot:
+    """The state of modules and optimisers, to return to."""
+
+    def __init__(self, modules: Mapping[str, nn.Module], optimisers: list[torch.optim.Optimizer]) -> None:
+        self.modules, self.optimisers = modules, optimisers
+        self.states = {name: clone_state(module) for name, module in modules.items()}
+        self.tensors = {name: tensor.clone() for name, tensor in optimiser_tensors(optimisers).items()}
+
+    def restore(self) -> None:
+        """Put everything back in place: recorded steps stay valid."""
+        for name, state in self.states.items():
+            self.modules[name].load_state_dict(state)
+        for name, tensor in optimiser_tensors(self.optimisers).items():
+            tensor.copy_(self.tensors[name]) if name in self.tensors else tensor.zero_()
+
+
 class Step:
-    """Runs single steps of a stage and adds up the loss on the device."""
+    """Runs single steps of a stage and adds up the loss on the device. ``strict`` ones stop at numbers that are not finite."""
 
     def __init__(
         self,
@@ -35,6 +62,7 @@ class Step:
         self.device, self.dtype = device, dtype
         self.parameters = [p for optimiser in optimisers for group in optimiser.param_groups for p in group["params"]]
         self.loss_sum = torch.zeros((), device=device)
+        self.strict = False
         self.half_weights = HalfWeights(modules.values(), dtype if device.type == "cuda" else torch.float32)
 
     def __call__(self, batch: Batch) -> None:
@@ -50,9 +78,39 @@ class Step:
                 loss.backward()  # type: ignore[no-untyped-call]
         if loss.requires_grad:
             sum_gradients(self.parameters)
+        if self.strict:
+            self._check(batch, loss)
+        if loss.requires_grad:
             for optimiser in self.optimisers:
                 optimiser.step()
+        if self.strict and not all_finite(self.parameters):
+            raise BadNumbersError("the weights after the update", batch.unit)
         self.loss_sum += loss.detach()
+
+    def _check(self, batch: Batch, loss: Tensor) -> None:
+        bad = ~torch.isfinite(batch.x).flatten(1).all(1)
+        if _anywhere(bad.any()):
+            raise BadNumbersError(BadNumbersError.INPUTS, batch.unit[bad])
+        if _anywhere(~torch.isfinite(loss)):
+            raise BadNumbersError("the loss", batch.unit)
+        for group, module in self.modules.items():
+            for name, parameter in module.named_parameters():
+                if parameter.grad is not None and _anywhere(~torch.isfinite(parameter.grad).all()):
+                    raise BadNumbersError(f"the gradient of {group}.{name}", batch.unit)
+
+
+def all_finite(tensors: Iterable[Tensor]) -> bool:
+    """Whether all values are finite. A finite sum says so, at the least cost; where it is not, it may have overflowed."""
+    values = [tensor.detach() for tensor in tensors]
+    if not values:
+        return True
+    sums = torch.stack([value.sum(dtype=torch.float32) for value in values])
+    return bool(torch.isfinite(sums).all()) or all(bool(torch.isfinite(value).all()) for value in values)
+
+
+def _anywhere(flag: Tensor) -> bool:
+    """Whether a flag is raised in any process."""
+    return bool(sum_over_ranks(flag.float()) > 0)
 
 
 class HalfWeights:
@@ -100,9 +158,13 @@ class CapturedSteps:
 
     def __init__(self, step: Step, units: Units, batch_size: int) -> None:
         self.step, self.units, self.batch_size = step, units, batch_size
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the recording, and free its memory."""
         self.width = 0
         self.graph = torch.cuda.CUDAGraph()
-        self.integers = self.floats = self.codes = self.weights = torch.zeros(0, device=units.device)
+        self.integers = self.floats = self.codes = self.weights = torch.zeros(0, device=self.units.device)
         self.raw: Tensor | None = None
 
     def load(self, plan: Plan, raw: Tensor | None) -> None:
@@ -154,8 +216,7 @@ class CapturedSteps:
     def _capture(self) -> None:
         """Record the step. The steps that warm it up are undone, so that results do not depend on them."""
         step, device = self.step, self.step.device
-        modules = {name: clone_state(module) for name, module in step.modules.items()}
-        optimiser_state = {name: tensor.clone() for name, tensor in optimiser_tensors(step.optimisers).items()}
+        before = Snapshot(step.modules, step.optimisers)
         loss_sum = step.loss_sum.clone()
         stream = torch.cuda.Stream(device)
         stream.wait_stream(torch.cuda.current_stream(device))
@@ -168,10 +229,7 @@ class CapturedSteps:
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph):
             step(self._batch())
-        for name, state in modules.items():
-            step.modules[name].load_state_dict(state)
-        for name, tensor in optimiser_tensors(step.optimisers).items():
-            tensor.copy_(optimiser_state[name]) if name in optimiser_state else tensor.zero_()
+        before.restore()
         step.loss_sum.copy_(loss_sum)
 
 

@@ -11,13 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from crowdwise.errors import DataError
+from crowdwise.errors import DataError, NonFiniteError
 
 
 class Inputs(Protocol):
     """Instances by index, as raw tensors on the device."""
 
-    resident: bool
+    @property
+    def resident(self) -> bool:
+        """Whether all of them are on the device."""
 
     def __len__(self) -> int: ...
 
@@ -29,27 +31,36 @@ class Inputs(Protocol):
 
 
 class ResidentInputs:
-    """All inputs in one tensor on the device."""
-
-    resident = True
+    """All inputs in one tensor on the device, until memory is short there."""
 
     def __init__(self, data: Tensor) -> None:
         self.data = data
+        self.host: StreamedInputs | None = None
+
+    @property
+    def resident(self) -> bool:
+        return self.host is None
 
     def __len__(self) -> int:
-        return len(self.data)
+        return len(self.data) if self.host is None else len(self.host)
 
     def take(self, index: Tensor) -> Tensor:
-        return self.data[index]
+        return self.data[index] if self.host is None else self.host.take(index)
 
     def stream(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
-        return (self.data[index] for index in batches)
+        return (self.data[index] for index in batches) if self.host is None else self.host.stream(batches)
+
+    def leave_device(self) -> None:
+        """Keep the inputs on the host from now on, and bring batches to the device as they are needed."""
+        self.host = StreamedInputs(self.data.cpu().numpy(), self.data.device)
+        self.data = self.data.new_empty(0)
 
 
 class StreamedInputs:
     """Inputs from a map-style data set (``__len__``, ``__getitem__``), loaded by threads ahead of use.
 
-    An item is an array or tensor, or a tuple that starts with one.
+    An item is an array or tensor, or a tuple that starts with one. An array in place of the data set has finite values,
+    and channels first.
     """
 
     resident = False
@@ -67,7 +78,13 @@ class StreamedInputs:
         return torch.from_numpy(np.ascontiguousarray(to_channels_first(array[None])[0]))
 
     def _collate(self, index: Sequence[int]) -> Tensor:
-        batch = torch.stack([self._load(at) for at in index])
+        if isinstance(self.dataset, np.ndarray):
+            batch = torch.from_numpy(np.asarray(self.dataset[index]))
+        else:
+            batch = torch.stack([self._load(at) for at in index])
+            if batch.is_floating_point() and not bool(torch.isfinite(batch).all()):
+                bad = ~torch.isfinite(batch).flatten(1).all(1)
+                raise NonFiniteError("X", [at for at, is_bad in zip(index, bad.tolist(), strict=True) if is_bad])
         return batch.pin_memory() if self.device.type == "cuda" else batch
 
     def take(self, index: Tensor) -> Tensor:
@@ -116,6 +133,7 @@ class Units:
     annotator: Tensor  # (E,)
     label: Tensor  # (E,)
     weight: Tensor  # (E,)
+    origin: Tensor | None = None  # (N,) rows of X, where ``inputs`` are something that was computed from these
 
     def __len__(self) -> int:
         return len(self.instance)
@@ -123,6 +141,11 @@ class Units:
     @property
     def device(self) -> torch.device:
         return self.instance.device
+
+    @property
+    def rows(self) -> Tensor:
+        """Which row of X every unit comes from, (N,)."""
+        return self.instance if self.origin is None else self.origin
 
     def subset(self, at: Tensor, target: Tensor | None = None) -> Units:
         """The units at the given positions, with new targets if given."""
@@ -136,12 +159,14 @@ class Units:
             self.annotator[pair],
             self.label[pair],
             self.weight[pair],
+            self.rows[at],
         )
 
     def with_inputs(self, data: Tensor) -> Units:
         """The same units over other inputs, ``data[u]`` for unit u: cached features, for instance."""
         at = torch.arange(len(self), device=self.device)
-        return Units(ResidentInputs(data), at, self.target, self.indptr, self.annotator, self.label, self.weight)
+        inputs, csr = ResidentInputs(data), (self.indptr, self.annotator, self.label, self.weight)
+        return Units(inputs, at, self.target, *csr, origin=self.rows)
 
     def by_annotation(self) -> Units:
         """A unit for each single annotation."""
@@ -155,6 +180,7 @@ class Units:
             self.annotator[pair],
             self.label[pair],
             torch.ones_like(self.weight[pair]),
+            self.rows[row],
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
@@ -125,26 +126,27 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             validation_fraction=self.validation_fraction,
         )
         data = fingerprint(problem.train.inputs, crowd) if run is not None or share is not None else None
-        if run is not None and distributed.rank() == 0:
-            description = {"method": self.name, "parameters": self._json_parameters(), "data": data}
-            run.resume(description) if resume is not None else run.start(description)
         shared = SharedStages(share, {"data": data, "seed": seed}) if share is not None else None
-        engine = Engine(
-            problem,
-            precision=self.precision,
-            verbose=self.verbose,
-            title=self.name,
-            run=run,
-            shared=shared,
-            observer=observer,
-        )
-        fitted = engine.run(self.stages(engine))
-        fitted.arrays["skill"] = annotator_skill(engine, fitted)
-        self._adopt(fitted, problem.prepare, crowd.classes, crowd.annotators)
-        self.history_ = engine.history
-        if run is not None and distributed.rank() == 0:
-            self.save(run.path / "model")
-            run.checkpoint_file.unlink(missing_ok=True)
+        with run.locked() if run is not None else nullcontext():
+            if run is not None and distributed.rank() == 0:
+                description = {"method": self.name, "parameters": self._json_parameters(), "data": data}
+                run.resume(description) if resume is not None else run.start(description)
+            engine = Engine(
+                problem,
+                precision=self.precision,
+                verbose=self.verbose,
+                title=self.name,
+                run=run,
+                shared=shared,
+                observer=observer,
+            )
+            fitted = engine.run(self.stages(engine))
+            fitted.arrays["skill"] = annotator_skill(engine, fitted)
+            self._adopt(fitted, problem.prepare, crowd.classes, crowd.annotators)
+            self.history_ = engine.history
+            if run is not None and distributed.rank() == 0:
+                self.save(run.path / "model")
+                run.finish()
         return self
 
     def _open_run(self, run_dir: str | Path | None, resume: str | Path | None) -> RunDirectory | None:

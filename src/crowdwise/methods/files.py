@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 import crowdwise
+from crowdwise._files import rename, storing
 from crowdwise.annotations import Annotations
 from crowdwise.engine.checkpoint import read_json, read_tensors, write_json, write_tensors
 from crowdwise.engine.tensors import Inputs
@@ -30,16 +31,18 @@ def save_model(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, An
         raise ModelFileError(f"{path} exists and is not a model directory: choose another path")
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    with storing(temporary):
+        temporary.mkdir(parents=True)
     try:
         write_tensors(temporary / WEIGHTS, tensors, {"version": MODEL_VERSION})
         content = json.loads(json.dumps({"version": MODEL_VERSION, "crowdwise": crowdwise.__version__, **about}))
         content["weights_sha256"] = _sha256((temporary / WEIGHTS).read_bytes())
         content["sha256"] = _digest(content)
         write_json(temporary / MODEL_JSON, content)
-        if path.exists():
-            shutil.rmtree(path)
-        os.replace(temporary, path)
+        with storing(path):
+            if path.exists():
+                shutil.rmtree(path)
+            rename(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return path
@@ -65,7 +68,7 @@ def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ModelFileError(f"{path / WEIGHTS} cannot be read: {error.strerror}") from error
     if _sha256(weights) != about["weights_sha256"]:
         raise ModelFileError(f"{path / WEIGHTS} was changed after it was written: its checksum does not match")
-    return read_tensors(path / WEIGHTS)[0], about
+    return read_tensors(path / WEIGHTS, verify=False).tensors, about
 
 
 def fingerprint(inputs: Inputs, annotations: Annotations) -> dict[str, Any]:

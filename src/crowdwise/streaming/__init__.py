@@ -20,14 +20,14 @@ import importlib.util
 import os
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from crowdwise._codes import count
+from crowdwise._files import rename, storing, tidy
+from crowdwise._lock import locked
 from crowdwise.aggregation.base import Aggregator
 from crowdwise.aggregation.crowd import resolve_threads
 from crowdwise.aggregation.glad import GLAD, MEMORY
@@ -110,7 +110,10 @@ def aggregate(
             raise DataError(f"{file}: the folder {file.parent} does not exist")
     folder = out.with_name(f".{out.name}.work") if work is None else Path(work)
     columns = {"instance": instance, "annotator": annotator, "label": label}
-    with _locked(folder), Progress(verbose) as progress:
+    if importlib.util.find_spec("numba") is None:
+        raise ConfigError("streaming needs numba: install it, or aggregate in memory")
+    with locked(folder), Progress(verbose) as progress:
+        tidy(folder)
         store = prepare(path, folder, columns, bound, cores, progress)
         crowd, reason = StreamedCrowd(store, cores, bound, progress), None
         if model is None:
@@ -203,7 +206,8 @@ def _write(crowd: StreamedCrowd, model: Aggregator, out: Path, profile: Path | N
         if profile is not None:
             write_table(table, staged[profile])
         for file, ready in staged.items():
-            os.replace(ready, file)
+            with storing(file):
+                rename(ready, file)
     finally:
         for ready in staged.values():
             ready.unlink(missing_ok=True)
@@ -218,22 +222,3 @@ def _describe(path: Path, store: Store) -> str:
         f"by {count(store.n_annotators, 'annotators')}, {count(store.n_classes, 'classes')}"
     )
     return f"{path.name}: {sizes}; {taken}{repeats}; streamed in {count(len(store.partitions), 'partitions')}"
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep a second run out of a working folder, where the platform has locks that end with their process."""
-    if importlib.util.find_spec("numba") is None:
-        raise ConfigError("streaming needs numba: install it, or aggregate in memory")
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        import fcntl
-    except ImportError:
-        yield
-        return
-    with (folder / "lock").open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise DataError(f"{folder} is in use by another run; wait for it, or name another folder") from None
-        yield

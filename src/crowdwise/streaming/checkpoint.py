@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import sys
 import zipfile
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise._files import replacing
 from crowdwise.aggregation.base import Aggregator
 from crowdwise.aggregation.bayes_kernels import Rows
 from crowdwise.errors import ModelFileError
@@ -38,10 +38,8 @@ class Checkpoint:
         arrays: dict[str, npt.NDArray[Any]] = {}
         private = {name: value for name, value in vars(model).items() if isinstance(value, bool) and name[0] == "_"}
         about = {"state": pack(state, arrays), "trace": trace, "converged": converged, "private": private}
-        partial = self.path.with_name(f".{self.path.name}.{os.getpid()}.partial")
-        with partial.open("wb") as file:
+        with replacing(self.path) as temporary, temporary.open("wb") as file:
             np.savez(file, about=np.array(json.dumps(about)), **arrays)  # type: ignore[arg-type]
-        os.replace(partial, self.path)
 
     def load(self, crowd: Any) -> tuple[Any, list[float], bool] | None:
         """State, objectives and whether the rounds were over; None where there is no file."""

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crowdwise._factorise import Column, encode_classes, factorise
+from crowdwise._files import rename, storing
 from crowdwise._frames import choose_columns
 from crowdwise.aggregation import kernels
 from crowdwise.errors import AnnotationError, DataError
@@ -109,10 +109,11 @@ def prepare(
     shutil.rmtree(ready, ignore_errors=True)
     for state in folder.glob("state-*.npz"):  # of a table that is no more
         state.unlink()
-    (partial / "parts").mkdir(parents=True)
-    store = _Preparation(files, partial, columns, Limits(memory), threads, progress).run()
-    store.save(source)
-    os.replace(partial, ready)
+    with storing(ready):  # errors of reading have names of their own
+        (partial / "parts").mkdir(parents=True)
+        store = _Preparation(files, partial, columns, Limits(memory), threads, progress).run()
+        store.save(source)
+        rename(partial, ready)
     return replace(store, folder=ready)
 
 

@@ -9,7 +9,6 @@ cells of its annotations (uint32, see `crowdwise.aggregation.kernels`).
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise._factorise import Vocabulary
+from crowdwise._files import replacing
 from crowdwise.aggregation import kernels
 from crowdwise.aggregation.crowd import Crowd
 from crowdwise.errors import DataError
@@ -159,9 +159,8 @@ class Store:
             "files": {name: describe(self.folder / name) for name in _FILES},
             "partitions": [vars(part) for part in self.partitions],
         }
-        partial = self.folder / f".{MANIFEST}"
-        partial.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        os.replace(partial, self.folder / MANIFEST)
+        with replacing(self.folder / MANIFEST) as temporary:
+            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
     @classmethod
     def open(cls, folder: Path, source: dict[str, Any]) -> Store | None:

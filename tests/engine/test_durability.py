@@ -1,0 +1,570 @@
+"""A run survives damaged files, full disks, bad numbers and a device without memory: it goes on, or says what to do."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import warnings
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import crowdwise
+from crowdwise import _files
+from crowdwise.engine import checkpoint, ledger, loop, problem, step
+from crowdwise.engine.checkpoint import RunDirectory, read_tensors, write_tensors
+from crowdwise.engine.tensors import ResidentInputs, StreamedInputs
+from crowdwise.errors import CrowdwiseWarning, InUseError, ModelFileError, NonFiniteError, StorageError, TrainingError
+from crowdwise.methods.base import CrowdClassifier
+from crowdwise.methods.ce import CE
+from engine_helpers import QUICK, TAIDTM_QUICK, crowd
+
+X, CROWD, _ = crowd()
+DROPOUT = {"backbone_options": {"hidden": 16, "dropout": 0.3}}
+
+
+class Cut(BaseException):
+    """Stands for the end of the process: nothing catches it."""
+
+
+def bltm() -> CrowdClassifier:
+    keys = {key: value for key, value in TAIDTM_QUICK.items() if key in crowdwise.BLTM.__dataclass_fields__}
+    return crowdwise.BLTM(**keys, **DROPOUT)
+
+
+@pytest.fixture(scope="module")
+def whole() -> CrowdClassifier:
+    return bltm().fit(X, CROWD)
+
+
+@pytest.fixture(autouse=True)
+def every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint after every epoch, however slow the disk is."""
+    monkeypatch.setattr(ledger, "_SLOW_WRITE", 60)
+
+
+def cut_after(stage: str, epoch: int, run: Path) -> Path:
+    """A run that stopped in the epoch after this one."""
+
+    def observer(record: dict[str, Any], _: Any) -> None:
+        if (record["stage"], record["epoch"]) == (stage, epoch + 1):
+            raise Cut
+
+    with pytest.raises(Cut):
+        bltm().fit(X, CROWD, run_dir=run, observer=observer)
+    return run
+
+
+def resume(run: Path) -> tuple[CrowdClassifier, list[tuple[str, int]]]:
+    """The model, and the epochs that were trained."""
+    trained: list[tuple[str, int]] = []
+    model = bltm().fit(X, CROWD, resume=run, observer=lambda r, _: trained.append((r["stage"], r["epoch"])))
+    return model, trained
+
+
+def same(one: CrowdClassifier, other: CrowdClassifier) -> bool:
+    weights = [model.classifier_.state_dict() for model in (one, other)]
+    losses = [[record["loss"] for record in model.history_] for model in (one, other)]
+    return losses[0] == losses[1] and all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+
+def flip(path: Path, at: int) -> None:
+    """One bit of a file changes."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 4
+    path.write_bytes(content)
+
+
+# files
+
+
+def test_every_changed_bit_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    tensors = {
+        "a": torch.arange(3.0),
+        "empty": torch.zeros(0, 2),
+        "one": torch.tensor(1),
+        "half": torch.ones(2).bfloat16(),
+    }
+    digest = write_tensors(path, tensors, {"index": 3, "text": "ä"})
+    stored = read_tensors(path)
+    assert stored.digest == digest
+    assert stored.about == {"index": 3, "text": "ä"}
+    assert all(torch.equal(stored.tensors[name], tensor) for name, tensor in tensors.items())
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        flip(path, at)
+        with pytest.raises(
+            ModelFileError, match=r"x\.safetensors (is damaged: its checksum does not match|cannot be read)"
+        ):
+            read_tensors(path)
+        path.write_bytes(whole)
+    for length in (0, 7, 100, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ModelFileError, match=r"x\.safetensors"):
+            read_tensors(path)
+
+
+def test_a_file_is_the_same_whenever_it_is_written(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_tensors(tmp_path / name, {"x": torch.ones(3), "y": torch.zeros(2)}, {"index": 0})
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_checksums_of_large_tensors_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors = {str(number): torch.full((1000,), float(number)) for number in range(9)}
+    alone = checkpoint._digest(tensors)
+    monkeypatch.setattr(checkpoint, "_LARGE", 0)
+    assert checkpoint._digest(dict(reversed(tensors.items()))) == alone
+
+
+# damaged runs
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "empty", "header"])
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
+    whole: CrowdClassifier, tmp_path: Path, damage: str
+) -> None:
+    run = cut_after("correction", 1, tmp_path / "run")
+    last = run / "checkpoint.safetensors"
+    content = last.read_bytes()
+    changed = {"flipped": None, "cut": content[:-9], "empty": b"", "header": b"\xff" * 8 + content[8:]}[damage]
+    last.write_bytes(changed) if changed is not None else flip(last, len(content) - 5)
+    with pytest.warns(
+        CrowdwiseWarning, match=r"run/checkpoint\.safetensors (is damaged|cannot be read).*going on from"
+    ):
+        model, trained = resume(run)
+    assert trained == [("correction", 1), ("correction", 2)]
+    assert same(model, whole)
+    assert not list(run.glob("checkpoint*"))
+
+
+def test_a_damaged_checkpoint_never_takes_the_place_of_the_good_one(whole: CrowdClassifier, tmp_path: Path) -> None:
+    run = cut_after("correction", 1, tmp_path / "run")
+    flip(run / "checkpoint.safetensors", -5)
+    good = (run / "checkpoint.previous.safetensors").read_bytes()
+
+    def at_once(record: dict[str, Any], _: Any) -> None:
+        raise Cut
+
+    with pytest.warns(CrowdwiseWarning, match="damaged"), pytest.raises(Cut):
+        bltm().fit(X, CROWD, resume=run, observer=at_once)
+    assert (run / "checkpoint.previous.safetensors").read_bytes() == good
+    model, _ = resume(run)  # without a warning
+    assert same(model, whole)
+
+
+def test_two_damaged_checkpoints_cost_the_stage(whole: CrowdClassifier, tmp_path: Path) -> None:
+    run = cut_after("correction", 1, tmp_path / "run")
+    for path in RunDirectory(run).checkpoint_files:
+        flip(path, -5)
+    with pytest.warns(CrowdwiseWarning) as caught:
+        model, trained = resume(run)
+    assert len(caught) == 2
+    assert trained == [("correction", epoch) for epoch in range(3)]
+    assert same(model, whole)
+
+
+def test_a_checkpoint_that_was_just_being_renamed_is_found(whole: CrowdClassifier, tmp_path: Path) -> None:
+    """The instant in which the last checkpoint has become the previous one, and the new one has no name yet."""
+    run = cut_after("correction", 1, tmp_path / "run")
+    last, previous = RunDirectory(run).checkpoint_files
+    os.replace(last, previous)
+    model, trained = resume(run)
+    assert trained == [("correction", 2)]
+    assert same(model, whole)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_damaged_stage_is_trained_again_and_those_after_it_kept(
+    whole: CrowdClassifier, tmp_path: Path, number: int
+) -> None:
+    run = cut_after("correction", 1, tmp_path / "run")
+    flip(run / "stages" / f"{number:02d}.safetensors", -5)
+    with pytest.warns(CrowdwiseWarning, match=rf"stages/{number:02d}\.safetensors is damaged"):
+        model, trained = resume(run)
+    names = ["warm-up", "global transition"]
+    again = [(record["stage"], record["epoch"]) for record in whole.history_ if record["stage"] == names[number]]
+    assert trained == [*again, ("correction", 2)]
+    assert same(model, whole)
+
+
+def test_the_last_stage_comes_back_from_the_checkpoint_of_its_last_epoch(
+    whole: CrowdClassifier, tmp_path: Path
+) -> None:
+    def stopped(*_: Any) -> None:
+        raise Cut
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CrowdClassifier, "save", stopped)
+        with pytest.raises(Cut):
+            bltm().fit(X, CROWD, run_dir=tmp_path / "run")
+    flip(tmp_path / "run" / "stages" / "02.safetensors", -5)
+    with pytest.warns(CrowdwiseWarning, match=r"02\.safetensors is damaged"):
+        model, trained = resume(tmp_path / "run")
+    assert trained == []
+    assert same(model, whole)
+
+
+def test_what_was_built_upon_other_weights_is_not_used(tmp_path: Path) -> None:
+    """As where a stage is trained again on a GPU, and comes out a little different."""
+    run = cut_after("correction", 1, tmp_path / "run")
+    first = run / "stages" / "00.safetensors"
+    stored = read_tensors(first)
+    write_tensors(first, {name: tensor + 1e-3 for name, tensor in stored.tensors.items()}, stored.about)
+    with pytest.warns(CrowdwiseWarning, match="was trained upon other weights of the stage before") as caught:
+        _, trained = resume(run)
+    assert [str(warning.message).split(" was")[0] for warning in caught] == [str(run / "stages" / "01.safetensors")]
+    assert {stage for stage, _ in trained} == {"global transition", "correction"}
+
+
+def test_damaged_shared_stages_are_trained_again(whole: CrowdClassifier, tmp_path: Path) -> None:
+    bltm().fit(X, CROWD, share=tmp_path)
+    shared = sorted(tmp_path.iterdir())
+    assert len(shared) == 2
+    for path in shared:
+        flip(path, -5)
+    with pytest.warns(CrowdwiseWarning, match="is damaged"):
+        assert same(bltm().fit(X, CROWD, share=tmp_path), whole)
+    assert same(bltm().fit(X, CROWD, share=tmp_path), whole)  # whole again
+
+
+def test_a_damaged_description_says_what_to_do(tmp_path: Path) -> None:
+    run = cut_after("correction", 1, tmp_path / "run")
+    (run / "run.json").write_text("{")
+    with pytest.raises(ModelFileError, match=r"run\.json is damaged.*start a new one, in another folder"):
+        resume(run)
+
+
+def test_a_run_that_stops_at_any_system_call_goes_on_to_the_same_end(whole: CrowdClassifier, tmp_path: Path) -> None:
+    """Before every renaming and every fsync of a whole run, one after the other."""
+    countdown = [0]
+
+    def counted(usual: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            countdown[0] -= 1
+            if countdown[0] == 0:
+                raise Cut
+            return usual(*arguments)
+
+        return call
+
+    def attempt(run: Path) -> CrowdClassifier:
+        with pytest.MonkeyPatch.context() as patch:
+            for name in ("replace", "fsync"):
+                patch.setattr(_files.os, name, counted(getattr(os, name)))
+            started = (run / "run.json").exists()
+            return bltm().fit(X, CROWD, **{"resume" if started else "run_dir": run})
+
+    attempt(tmp_path / "counted")
+    calls = -countdown[0]
+    assert calls > 50
+    run = tmp_path / "run"
+    for stop in range(1, calls, 7):
+        countdown[0] = stop
+        with pytest.raises(Cut):
+            attempt(run)
+        countdown[0] = 0
+        assert same(attempt(run), whole)
+        assert not [path for path in run.rglob("*") if path.name.endswith(".tmp")]
+        shutil.rmtree(run)
+
+
+# one at a time
+
+
+def test_a_run_in_use_is_refused_and_left_alone(whole: CrowdClassifier, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    refused: list[BaseException | None] = []
+
+    def intrude(record: dict[str, Any], _: Any) -> None:
+        if (record["stage"], record["epoch"]) == ("correction", 1):
+            with ThreadPoolExecutor(1) as pool:
+                refused.append(pool.submit(bltm().fit, X, CROWD, resume=run).exception())
+
+    model = bltm().fit(X, CROWD, run_dir=run, observer=intrude)
+    assert isinstance(refused[0], InUseError)
+    assert f"{run} is in use by process {os.getpid()}" in str(refused[0])
+    assert same(model, whole)
+
+
+# full disks
+
+
+@pytest.mark.parametrize("name", ["checkpoint.safetensors", "02.safetensors", "weights.safetensors", "metrics.jsonl"])
+def test_a_full_disk_stops_the_run_which_goes_on_when_there_is_room(
+    whole: CrowdClassifier, tmp_path: Path, name: str
+) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    save, written = checkpoint.save_file, [0]
+
+    def fill(tensors: Any, path: Path, **options: Any) -> None:
+        written[0] += name in path.name
+        if name in path.name and written[0] >= min(4, 1 + 3 * name.startswith("checkpoint")):
+            path.write_bytes(b"half")
+            raise full
+        save(tensors, path, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoint, "save_file", fill)
+        if name == "metrics.jsonl":
+            patch.setattr(checkpoint, "open", lambda *_, **__: Path("/dev/full").open("a"), raising=False)  # noqa: SIM115
+        with pytest.raises(
+            StorageError, match=rf"{name} cannot be written: No space left on device; .* MB are free in "
+        ):
+            bltm().fit(X, CROWD, run_dir=tmp_path / "run")
+    assert not [path for path in (tmp_path / "run").rglob("*") if path.name.endswith(".tmp")]
+    model, _ = resume(tmp_path / "run")
+    assert same(model, whole)
+
+
+def test_a_run_directory_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if os.geteuid() == 0:  # who may write anywhere
+
+        def refuse(*_: Any, **__: Any) -> None:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+        monkeypatch.setattr(Path, "mkdir", refuse)
+    else:
+        tmp_path.chmod(0o500)
+    with pytest.raises(StorageError, match=r"run/\.lock cannot be written: Permission denied; this user may not"):
+        CE(**QUICK).fit(X, CROWD, run_dir=tmp_path / "run")
+
+
+# bad numbers
+
+
+def test_all_instances_with_bad_inputs_are_named_by_their_ids(tmp_path: Path) -> None:
+    ids = [f"picture {row}" for row in range(len(X))]
+    bad = X.astype(np.float64)
+    bad[17, 2], bad[40, 0], bad[99, 5] = np.nan, -np.inf, 1e300  # the last one is beyond float32
+    named = crowdwise.Annotations.from_triples(
+        CROWD.instance, CROWD.annotator, CROWD.label, instances=ids, n_annotators=8, n_classes=3
+    )
+    np.save(tmp_path / "X.npy", bad)
+    for data in (bad, np.load(tmp_path / "X.npy", mmap_mode="r"), torch.from_numpy(bad)):
+        with pytest.raises(
+            NonFiniteError, match=r"X\[17, 2\] is nan: 3 of the instances have missing or infinite"
+        ) as error:
+            CE(**QUICK).fit(data, named)
+        assert error.value.instances == ["picture 17", "picture 40", "picture 99"]
+        assert "'picture 17', 'picture 40', 'picture 99'" in str(error.value)
+
+
+def test_inputs_are_checked_a_chunk_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(problem, "_CHUNK", 13)
+    bad = X.copy()
+    bad[[0, 1, 100, 239], 3] = np.inf
+    with pytest.raises(NonFiniteError) as error:
+        problem.make_inputs(bad, torch.device("cpu"))
+    assert error.value.instances == [0, 1, 100, 239]
+    assert len(problem.make_inputs(X, torch.device("cpu"))) == len(X)
+    assert len(problem.make_inputs(X[:0], torch.device("cpu"))) == 0
+
+
+def test_bad_items_of_a_data_set_are_named_when_they_are_loaded() -> None:
+    class Items:
+        def __len__(self) -> int:
+            return len(X)
+
+        def __getitem__(self, at: int) -> np.ndarray:
+            return X[at] if at != bad else np.full_like(X[at], np.nan)
+
+    model = CE(**QUICK)
+    labelled = np.flatnonzero(CROWD.labels_per_instance)
+    sampled = problem.Problem.make(X, CROWD, device=torch.device("cpu"), seed=0).train.instance
+    bad = int(sampled[5])
+    assert bad in labelled
+    with pytest.raises(NonFiniteError, match="X: 1 of the instances have missing"):
+        model.fit(Items(), CROWD)
+    with pytest.MonkeyPatch.context() as patch:  # an item that was good when the run began
+        patch.setattr(problem.Prepare, "learn", lambda mode, raw: problem.Prepare(mode, (6,)))
+        take = StreamedInputs.take
+        patch.setattr(StreamedInputs, "take", lambda self, index: take(self, index[:1]))
+        with pytest.raises(NonFiniteError, match=rf"stage 'classifier', epoch 1: X: 1 of .* \({bad}\)"):
+            CE(**QUICK).fit(Items(), CROWD)
+
+
+class Poisoned(CE):
+    """Cross-entropy that goes wrong in one epoch, for one instance."""
+
+    how: str = "loss"
+
+    def stages(self, engine: Any) -> Any:
+        stages = super().stages(engine)
+        stage = next(stages)
+        usual, self.victim = stage.loss, int(stage.units.rows[7])
+
+        def loss(batch: Any) -> torch.Tensor:
+            value = usual(batch)
+            hit = stage.units.rows[batch.unit] == self.victim
+            zero = value * 0 * hit.sum()
+            if self.now != 1:
+                return value
+            if self.how == "loss":
+                return value + torch.where(hit.any(), torch.inf, 0.0)
+            return value + torch.sqrt(zero + (~hit.any()))  # finite, but its derivative at 0 is not
+
+        def before(epoch: int) -> None:
+            self.now = epoch
+
+        stage.loss, stage.before_epoch = loss, before
+        result = yield stage
+        try:
+            stages.send(result)
+        except StopIteration as stop:
+            return stop.value
+
+
+@pytest.mark.parametrize(
+    ("how", "what"), [("loss", "the loss"), ("gradient", r"the gradient of classifier\.backbone\.\S+")]
+)
+def test_the_batch_in_which_numbers_go_bad_is_named_with_its_instances(how: str, what: str, tmp_path: Path) -> None:
+    model = Poisoned(**QUICK, **DROPOUT)
+    model.how = how
+    with pytest.raises(
+        TrainingError,
+        match=rf"^stage 'classifier', epoch 2, batch \d: {what} became NaN or infinite, with the instances",
+    ) as error:
+        model.fit(X, CROWD, run_dir=tmp_path / "run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("crowdwise.engine.trouble._SHOWN", 1000)
+        with pytest.raises(TrainingError) as error:
+            model.fit(X, CROWD)
+    listed = str(error.value).partition("with the instances ")[2].partition(":")[0]
+    assert model.victim in [int(one) for one in listed.split(", ")]
+    assert len(listed.split(", ")) == QUICK["batch_size"]
+    assert "lower lr (of this stage: 0.01) or scale the inputs (prepare='standardise')" in str(error.value)
+
+
+def test_inputs_that_scaling_made_infinite_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = np.abs(X)
+    monkeypatch.setattr(problem.Prepare, "forward", lambda self, raw: torch.where(raw == data[7, 2], torch.inf, raw))
+    with pytest.raises(TrainingError, match=r"prepared inputs became NaN or infinite, with the instances 7: lower"):
+        CE(**QUICK, validation_fraction=0.0).fit(data, CROWD)
+
+
+def test_weights_that_go_bad_in_the_last_batch_do_not_reach_the_checkpoint(tmp_path: Path) -> None:
+    model = Poisoned(epochs=3, batch_size=1000, verbose=0)
+    model.how = "gradient"
+    with pytest.raises(
+        TrainingError, match=r"epoch 2, batch 1: the gradient of classifier\.\S+ became NaN or infinite"
+    ):
+        model.fit(X, CROWD, run_dir=tmp_path / "run")
+    stored = read_tensors(tmp_path / "run" / "checkpoint.safetensors")
+    assert len(stored.about["result"]["history"]) == 1
+    assert all(bool(torch.isfinite(tensor).all()) for tensor in stored.tensors.values())
+
+
+def test_networks_too_large_for_a_copy_are_told_stage_and_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_SNAPSHOT", 10)
+    with pytest.raises(TrainingError, match=r"stage 'classifier', epoch 1: the loss became NaN or infinite: lower lr"):
+        CE(**QUICK, lr=1e30).fit(X, CROWD)
+
+
+# memory
+
+
+def scarce(monkeypatch: pytest.MonkeyPatch, fails: Callable[[int, Any], bool]) -> list[bool]:
+    """The device has no memory left in the steps that ``fails`` picks; whether inputs were resident, by step."""
+    steps: list[bool] = []
+    usual = step.Step.__call__
+
+    def call(self: Any, batch: Any) -> None:
+        steps.append(seen[0].resident)
+        usual(self, batch)
+        if fails(len(steps), seen[0]):
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has ...")
+
+    seen: list[Any] = []
+    made = problem.make_inputs
+
+    def make(data: Any, device: torch.device) -> Any:
+        inputs = made(data, device)
+        seen[:] = seen or [inputs]
+        return inputs
+
+    monkeypatch.setattr(problem, "make_inputs", make)
+    monkeypatch.setattr(step.Step, "__call__", call)
+    return steps
+
+
+def test_inputs_leave_a_device_without_memory_and_training_goes_on(
+    whole: CrowdClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = scarce(monkeypatch, lambda number, inputs: inputs.resident and number == 7)
+    with pytest.warns(
+        CrowdwiseWarning, match=r"stage 'warm-up': cpu has too little memory: inputs are kept on the host"
+    ):
+        model = bltm().fit(X, CROWD)
+    assert steps[:7] == [True] * 7
+    assert not any(steps[7:])
+    assert same(model, whole)  # the epoch began anew
+
+
+def test_where_nothing_can_leave_the_device_it_is_said_what_to_lower(monkeypatch: pytest.MonkeyPatch) -> None:
+    scarce(monkeypatch, lambda number, inputs: True)
+    with pytest.warns(CrowdwiseWarning, match="kept on the host"), pytest.raises(TrainingError) as error:
+        CE(**QUICK).fit(X, CROWD)
+    assert (
+        "stage 'classifier': the device has too little memory: lower batch_size (now 64), choose a smaller backbone"
+        in str(error.value)
+    )
+    assert str(error.value).endswith("torch says: CUDA out of memory")
+
+
+def test_memory_that_is_short_between_stages_is_explained_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(crowdwise.BLTM, "distil", full)
+    with pytest.raises(TrainingError, match=r"stage 'warm-up': the device has too little memory: lower batch_size"):
+        bltm().fit(X, CROWD)
+
+
+def test_evaluation_uses_smaller_batches_where_memory_is_short() -> None:
+    sizes: list[int] = []
+
+    class Hungry(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            sizes.append(len(x))
+            if len(x) > 16:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return 2 * x
+
+    inputs = ResidentInputs(torch.arange(600.0).reshape(300, 2))
+    result = loop.evaluate(Hungry(), inputs, torch.arange(300), torch.nn.Identity())
+    assert torch.equal(result, 2 * inputs.data)
+    assert sizes[:3] == [300, 256, 16]
+
+
+def test_inputs_that_do_not_fit_on_the_device_stay_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(torch.Tensor, "to", full)
+    with pytest.warns(CrowdwiseWarning, match=r"X \(0\.00 GB\) does not fit into the memory of cpu"):
+        inputs = problem.make_inputs(X, torch.device("cpu"))
+    monkeypatch.undo()
+    assert not inputs.resident
+    np.testing.assert_array_equal(inputs.take(torch.tensor([3, 1])).numpy(), X[[3, 1]])
+
+
+def test_inputs_on_the_host_are_those_that_were_on_the_device() -> None:
+    inputs = ResidentInputs(torch.arange(60.0).reshape(10, 2, 3))
+    batches = [torch.tensor([4, 2]), torch.tensor([9])]
+    before = [batch.clone() for batch in inputs.stream(batches)]
+    inputs.leave_device()
+    assert not inputs.resident
+    assert len(inputs) == 10
+    for one, other in zip(before, inputs.stream(batches), strict=True):
+        assert torch.equal(one, other)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(inputs.take(torch.tensor([4, 2])), before[0])

@@ -1,0 +1,154 @@
+"""A folder belongs to one process at a time, whatever becomes of that process."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crowdwise import _lock
+from crowdwise._lock import locked
+from crowdwise.errors import InUseError, StorageError
+
+HOLDER = """
+import sys
+from pathlib import Path
+from crowdwise import _lock
+if sys.argv[2] == "without":
+    _lock._flock = lambda file: None
+with _lock.locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture(params=["flock", "without"])
+def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """With the locks of the system, and on a file system that has none."""
+    if request.param == "without":
+        fcntl = pytest.importorskip("fcntl")
+
+        def unsupported(*_: Any) -> None:
+            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+
+        monkeypatch.setattr(fcntl, "flock", unsupported)
+    return str(request.param)
+
+
+def hold(folder: Path, system: str) -> subprocess.Popen[bytes]:
+    """A process that holds the folder until its input ends."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder), system],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"held\n"
+    return process
+
+
+def test_a_second_process_is_told_folder_process_host_and_time(tmp_path: Path, system: str) -> None:
+    folder = tmp_path / "run"
+    first = hold(folder, system)
+    expected = (
+        rf"{folder} is in use by process {first.pid} on {re.escape(socket.gethostname())} since \d{{4}}-\d\d-\d\d "
+    )
+    with pytest.raises(InUseError, match=expected), locked(folder):
+        pytest.fail("two at once")
+    first.communicate()
+    with locked(folder):
+        assert json.loads((folder / ".lock").read_text())["process"] == os.getpid()
+    assert (folder / ".lock").read_text() == ""
+
+
+def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, system: str) -> None:
+    first = hold(tmp_path, system)
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    assert json.loads((tmp_path / ".lock").read_text())["process"] == first.pid
+    with locked(tmp_path):
+        assert json.loads((tmp_path / ".lock").read_text())["process"] == os.getpid()
+
+
+def test_a_number_that_another_process_was_given_does_not_hold_the_folder(tmp_path: Path, system: str) -> None:
+    holder = {"process": os.getppid(), "host": socket.gethostname(), "since": "", "started": "long ago"}
+    (tmp_path / ".lock").write_text(json.dumps(holder))
+    with locked(tmp_path):
+        pass
+
+
+def test_a_process_of_another_host_is_believed_and_the_remedy_named(tmp_path: Path, system: str) -> None:
+    holder = {"process": 7, "host": "elsewhere", "since": "2026-01-02 03:04:05 +0000", "started": "x"}
+    (tmp_path / ".lock").write_text(json.dumps(holder))
+    with pytest.raises(InUseError, match=r"process 7 on elsewhere since 2026-01-02 03:04:05 \+0000") as refused:
+        locked(tmp_path).__enter__()
+    assert f"if that process is no more, remove {tmp_path / '.lock'}" in str(refused.value)
+    (tmp_path / ".lock").unlink()
+    with locked(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"process": "x"}', "\0" * 50])
+def test_a_file_that_says_nothing_holds_nothing(tmp_path: Path, system: str, content: str) -> None:
+    (tmp_path / ".lock").write_text(content)
+    with locked(tmp_path):
+        pass
+
+
+def test_who_holds_a_folder_may_lock_it_again_but_not_another_thread(tmp_path: Path, system: str) -> None:
+    refused: list[str] = []
+
+    def other() -> None:
+        try:
+            locked(tmp_path).__enter__()
+        except InUseError as error:
+            refused.append(str(error))
+
+    with locked(tmp_path):
+        with locked(tmp_path / ".." / tmp_path.name):
+            pass
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+    assert refused
+    assert f"process {os.getpid()} " in refused[0]
+
+
+def test_of_many_processes_there_is_never_more_than_one_in_the_folder(tmp_path: Path) -> None:
+    note = "with open(sys.argv[1] + '/notes', 'a') as notes: notes.write('{}\\n')\n    "
+    script = HOLDER.replace(
+        "sys.stdin.read()", f"{note.format('in')}import time; time.sleep(0.3)\n    {note.format('out')}"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script, str(tmp_path), "flock"], env=environment, stderr=subprocess.DEVNULL
+        )
+        for _ in range(5)
+    ]
+    codes = [process.wait() for process in processes]
+    assert codes.count(0) >= 1
+    assert (tmp_path / "notes").read_text().split() == ["in", "out"] * codes.count(0)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(_lock, "open", refuse, raising=False)
+    with pytest.raises(
+        StorageError, match=rf"{tmp_path}/\.lock cannot be written: Read-only file system; this user may"
+    ):
+        locked(tmp_path).__enter__()
