@@ -30,9 +30,15 @@ def parse_size(text: str) -> int | None:
 
 def unpack_limit(path: Path) -> int:
     """Bytes that the file at ``path`` may unpack to: what the environment says, else by its size."""
+    most = largest()
+    return most if os.environ.get(VARIABLE) else min(most, max(SMALL, RATIO * path.stat().st_size))
+
+
+def largest() -> int:
+    """Bytes that nothing may exceed: what the environment says, else 32 GiB."""
     text = os.environ.get(VARIABLE)
     if not text:
-        return min(LARGEST, max(SMALL, RATIO * path.stat().st_size))
+        return LARGEST
     size = parse_size(text)
     if size is None:
         raise ConfigError(f"{VARIABLE} must be a size such as 64GB, not {text!r}")

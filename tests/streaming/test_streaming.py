@@ -447,9 +447,10 @@ def cut(path: Path, work: Path, where: str) -> None:
             raise Cut
         return function(*arguments, **options)
 
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Cut):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, name, counted)
-        aggregate(path, "wawa", out=path.with_name("labels.parquet"), work=work, threads=1)
+        with pytest.raises(Cut):
+            aggregate(path, "wawa", out=path.with_name("labels.parquet"), work=work, threads=1)
     assert not path.with_name("labels.parquet").exists()
 
 
@@ -518,7 +519,11 @@ def test_what_was_prepared_and_is_damaged_is_prepared_again(tmp_path: Path, wher
         found.unlink()
     else:
         found.write_bytes(content[:-9] if damage == "cut" else content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
-    if damage == "gone" and file in ("codes/000000.npz", "source.json", "dealt.json"):  # as if it had not been written yet
+    if damage == "gone" and file in (
+        "codes/000000.npz",
+        "source.json",
+        "dealt.json",
+    ):  # as if it had not been written yet
         aggregate(path, "wawa", out=out, work=work)
     else:
         with pytest.warns(CrowdwiseWarning, match="the table is prepared from its beginning"):
