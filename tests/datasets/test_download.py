@@ -267,6 +267,12 @@ def test_several_fetches_of_one_file_download_it_once(server, path):
     assert len(server.asked) == 1
 
 
+def size_of(part):
+    with suppress(FileNotFoundError):
+        return part.stat().st_size
+    return 0
+
+
 def killed_again_and_again(server, folder, times):
     """Downloads in processes that are killed at random moments: what has its name is whole, the rest goes on."""
     rng, server.pause, kills, downloads = random.Random(0), 0.01, 0, 0
@@ -275,10 +281,13 @@ def killed_again_and_again(server, folder, times):
     while kills < times:
         path, asked = folder / f"{downloads}.bin", len(server.asked)
         process = subprocess.Popen([sys.executable, "-c", code, server.url, str(path), SHA256], env=environment)
+        part = path.with_name(f"{path.name}.part")
+        before = size_of(part)
         while process.poll() is None and len(server.asked) == asked:
             time.sleep(0.005)
         moment = time.monotonic() + rng.uniform(0, 0.15)
-        while process.poll() is None and time.monotonic() < moment:
+        more = rng.random() < 0.7  # whether to wait until bytes have arrived
+        while process.poll() is None and (time.monotonic() < moment or (more and size_of(part) <= before)):
             assert not path.exists() or path.read_bytes() == CONTENT
             time.sleep(0.001)
         process.kill()
