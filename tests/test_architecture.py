@@ -13,7 +13,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "crowdwise"
 LAYERS = [
     ["errors", "registry"],
-    ["_codes", "_factorise", "_frames", "_limits", "_arrays", "annotations"],
+    ["_codes", "_factorise", "_frames", "_limits", "_arrays", "_text", "annotations"],
     ["agreement"],
     ["simulate", "readers", "datasets"],
     ["aggregation"],

@@ -354,5 +354,6 @@ def test_a_benchmark_that_is_killed_at_random_moments_ends_with_the_same_table(t
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_thirty_kills_change_nothing(tmp_path: Path) -> None:
     killed_again_and_again(tmp_path, 30)
