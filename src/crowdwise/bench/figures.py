@@ -55,8 +55,9 @@ def varied(records: Iterable[Record]) -> list[Setting]:
     values: dict[tuple[str, str], set[Any]] = {}
     for record in records:
         for name, (table, _) in SETTINGS.items():
-            if name in record.get(table, {}):
-                values.setdefault((name, record["row"]), set()).add(record[table][name])
+            value = (record.get(table) or {}).get(name)
+            if isinstance(value, int | float | str):
+                values.setdefault((name, record["row"]), set()).add(value)
     return [name for name in SETTINGS if any(len(found) > 1 for (key, _), found in values.items() if key == name)]
 
 
