@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DATA ?= $(if $(CROWDWISE_DATA),$(CROWDWISE_DATA),$(wildcard ../shared/data))
 
-.PHONY: demo test test-slow lint format clean browser
+.PHONY: demo test test-slow lint format clean browser audit
 
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -37,6 +37,13 @@ test: lint browser
 
 test-slow: lint browser
 	CROWDWISE_DATA=$(DATA) $(BIN)/python -m pytest -m "not gpu"
+
+# Known vulnerabilities of the pinned versions. It needs the package index's database: where that cannot be reached, it fails.
+audit: .venv/.installed
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip-audit \
+		|| (echo "make: pip-audit cannot be installed here: nothing was audited"; exit 1)
+	@$(BIN)/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt \
+		|| (echo "make: a pinned version has a known vulnerability, or the database cannot be reached (see above)"; exit 1)
 
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import crowdwise
+from crowdwise import _limits
 from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError
-from crowdwise.readers import READERS, _files, _source, formats, read
+from crowdwise.readers import READERS, _source, formats, read
 from export_samples import (
     SAID,
     SAMPLES,
@@ -349,7 +350,7 @@ class TestRefusals:
             ),
             ("a.tsv", "OUTPUT:a\tASSIGNMENT:worker_id\nx\t\n", "record 1: neither ASSIGNMENT:task_id nor any INPUT:"),
             ("a.csv", ",ann,bob\n1,x,x\n2,x\n3,x,y\n4,x,y\n", "record 2: 2 cells, but the first line has 3"),
-            ("a.npy", b"\x93NUMPY\x01\x00", "cannot be read as npy"),
+            ("a.npy", b"\x93NUMPY\x01\x00", "is not a readable npy file"),
             ("a.xlsx", b"PK", "unknown format: the suffix must be one of"),
             ("a.zip", b"PK", "cannot be read as a zip file"),
             ("a.zip", zipped({"readme.txt": b"hi"}), "the zip holds no export that is known"),
@@ -405,7 +406,7 @@ class TestRefusals:
             read(tmp_path / "a.npy")
 
     def test_files_that_swell_are_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(_files, "SMALL", 10_000)
+        monkeypatch.setattr(_limits, "SMALL", 10_000)
         content = b'{"task": 1, "worker": 2, "label": 3}\n' * 100_000
         for name, data in (
             ("a.jsonl.gz", gzip.compress(content)),
@@ -415,6 +416,7 @@ class TestRefusals:
             with pytest.raises(ReadError, match="unpacks to more than"):
                 read(tmp_path / name)
         monkeypatch.setattr(_source, "DOCUMENT", 500)
+        monkeypatch.setenv("CROWDWISE_UNPACK_LIMIT", "500")
         for name in ("tasks.json", "people.zip", "consensus.zip"):
             with pytest.raises(ReadError, match="more than 500 bytes"):
                 read(sample(tmp_path, name))

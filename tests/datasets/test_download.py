@@ -1,7 +1,14 @@
 """Downloads, against a server on this machine that misbehaves on demand."""
 
 import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
 import threading
+import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
@@ -11,6 +18,7 @@ from crowdwise.datasets import download, fetch
 from crowdwise.errors import DatasetError
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
+PIECE = 10_000  # bytes that the server sends at once
 MD5 = hashlib.md5(CONTENT).hexdigest()
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
@@ -27,6 +35,7 @@ class Server(ThreadingHTTPServer):
         self.statuses: list[int] = []
         self.redirect = None
         self.range_shift = 0
+        self.pause = 0.0  # seconds after each piece that is sent
         self.asked: list[str | None] = []
 
     @property
@@ -60,7 +69,11 @@ class Handler(BaseHTTPRequestHandler):
         if server.length:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body[: server.dies_after.pop(0)] if server.dies_after else body)
+        body = body[: server.dies_after.pop(0)] if server.dies_after else body
+        with suppress(ConnectionError):
+            for at in range(0, len(body), PIECE):
+                self.wfile.write(body[at : at + PIECE])
+                time.sleep(server.pause)
         return None
 
     def log_message(self, *args):
@@ -183,6 +196,17 @@ def test_a_file_of_another_size_is_refused_before_it_fills_the_disk(server, path
     assert list(path.parent.iterdir()) == []
 
 
+@pytest.mark.parametrize("length", [True, False])
+def test_a_file_without_a_known_size_has_a_limit_too(server, path, length, monkeypatch):
+    server.length = length
+    monkeypatch.setenv("CROWDWISE_UNPACK_LIMIT", "200kB")
+    with pytest.raises(DatasetError, match="more than 200,000 bytes; if that is right, set CROWDWISE_UNPACK_LIMIT"):
+        fetch(server.url, path, md5=MD5)
+    assert list(path.parent.iterdir()) == []
+    monkeypatch.setenv("CROWDWISE_UNPACK_LIMIT", "1MB")
+    assert fetch(server.url, path, md5=MD5).read_bytes() == CONTENT
+
+
 def test_without_a_content_length_the_size_still_reveals_a_truncation(server, path):
     server.length = False
     server.dies_after = [1000]
@@ -241,3 +265,48 @@ def test_several_fetches_of_one_file_download_it_once(server, path):
         thread.join()
     assert path.read_bytes() == CONTENT
     assert len(server.asked) == 1
+
+
+def size_of(part):
+    with suppress(FileNotFoundError):
+        return part.stat().st_size
+    return 0
+
+
+def killed_again_and_again(server, folder, times):
+    """Downloads in processes that are killed at random moments: what has its name is whole, the rest goes on."""
+    rng, server.pause, kills, downloads = random.Random(0), 0.01, 0, 0
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    code = "import sys; from crowdwise.datasets import fetch; fetch(*sys.argv[1:3], sha256=sys.argv[3])"
+    while kills < times:
+        path, asked = folder / f"{downloads}.bin", len(server.asked)
+        process = subprocess.Popen([sys.executable, "-c", code, server.url, str(path), SHA256], env=environment)
+        part = path.with_name(f"{path.name}.part")
+        before = size_of(part)
+        while process.poll() is None and len(server.asked) == asked:
+            time.sleep(0.005)
+        moment = time.monotonic() + rng.uniform(0, 0.15)
+        more = rng.random() < 0.7  # whether to wait until bytes have arrived
+        while process.poll() is None and (time.monotonic() < moment or (more and size_of(part) <= before)):
+            assert not path.exists() or path.read_bytes() == CONTENT
+            time.sleep(0.001)
+        process.kill()
+        if process.wait() == -signal.SIGKILL:
+            kills += 1
+        else:
+            assert process.returncode == 0
+            assert path.read_bytes() == CONTENT
+            downloads += 1
+    server.pause = 0.0
+    assert fetch(server.url, path, sha256=SHA256).read_bytes() == CONTENT
+    assert sorted(file.name for file in folder.iterdir()) == sorted(f"{k}.bin" for k in range(downloads + 1))
+    assert any(start not in (None, "bytes=0-") for start in server.asked)
+
+
+def test_downloads_that_are_killed_go_on_and_end_whole(server, tmp_path):
+    killed_again_and_again(server, tmp_path, 4)
+
+
+@pytest.mark.slow
+def test_thirty_kills_leave_no_download_broken(server, tmp_path):
+    killed_again_and_again(server, tmp_path, 30)

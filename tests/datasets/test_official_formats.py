@@ -68,7 +68,7 @@ IMAGES = np.zeros((20, 28, 28), np.uint8)
         ({"train_images_idx3_ubyte": b"\0\0\x08\3\0\0"}, "ends inside its header"),
         ({"train_images_idx3_ubyte": idx(IMAGES)[:-1]}, "it has only 15,679"),
         ({"train_images_idx3_ubyte": idx(IMAGES) + b"x"}, "it has more"),
-        ({"train_images_idx3_ubyte": struct.pack(">4B3I", 0, 0, 8, 3, *[2**31] * 3)}, "plausible"),
+        ({"train_images_idx3_ubyte": struct.pack(">4B3I", 0, 0, 8, 3, *[2**31] * 3)}, "unpacks to more than"),
         ({"train_images_idx3_ubyte": idx(IMAGES[:, :20])}, r"\(20, 20, 28\) uint8 instead of"),
         ({"train_labels_idx1_ubyte": idx(np.zeros(19, np.uint8))}, "20 instances but 19 true classes"),
         ({"train_labels_idx1_ubyte": idx(np.full(20, 10, np.uint8))}, r"class 10: there are 10 \(0..9\)"),

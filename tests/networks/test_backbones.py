@@ -55,3 +55,17 @@ def test_own_module_must_give_feature_vectors():
 def test_own_module_is_taken_as_it_is():
     classifier = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 5)), (1, 8, 8), 4)
     assert classifier(torch.zeros(3, 1, 8, 8)).shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "options"), [("mlp", (5,), {"batch_norm": True}), ("resnet18", (1, 8, 8), {})]
+)
+def test_a_batch_of_one_instance_is_trained_on_with_the_running_statistics(name, shape, options):
+    backbone, _ = build_backbone(name, shape, options)
+    one = torch.randn(1, *shape)
+    backbone.train()
+    backbone(torch.randn(8, *shape))
+    trained = backbone(one)
+    assert torch.isfinite(trained).all()
+    if name == "mlp":
+        torch.testing.assert_close(trained, backbone.eval()(one))

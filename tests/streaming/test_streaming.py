@@ -34,7 +34,7 @@ from crowdwise.aggregation import (
     kernels,
     recommend,
 )
-from crowdwise.errors import AnnotationError, ConfigError, DataError, InUseError, ModelFileError
+from crowdwise.errors import AnnotationError, ConfigError, CrowdwiseWarning, DataError, InUseError, ModelFileError
 from crowdwise.readers import read_table
 from crowdwise.registry import AGGREGATORS
 from crowdwise.streaming import aggregate, preparation, streamable
@@ -425,23 +425,112 @@ def killed(path: Path, out: Path, work: Path, patch: str, method: str = "'dawid-
     assert not out.exists()
 
 
+class Cut(BaseException):
+    """A process that ends in the middle."""
+
+
+CUTS: dict[str, tuple[Any, str, int]] = {  # what is called for the last time, and how many times it is
+    "reading": (preparation._Preparation, "_check_ids", 12),
+    "dealing": (preparation.np, "save", 1),
+    "sorting": (preparation._Preparation, "_sort", 5),
+    "manifest": (preparation.Store, "save", 1),
+    "renaming": (preparation.shutil, "rmtree", 6),
+}
+
+
+def cut(path: Path, work: Path, where: str) -> None:
+    """Begin to prepare a table, with one thread, and stop somewhere."""
+    owner, name, last = CUTS[where]
+    function, calls = getattr(owner, name), []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        calls.append(name)
+        if len(calls) == last:
+            raise Cut
+        return function(*arguments, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, counted)
+        with pytest.raises(Cut):
+            aggregate(path, "wawa", out=path.with_name("labels.parquet"), work=work, threads=1)
+    assert not path.with_name("labels.parquet").exists()
+
+
+@pytest.mark.parametrize("make", [crowd, lambda: text(crowd())], ids=["numbers", "texts"])
 @pytest.mark.parametrize(
-    "patch",
+    ("where", "rows", "sorted_parts"),
     [
-        "preparation._Preparation._codes = dying(preparation._Preparation._codes, 20)",
-        "preparation._Preparation._sort = dying(preparation._Preparation._sort, 5)",
-        "preparation.Store.save = dying(preparation.Store.save, 1)",
+        ("reading", 1100, [17]),
+        ("dealing", 0, [17]),
+        ("sorting", 0, range(17 - 4 + 1)),
+        ("manifest", 0, [0]),
+        ("renaming", 0, [0]),
     ],
-    ids=["reading", "sorting", "manifest"],
 )
-def test_a_run_that_was_killed_while_preparing_starts_anew(tmp_path: Path, patch: str) -> None:
-    path, out, work = write(tmp_path / "crowd.parquet", crowd()), tmp_path / "labels.parquet", tmp_path / "work"
-    killed(path, out, work, patch)
-    assert (work / "table.partial").exists()
+def test_a_preparation_that_was_cut_off_goes_on_with_what_it_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Any, where: str, rows: int, sorted_parts: Any
+) -> None:
+    path, out, work = write(tmp_path / "crowd.parquet", make()), tmp_path / "labels.parquet", tmp_path / "work"
+    cut(path, work, where)
+    read, done = [], []
+    codes, sort = preparation._Preparation._codes, preparation._Preparation._sort
+
+    def encode(self: Any, role: str, column: Any) -> Any:
+        if role == "label":
+            read.append(len(column.data))
+        return codes(self, role, column)
+
+    monkeypatch.setattr(preparation._Preparation, "_codes", encode)
+    monkeypatch.setattr(preparation._Preparation, "_sort", lambda *all: done.append(1) or sort(*all))
     result = aggregate(path, "dawid-skene", out=out, work=work)
     expected = DawidSkene().fit(read_table(path).annotations)
     np.testing.assert_allclose(result.model.confusion_, expected.confusion_, atol=1e-8)
+    assert pq.read_table(out)["label"].to_pylist() == expected.labels_.tolist()
+    assert sum(read) == rows
+    assert len(done) in sorted_parts
     assert {entry.name for entry in work.iterdir() if not entry.name.startswith("state-")} == {"table", ".lock"}
+
+
+def test_what_was_prepared_of_another_table_is_not_used(tmp_path: Path) -> None:
+    path, out, work = write(tmp_path / "crowd.parquet", crowd()), tmp_path / "labels.parquet", tmp_path / "work"
+    cut(path, work, "sorting")
+    write(path, crowd(seed=1))
+    aggregate(path, "wawa", out=out, work=work)
+    assert pq.read_table(out)["label"].to_pylist() == Wawa().fit(read_table(path).annotations).labels_.tolist()
+
+
+@pytest.mark.parametrize(
+    ("where", "file"),
+    [
+        ("reading", "codes/000000.npz"),
+        ("sorting", "dealt/000010.bin"),
+        ("sorting", "dealt/000000.json"),
+        ("sorting", "parts/000000.bin"),
+        ("sorting", "dealt.json"),
+        ("sorting", "instances.arrow"),
+        ("sorting", "source.json"),
+    ],
+)
+@pytest.mark.parametrize("damage", ["changed", "cut", "gone"])
+def test_what_was_prepared_and_is_damaged_is_prepared_again(tmp_path: Path, where: str, file: str, damage: str) -> None:
+    path, out, work = write(tmp_path / "crowd.parquet", crowd()), tmp_path / "labels.parquet", tmp_path / "work"
+    cut(path, work, where)
+    found = work / "table.partial" / file
+    content = found.read_bytes()
+    if damage == "gone":
+        found.unlink()
+    else:
+        found.write_bytes(content[:-9] if damage == "cut" else content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+    if damage == "gone" and file in (
+        "codes/000000.npz",
+        "source.json",
+        "dealt.json",
+    ):  # as if it had not been written yet
+        aggregate(path, "wawa", out=out, work=work)
+    else:
+        with pytest.warns(CrowdwiseWarning, match="the table is prepared from its beginning"):
+            aggregate(path, "wawa", out=out, work=work)
+    assert pq.read_table(out)["label"].to_pylist() == Wawa().fit(read_table(path).annotations).labels_.tolist()
 
 
 @pytest.mark.parametrize(
@@ -501,7 +590,8 @@ def test_a_prepared_table_serves_other_methods_until_the_input_changes(
     assert len(made) == 3
     part = next((work / "table" / "parts").iterdir())
     part.write_bytes(bytes(part.stat().st_size))
-    aggregate(path, "wawa", out=tmp_path / "labels.parquet", work=work)
+    with pytest.warns(CrowdwiseWarning, match=f"{part.name} is damaged.*the table is prepared again"):
+        aggregate(path, "wawa", out=tmp_path / "labels.parquet", work=work)
     assert len(made) == 4
     assert (
         pq.read_table(tmp_path / "labels.parquet")["label"].to_pylist()
@@ -509,13 +599,34 @@ def test_a_prepared_table_serves_other_methods_until_the_input_changes(
     )
 
 
-def test_a_damaged_state_is_named(tmp_path: Path) -> None:
+def test_a_damaged_state_is_named_and_the_one_before_it_used(tmp_path: Path) -> None:
     path, work = write(tmp_path / "crowd.parquet", crowd()), tmp_path / "work"
     aggregate(path, "one-coin", out=tmp_path / "labels.parquet", work=work)
+    before = (tmp_path / "labels.parquet").read_bytes()
     (state,) = work.glob("state-*.npz")
     state.write_bytes(state.read_bytes()[:-200])
-    with pytest.raises(ModelFileError, match=r"state-.*npz is damaged .* remove it"):
+    with pytest.warns(
+        CrowdwiseWarning, match=r"state-.*npz is not a readable npz file.*going on from the round before"
+    ):
         aggregate(path, "one-coin", out=tmp_path / "labels.parquet", work=work)
+    assert (tmp_path / "labels.parquet").read_bytes() == before
+    for file in work.glob("state-*"):
+        file.write_bytes(file.read_bytes()[:-200])
+    with pytest.raises(ModelFileError, match=r"state-.*npz is not a readable npz file: .* remove it"):
+        aggregate(path, "one-coin", out=tmp_path / "labels.parquet", work=work)
+
+
+def test_a_state_of_another_method_is_not_taken(tmp_path: Path) -> None:
+    path, work = write(tmp_path / "crowd.parquet", crowd()), tmp_path / "work"
+    aggregate(path, OneCoinDawidSkene(max_iter=1), out=tmp_path / "labels.parquet", work=work)
+    (one,) = work.glob("state-*.npz")
+    content = one.read_bytes()
+    one.unlink()
+    aggregate(path, OneCoinDawidSkene(max_iter=2, tol=0), out=tmp_path / "labels.parquet", work=work)
+    for other in work.glob("state-*"):
+        other.write_bytes(content)
+    with pytest.raises(ModelFileError, match="it belongs to another table or method"):
+        aggregate(path, OneCoinDawidSkene(max_iter=2, tol=0), out=tmp_path / "labels.parquet", work=work)
 
 
 def test_a_working_folder_serves_one_run_at_a_time(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ import functools
 import hashlib
 import inspect
 import itertools
-import tomllib
+import re
+import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdwise import presets
+from crowdwise._text import toml_table
 from crowdwise.bench.cells import FILES, Cell
 from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import METHODS
@@ -78,6 +80,7 @@ _COLUMN: dict[str, tuple[type | tuple[type, ...], str]] = {
     "vary": (dict, "a table of lists"),
 }
 _PARTS = ("simulate", "parameters", "data")
+_FORM = re.compile(r"\d{0,2}(\.\d{1,2})?[a-zA-Z%]?")
 
 
 @dataclass(frozen=True)
@@ -181,15 +184,15 @@ def load_experiment(name: str | Path) -> Experiment:
     if path.suffix == ".toml":
         if not path.is_file():
             raise ConfigError(f"there is no experiment file {path}")
-        text, label, folder = path.read_text(encoding="utf-8"), path.stem, path.parent
+        text, label, folder = path.read_bytes(), path.stem, path.parent
     else:
         if str(name) not in names():
             raise ConfigError(f"unknown experiment {str(name)!r}{suggest(str(name), names())}")
         file = resources.files(__package__) / "experiments" / f"{name}.toml"
-        text, label, folder = file.read_text(encoding="utf-8"), str(name), Path()
+        text, label, folder = file.read_bytes(), str(name), Path()
     try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        content = toml_table(text)
+    except ValueError as error:
         raise ConfigError(f"experiment {name}: {error}") from error
     return _checked(label, content, folder)
 
@@ -301,9 +304,13 @@ def _combinations(vary: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]
 
 
 def _filled(label: str, values: Mapping[str, Any], name: str) -> str:
+    """The label with values in the place of {NAME} and {NAME:FORMAT}; nothing else can be reached from there."""
     try:
+        for _, field, form, conversion in string.Formatter().parse(label):
+            if field is not None and (not field.isidentifier() or conversion or not _FORM.fullmatch(form or "")):
+                raise ValueError(f"{{{field}}} is no name with a plain format")
         return label.format(**values)
-    except (KeyError, ValueError, IndexError) as error:
+    except (KeyError, ValueError, IndexError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"experiment {name}: the label {label!r} cannot be filled with {dict(values)}: {error}"
         ) from None

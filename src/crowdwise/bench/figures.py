@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from crowdwise._arrays import read_npz
 from crowdwise.bench.rendering import plain
 from crowdwise.bench.selection import Metric, Record, metric_of, select, value_of
 from crowdwise.errors import ConfigError, DataError, suggest
@@ -55,8 +55,9 @@ def varied(records: Iterable[Record]) -> list[Setting]:
     values: dict[tuple[str, str], set[Any]] = {}
     for record in records:
         for name, (table, _) in SETTINGS.items():
-            if name in record.get(table, {}):
-                values.setdefault((name, record["row"]), set()).add(record[table][name])
+            value = (record.get(table) or {}).get(name)
+            if isinstance(value, int | float | str):
+                values.setdefault((name, record["row"]), set()).add(value)
     return [name for name in SETTINGS if any(len(found) > 1 for (key, _), found in values.items() if key == name)]
 
 
@@ -162,9 +163,10 @@ def write_map(path: str | os.PathLike[str], one: AnnotatorMap) -> Path:
 def read_map(path: str | os.PathLike[str]) -> AnnotatorMap:
     """A map that :func:`write_map` wrote. Nothing in the file is executed."""
     path = Path(path)
+    if not path.exists():
+        raise DataError(f"there is no map {path}")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        arrays = read_npz(path)
         size = len(arrays["positions"])
         graphs = {}
         for name in ("before", "after"):
@@ -172,9 +174,7 @@ def read_map(path: str | os.PathLike[str]) -> AnnotatorMap:
             graphs[name] = sparse.csr_array(parts, shape=(size, size))
             graphs[name].check_format(full_check=True)
         found = AnnotatorMap(str(arrays["title"]), arrays["positions"], **graphs, groups=arrays.get("groups"))
-    except FileNotFoundError:
-        raise DataError(f"there is no map {path}") from None
-    except (KeyError, TypeError, ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except (KeyError, TypeError, ValueError, IndexError) as error:
         raise DataError(f"{path} is no map of annotators, or damaged: {error}") from error
     _check(found)
     return found

@@ -27,11 +27,19 @@ from typing import Any
 
 from crowdwise._files import replacing
 from crowdwise._lock import locked
+from crowdwise._text import json_value
 from crowdwise.bench.cells import Cell
 from crowdwise.engine.checkpoint import read_json, write_json
 from crowdwise.errors import ConfigError, ModelFileError
 
 RECORDS = "records.jsonl"
+_FIELDS: dict[str, type | tuple[type, ...]] = {  # what tables and figures rely on
+    **dict.fromkeys(("experiment", "column", "row", "cell", "method", "dataset", "error"), str),
+    **dict.fromkeys(("data", "simulate", "parameters"), dict),
+    "seed": int,
+    "curve": list,
+    "seconds": (int, float),
+}
 
 
 @dataclass
@@ -125,13 +133,20 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise ConfigError(f"{path}: there are no records; `crowdwise bench run` writes them")
     records = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
+            record = json_value(line)
+        except ValueError as error:
             raise ModelFileError(f"{path}, line {number} is not JSON: {error}") from error
         if not isinstance(record, dict) or "row" not in record or "column" not in record:
             raise ModelFileError(f"{path}, line {number} is no record of a benchmark: it has no row and column")
+        for name, kind in _FIELDS.items():
+            value = record.get(name)
+            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+                raise ModelFileError(f"{path}, line {number}: {name} cannot be {str(value)[:60]!r}")
+        cell = record.get("cell")
+        if cell is not None and (cell != Path(cell).name or "\0" in cell):  # it names a folder
+            raise ModelFileError(f"{path}, line {number}: cell {cell[:60]!r} is not a name")
         records.append(record)
     return records
 

@@ -130,5 +130,7 @@ def _identity(record: Record) -> str:
 
 def value_of(record: Record, metric: str) -> float | None:
     value = record.get(metric)
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if number and math.isfinite(value) else None  # type: ignore[arg-type]
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    number = float(value) if abs(value) < 1e300 else math.inf  # an integer may be larger than any float
+    return number if math.isfinite(number) else None

@@ -251,7 +251,8 @@ def _departures(records: Iterable[Record], wanted: paper.Conditions | None, metr
     if wanted is None:
         return tuple(found)
     for name, value, text in (("epochs", wanted.epochs, "{} epochs"), ("lr", wanted.lr, "lr {}")):
-        given = {one["parameters"][name] for one in records if name in (one.get("parameters") or {})}
+        values = [one["parameters"][name] for one in records if name in (one.get("parameters") or {})]
+        given = {value for value in values if isinstance(value, int | float)}
         if given - {value}:
             found.append(f"{text.format(' and '.join(map(str, sorted(given))))} instead of {value}")
     if wanted.seeds not in (None, len(records)):

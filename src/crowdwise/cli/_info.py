@@ -14,7 +14,7 @@ from crowdwise import datasets, presets
 from crowdwise.cli import _training
 from crowdwise.cli._console import complain, say, show_facts, show_table
 from crowdwise.engine.checkpoint import read_json
-from crowdwise.errors import ConfigError, DataError, DatasetError, ModelFileError, ReadError, suggest
+from crowdwise.errors import ConfigError, CrowdwiseError, DataError, DatasetError, ModelFileError, ReadError, suggest
 from crowdwise.methods.files import MODEL_JSON, load_model
 from crowdwise.readers import read as read_export
 from crowdwise.readers._inputs import ARRAYS, read_arrays
@@ -43,10 +43,15 @@ def describe(what: str) -> None:
 
 
 def _directory(path: Path) -> None:
-    if (path / MODEL_JSON).exists():
-        return _model(path)
-    if (path / "run.json").exists() or (path / _training.INVOCATION).exists():
-        return _run(path)
+    try:
+        if (path / MODEL_JSON).exists():
+            return _model(path)
+        if (path / "run.json").exists() or (path / _training.INVOCATION).exists():
+            return _run(path)
+    except CrowdwiseError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        raise ModelFileError(f"{path} is damaged: {type(error).__name__}: {error}") from error
     raise DataError(f"{path} is neither a run directory (it has no run.json) nor a model (no {MODEL_JSON})")
 
 
@@ -58,7 +63,7 @@ def _run(path: Path) -> None:
             f"{path}: run.json or {_training.INVOCATION} is damaged: method, parameters or data are missing"
         )
     state = "finished" if finished else "not finished" if started else "not started"
-    history = _metrics(path / "metrics.jsonl")
+    history = _training.read_history(path / "metrics.jsonl")
     size = (
         "{instances:,} instances, {annotators:,} annotators, {classes} classes".format(**run["data"])
         if started
@@ -79,17 +84,6 @@ def _run(path: Path) -> None:
         say(f"go on with  crowdwise train --resume {shlex.quote(str(path))}")
     else:
         say(f"started from Python: go on with fit(X, annotations, resume={str(path)!r})")
-
-
-def _metrics(path: Path) -> list[dict[str, Any]]:
-    """Records of the epochs so far; a last line that was cut off by a crash does not count."""
-    records = []
-    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return records
 
 
 def _model(path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,7 +119,7 @@ def with_training(page: Content, request: Request) -> Content:
     """The page with the curves of a run and the methods of a benchmark, as they are now."""
     page = dataclasses.replace(page)
     if request.is_run:
-        history = _history(request.path / METRICS)
+        history = _training.read_history(request.path / METRICS)
         page.training = training(history)
         done = _training.finished(request.path)
         page.state = "finished run" if done else f"run in progress, {len(history)} epochs so far"
@@ -255,19 +254,6 @@ def _typed(name: str, column: Any) -> pa.Array:
     values = pa.array(_plain(column))
     ids = name == "annotator" or name.endswith(("_class", "_with"))
     return values.cast(pa.string() if ids else pa.float64())
-
-
-def _history(path: Path) -> list[dict[str, Any]]:
-    """The epochs that a run has finished; the last line may be half written."""
-    if not path.exists():
-        return []
-    records = []
-    for line in path.read_text("utf-8").splitlines():
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return records
 
 
 def _stamp(files: list[Path | None]) -> str:

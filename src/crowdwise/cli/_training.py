@@ -14,6 +14,7 @@ from typing import Any
 import crowdwise
 from crowdwise import presets, simulate
 from crowdwise._files import tidy
+from crowdwise._text import json_value
 from crowdwise.cli import _settings
 from crowdwise.cli._console import say, show_facts, show_table
 from crowdwise.cli._pictures import save_pictures
@@ -158,6 +159,21 @@ def stages_table(history: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return rows
 
 
+def read_history(path: Path) -> list[dict[str, Any]]:
+    """The epochs that a run has finished; a line that was cut off by a crash, and what follows it, does not count."""
+    records: list[dict[str, Any]] = []
+    for line in path.read_bytes().splitlines() if path.exists() else []:
+        try:
+            record = json_value(line)
+            known = {key: kind(record[key]) for key, kind in _EPOCH.items()}
+            known["agreement"] = None if record["agreement"] is None else float(record["agreement"])
+        except (ValueError, KeyError, TypeError, OverflowError):
+            break
+        records.append(record | known)
+    return records
+
+
+_EPOCH: dict[str, type] = {"stage": str, "index": int, "epoch": int, "loss": float, "seconds": float}
 STAGE_COLUMNS = ("stage", "epochs", "loss", "agreement", "seconds")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import tarfile
 import zlib
 from dataclasses import replace
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdwise._limits import Bounded
 from crowdwise.datasets.base import DATASETS, Dataset
 from crowdwise.datasets.files import Files, Remote
 from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, read_npz, read_strips
@@ -57,7 +60,7 @@ def _archive_contents(path: Path) -> list[bytes]:
     wanted = {f"cifar-10-batches-bin/{name}" for name in BATCHES}
     found: dict[str, bytes] = {}
     try:
-        with tarfile.open(path, "r:gz") as archive:
+        with gzip.open(path) as packed, tarfile.open(fileobj=_bounded(packed, path), mode="r|") as archive:
             for member in archive:
                 if member.name in wanted and member.isreg() and member.size <= MOST_ROWS * ROW:
                     file = archive.extractfile(member)
@@ -68,6 +71,11 @@ def _archive_contents(path: Path) -> list[bytes]:
     if missing := sorted(wanted - found.keys()):
         raise DatasetError(f"{path} lacks {', '.join(missing)} (as regular files of at most {MOST_ROWS:,} images)")
     return [found[f"cifar-10-batches-bin/{name}"] for name in BATCHES]
+
+
+def _bounded(packed: gzip.GzipFile, path: Path) -> io.BufferedReader:
+    """The unpacked archive, of which no more is read than its batches and some small files can take."""
+    return io.BufferedReader(Bounded(packed, path, 2 * len(BATCHES) * MOST_ROWS * ROW, DatasetError))
 
 
 def _parse(content: bytes, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -17,6 +17,7 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from crowdwise import __version__
+from crowdwise._limits import VARIABLE, largest
 from crowdwise.datasets.progress import progress_bar
 from crowdwise.errors import DatasetError
 
@@ -121,14 +122,20 @@ def _receive(url: str, part: Path, size: int | None, progress: bool, timeout: fl
         if size is not None and expected != size:
             part.unlink(missing_ok=True)
             raise DatasetError(f"cannot download {url}: the server offers {expected:,} bytes instead of {size:,}")
-        with open(part, "ab" if start else "wb") as file:
-            received = start + _copy(response, file, part.name, expected, start, size, progress)
+        limit = largest() if size is None else size
+        received = expected or 0
+        if received <= limit:
+            with open(part, "ab" if start else "wb") as file:
+                received = start + _copy(response, file, part.name, expected, start, limit, progress)
+    if size is None and received > limit:
+        part.unlink(missing_ok=True)
+        raise DatasetError(f"cannot download {url}: more than {limit:,} bytes; if that is right, set {VARIABLE}=64GB")
     if expected is not None and received < expected:
         raise _Interrupted(f"truncated: {received:,} of {expected:,} bytes arrived")
 
 
 def _copy(
-    response: IO[bytes], file: IO[bytes], name: str, total: int | None, start: int, limit: int | None, progress: bool
+    response: IO[bytes], file: IO[bytes], name: str, total: int | None, start: int, limit: int, progress: bool
 ) -> int:
     """Copy the body and return its length; one byte more than ``limit`` is enough to know that it is wrong."""
     copied = 0
@@ -138,7 +145,7 @@ def _copy(
             file.write(block)
             advance(len(block))
             copied += len(block)
-            if limit is not None and start + copied > limit:
+            if start + copied > limit:
                 break
     return copied
 

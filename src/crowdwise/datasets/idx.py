@@ -12,9 +12,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdwise._limits import swollen, unpack_limit
 from crowdwise.errors import DatasetError
-
-_LARGEST = 1 << 32  # bytes; a forged header must not make us reserve more
 
 
 def read_idx(path: Path, n_dims: int) -> NDArray[np.uint8]:
@@ -35,8 +34,8 @@ def _parse(file: BinaryIO | gzip.GzipFile, path: Path, n_dims: int) -> NDArray[n
         raise DatasetError(f"{path} ends inside its header")
     shape = struct.unpack(f">{n_dims}I", header[4:])
     size = math.prod(shape)
-    if size > _LARGEST:
-        raise DatasetError(f"{path} claims the shape {shape}: more than the {_LARGEST:,} bytes that are plausible")
+    if size > unpack_limit(path):  # a forged header must not make us reserve more
+        raise swollen(path, unpack_limit(path), DatasetError)
     content = file.read(size + 1)
     if len(content) != size:
         found = "more" if len(content) > size else f"only {len(content):,}"

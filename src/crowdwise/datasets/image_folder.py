@@ -15,6 +15,12 @@ from numpy.typing import NDArray
 from crowdwise.errors import ConfigError, DatasetError, suggest
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp")
+FORMATS = (
+    "JPEG",
+    "PNG",
+    "WEBP",
+    "BMP",
+)  # decoders that files may reach: others run programs, or are hardly ever tested
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +44,10 @@ class ImageFolder:
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ConfigError(f"size must be at least 1 pixel, not {self.size}")
-        present = sorted(entry.name for entry in os.scandir(self.folder) if entry.is_dir())
+        try:
+            present = sorted(entry.name for entry in os.scandir(self.folder) if entry.is_dir())
+        except OSError as error:
+            raise DatasetError(f"{self.folder} is no folder that can be read: {error.strerror}") from error
         classes = tuple(present) if self.classes is None else tuple(self.classes)
         if not classes:
             raise DatasetError(f"{self.folder} has no class folders")
@@ -81,7 +90,7 @@ def _decode(path: Path, size: int) -> NDArray[np.uint8]:
     from PIL import Image, ImageOps
 
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=FORMATS) as image:
             image.draft("RGB", (size, size))  # JPEG files decode faster at a reduced scale
             pixels: Any = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BILINEAR)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdwise._arrays import read_npy
 from crowdwise.datasets.base import DATASETS, Dataset
 from crowdwise.datasets.files import Files
 from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, read_npz
@@ -65,11 +66,8 @@ def _labelme_maps(files: Files) -> dict[str, Any]:
 
 
 def _read_npy(path: Path) -> NDArray[Any]:
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise DatasetError(f"{path} is not a readable npy file: {error}") from error
-    if not isinstance(array, np.ndarray) or array.ndim == 0:
+    array = read_npy(path, DatasetError, mapped=True)
+    if array.ndim == 0:
         raise DatasetError(f"{path} does not hold one array with rows")
     return array
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 import zipfile
-import zlib
 from collections.abc import Sequence
 from io import BytesIO
 from itertools import pairwise
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdwise import _arrays
 from crowdwise.datasets.files import cache_folder, write_atomically
 from crowdwise.datasets.progress import progress_bar
 from crowdwise.errors import CrowdwiseWarning, DatasetError
@@ -27,13 +27,7 @@ TRIPLES = ("instance", "annotator", "label", "n_instances", "n_annotators", "n_c
 
 def read_npz(path: Path, *keys: str) -> dict[str, NDArray[Any]]:
     """The named arrays of an npz file (never unpickling), or a DatasetError that says what is wrong with it."""
-    try:
-        with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {key: archive[key] for key in keys}
-    except KeyError as error:
-        raise DatasetError(f"{path} lacks an array: {error.args[0]}; wanted are {', '.join(keys)}") from error
-    except (OSError, ValueError, EOFError, TypeError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
-        raise DatasetError(f"{path} is not a readable npz file: {error}") from error
+    return _arrays.read_npz(path, keys, DatasetError)
 
 
 def annotations_from(data: dict[str, NDArray[Any]], class_names: Sequence[str] | None = None) -> Annotations:
@@ -85,10 +79,10 @@ def _checksum(path: Path) -> str:
 
 def _load_cached(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
     try:
-        X = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError):
+        X = _arrays.read_npy(path, DatasetError)
+    except DatasetError:
         return None
-    return X if isinstance(X, np.ndarray) and X.shape == shape and X.dtype == np.uint8 else None
+    return X if X.shape == shape and X.dtype == np.uint8 else None
 
 
 def _decode(name: str, paths: Sequence[Path], shape: tuple[int, ...]) -> NDArray[np.uint8]:

@@ -26,7 +26,7 @@ from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.problem import make_inputs
 from crowdwise.engine.stage import Loss, step_schedule
 from crowdwise.engine.tensors import Units, pairs_of
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.errors import ConfigError, CrowdwiseError, DataError, ModelFileError
 from crowdwise.methods.files import fingerprint, load_model, save_model
 from crowdwise.networks import Classifier, ConstantTransition, Transition
 
@@ -199,7 +199,10 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return classifier
 
     def _backbone(self) -> str | nn.Module:
-        return copy.deepcopy(self.backbone) if isinstance(self.backbone, nn.Module) else self.backbone
+        if not isinstance(self.backbone, nn.Module):
+            return self.backbone
+        own = copy.deepcopy(self.backbone)
+        return own.to("meta") if torch.get_default_device().type == "meta" else own
 
     def classifier_stage(
         self,
@@ -356,19 +359,34 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         def part(prefix: str) -> dict[str, Tensor]:
             return {k.split("/", 1)[1]: v for k, v in tensors.items() if k.startswith(prefix + "/")}
 
-        shape = tuple(about["prepare"]["shape"])
-        prepare = Prepare(about["prepare"]["mode"], shape, scale=about["prepare"]["scale"])
-        prepare.load_state_dict(part("prepare"))
-        classifier = Classifier(self._backbone(), shape, len(about["classes"]), self.backbone_options)
-        classifier.load_state_dict(part("classifier"))
-        transition = self.build_transition(shape, part("transition")) if part("transition") else None
-        if transition is not None:
-            transition.load_state_dict(part("transition"))
+        shape = tuple(map(int, about["prepare"]["shape"]))
+
+        def new_prepare() -> Prepare:
+            return Prepare(about["prepare"]["mode"], shape, scale=float(about["prepare"]["scale"]))
+
+        def new_classifier() -> Classifier:
+            return Classifier(self._backbone(), shape, len(about["classes"]), self.backbone_options)
+
+        prepare: Prepare = _restored(new_prepare, part("prepare"))
+        classifier: Classifier = _restored(new_classifier, part("classifier"))
+        saved = part("transition")
+        transition = _restored(lambda: self.build_transition(shape, saved), saved) if saved else None
         arrays = {name: tensor.numpy() for name, tensor in part("array").items()}
         self._adopt(
             Fitted(classifier, transition, arrays), prepare, np.array(about["classes"]), np.array(about["annotators"])
         )
         self.history_ = about["history"]
+
+
+def _restored(make: Callable[[], Any], tensors: Mapping[str, Tensor]) -> Any:
+    """A module with saved weights; that these fit is found out before the module takes any memory."""
+    with torch.device("meta"):
+        expected = {name: tuple(tensor.shape) for name, tensor in make().state_dict().items()}
+    if expected != {name: tuple(tensor.shape) for name, tensor in tensors.items()}:
+        raise ModelFileError("the weights are not those of the network that the model describes")
+    module = make()
+    module.load_state_dict(tensors)
+    return module
 
 
 def build(engine: Engine, name: str, make: Callable[[], Any]) -> Any:
@@ -428,14 +446,19 @@ def load(path: str | Path, *, backbone: nn.Module | None = None, device: str = "
     from crowdwise.registry import METHODS
 
     tensors, about = load_model(Path(path))
-    parameters = dict(about["parameters"])
-    if str(parameters.get("backbone", "")).startswith("module:"):
-        if backbone is None:
-            raise ConfigError(
-                f"{path} was trained with your own backbone ({parameters['backbone'][7:]}): pass load(..., backbone=module)"
-            )
-        parameters["backbone"] = backbone
-    method = METHODS[about["method"]]
-    model: CrowdClassifier = method(**parameters, device=device)
-    model._restore(tensors, about)
+    try:
+        parameters = dict(about["parameters"])
+        if str(parameters.get("backbone", "")).startswith("module:"):
+            if backbone is None:
+                raise ConfigError(
+                    f"{path} was trained with your own backbone ({parameters['backbone'][7:]}): "
+                    "pass load(..., backbone=module)"
+                )
+            parameters["backbone"] = backbone
+        model: CrowdClassifier = METHODS[about["method"]](**parameters, device=device)
+        model._restore(tensors, about)
+    except CrowdwiseError:
+        raise
+    except Exception as error:  # checksums hold, so somebody made the file: what it says may be anything
+        raise ModelFileError(f"{path} does not describe a model: {type(error).__name__}: {error}") from error
     return model

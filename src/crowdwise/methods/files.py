@@ -39,10 +39,12 @@ def save_model(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, An
         content["weights_sha256"] = _sha256((temporary / WEIGHTS).read_bytes())
         content["sha256"] = _digest(content)
         write_json(temporary / MODEL_JSON, content)
+        earlier = path.with_name(f".{path.name}.{os.getpid()}.old")
         with storing(path):
             if path.exists():
-                shutil.rmtree(path)
+                os.replace(path, earlier)
             rename(temporary, path)
+        shutil.rmtree(earlier, ignore_errors=True)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return path
@@ -66,7 +68,7 @@ def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         weights = (path / WEIGHTS).read_bytes()
     except OSError as error:
         raise ModelFileError(f"{path / WEIGHTS} cannot be read: {error.strerror}") from error
-    if _sha256(weights) != about["weights_sha256"]:
+    if _sha256(weights) != about.get("weights_sha256"):
         raise ModelFileError(f"{path / WEIGHTS} was changed after it was written: its checksum does not match")
     return read_tensors(path / WEIGHTS, verify=False).tensors, about
 

@@ -60,7 +60,7 @@ class UnionNet(JointClassifier):
     def _start(self, engine: Engine) -> Tensor:
         if choose("start", self.start, ("identity", "votes")) == "votes":
             return log_vote_confusion(engine, self.epsilon)
-        error = self.epsilon / (engine.problem.n_classes - 1)
+        error = self.epsilon / max(engine.problem.n_classes - 1, 1)  # of a single class there are none
         return error + identities(engine, 1 - self.epsilon - error)
 
 

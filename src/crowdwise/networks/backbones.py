@@ -17,7 +17,10 @@ BACKBONES: Registry[Builder] = Registry("backbone")
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Batch norm that does not count its batches, which a fixed momentum does not need: a kernel less in every step."""
+    """Batch norm that does not count its batches, which a fixed momentum does not need: a kernel less in every step.
+
+    A single value of a channel has no statistics of its own: it gets the running ones.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return F.batch_norm(
@@ -26,7 +29,7 @@ class BatchNorm(nn.BatchNorm2d):
             self.running_var,
             self.weight,
             self.bias,
-            self.training,
+            self.training and x.numel() > x.shape[1],
             self.momentum or 0.1,
             self.eps,
         )
@@ -76,6 +79,15 @@ def resnet34(shape: tuple[int, ...]) -> nn.Module:
     return _resnet(shape, (3, 4, 6, 3))
 
 
+class RowNorm(nn.BatchNorm1d):
+    """Batch norm of rows (B, d); a single row has no statistics of its own: it gets the running ones."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if len(input) > 1 or not self.training:
+            return super().forward(input)
+        return F.batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+
+
 @BACKBONES.register("mlp")
 def mlp(shape: tuple[int, ...], *, hidden: int = 128, batch_norm: bool = False, dropout: float = 0.0) -> nn.Module:
     """One fully connected layer with ReLU, as the paper uses on LabelMe and (with batch norm) on Music."""
@@ -84,7 +96,7 @@ def mlp(shape: tuple[int, ...], *, hidden: int = 128, batch_norm: bool = False, 
         width *= size
     layers: list[nn.Module] = [nn.Flatten(), nn.Linear(width, hidden)]
     if batch_norm:
-        layers.append(nn.BatchNorm1d(hidden))
+        layers.append(RowNorm(hidden))
     layers.append(nn.ReLU())
     if dropout:
         layers.append(nn.Dropout(dropout))

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from crowdwise._text import toml_table
 from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import METHODS
 
@@ -53,18 +53,24 @@ def load_preset(name: str | Path) -> Preset:
     """A preset by name, or from a TOML file of yours. Unknown keys are errors."""
     path = Path(name)
     if path.suffix == ".toml":
-        if not path.exists():
+        if not path.is_file():
             raise ConfigError(f"there is no preset file {path}")
-        text, label = path.read_text(encoding="utf-8"), path.stem
+        text, label = path.read_bytes(), path.stem
     else:
         if str(name) not in names():
             raise ConfigError(f"unknown preset {str(name)!r}{suggest(str(name), names())}")
-        text, label = (resources.files(__name__) / f"{name}.toml").read_text(encoding="utf-8"), str(name)
+        text, label = (resources.files(__name__) / f"{name}.toml").read_bytes(), str(name)
     try:
-        content = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        content = toml_table(text)
+    except ValueError as error:
         raise ConfigError(f"preset {name}: {error}") from error
     _refuse_unknown(f"preset {name}", content, _TABLES)
+    for table, value in content.items():
+        if not isinstance(value, str if table == "description" else dict):
+            raise ConfigError(f"preset {name}: {table} cannot be {str(value)[:60]!r}")
+    for method, value in content.get("methods", {}).items():
+        if not isinstance(value, dict):
+            raise ConfigError(f"preset {name}: [methods.{method}] must be a table, not {str(value)[:60]!r}")
     preset = Preset(label, **content)
     _check(preset)
     return preset

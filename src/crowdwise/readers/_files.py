@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crowdwise._limits import Bounded, swollen, unpack_limit
 from crowdwise.errors import DataError
 
 Columns = dict[str, Any]  # name -> arrow column, or list of Python values
@@ -35,9 +36,7 @@ FORMATS = {
     "ipc": "arrow",
 }
 PACKED = (".gz", ".zst")
-UNPACKED = 1 << 35  # bytes that a packed file may unpack to,
-RATIO = 200  # and how many times its own size, beyond
-SMALL = 1 << 28  # what is harmless anyway: a small file that swells without end is a trap
+CELL = 4  # bytes that a value of a Parquet file takes in memory, at least
 NESTED = 500  # brackets in a line from which on arrow is not trusted with it
 BLOCK = 1 << 24  # bytes that arrow's text readers take at once: a longer record cannot be read
 
@@ -112,30 +111,7 @@ def open_bytes(path: Path) -> IO[bytes]:
     if not packed:
         return path.open("rb")
     stream = gzip.GzipFile(path) if packed == ".gz" else pa.CompressedInputStream(str(path), "zstd")
-    return io.BufferedReader(_Bounded(stream, path))
-
-
-class _Bounded(io.RawIOBase):
-    """A stream that ends in an error where a packed file swells without end."""
-
-    def __init__(self, stream: Any, path: Path) -> None:
-        self._stream, self._path, self._read = stream, path, 0
-        self._most = min(UNPACKED, max(SMALL, RATIO * path.stat().st_size))
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._stream.read(len(buffer))
-        self._read += len(data)
-        if self._read > self._most:
-            raise DataError(f"{self._path}: unpacks to more than {self._most:,} bytes; unpack it before reading")
-        buffer[: len(data)] = data
-        return len(data)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
+    return io.BufferedReader(Bounded(stream, path))
 
 
 def _parquet(path: Path, choose: Choose) -> Columns:
@@ -143,6 +119,8 @@ def _parquet(path: Path, choose: Choose) -> Columns:
 
     with pq.ParquetFile(path) as file:
         wanted = choose(file.schema_arrow.names)
+        if CELL * file.metadata.num_rows * len(wanted) > unpack_limit(path):  # a value repeated for ever takes no room
+            raise swollen(path, unpack_limit(path))
         table = file.read(columns=list(wanted))
     table.validate(full=True)  # text that is not UTF-8 would fail whoever reads the values
     return {name: table.column(name) for name in wanted}

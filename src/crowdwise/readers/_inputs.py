@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise._arrays import read_npy, read_npz
 from crowdwise.errors import DataError, suggest
 
 Array = npt.NDArray[Any]
@@ -58,14 +58,7 @@ def read_inputs(path: str | Path, ids: str | None = None) -> Inputs:
 
 def read_arrays(path: Path) -> dict[str, Array]:
     """The arrays of an npy file (under the name "") or an npz file; nothing pickled is read."""
-    try:
-        content = np.load(path, allow_pickle=False)
-        if isinstance(content, np.ndarray):
-            return {"": content}
-        with content:
-            return {name: content[name] for name in content.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: cannot be read as {path.suffix[1:].lower()}: {error}") from error
+    return {"": read_npy(path)} if path.suffix.lower() == ".npy" else read_npz(path)
 
 
 def rows_of(wanted: Array, inputs: Inputs, what: str) -> npt.NDArray[np.int64]:

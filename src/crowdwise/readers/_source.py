@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from crowdwise._limits import swollen, unpack_limit
 from crowdwise.errors import ReadError
 from crowdwise.readers._files import (
     FORMATS,
@@ -30,7 +31,7 @@ from crowdwise.readers._files import (
 )
 from crowdwise.readers._node import Node, parse_json, parse_jsonl
 
-DOCUMENT = 1 << 32  # bytes of a JSON document or of all parts of a zip file, which are held in memory
+DOCUMENT = 1 << 32  # bytes of a JSON document or of all files of a folder, which are held in memory
 PARTS = 10_000  # files in a zip file or folder
 TEXT = ("csv", "tsv")
 TABLES = ("csv", "tsv", "jsonl", "parquet", "arrow")
@@ -157,8 +158,9 @@ def zip_parts(path: Path) -> dict[str, Callable[[], bytes]]:
         raise ReadError(f"cannot be read as a zip file: {error}") from error
     if len(members) > PARTS:
         raise ReadError(f"the zip file has {len(members):,} files; at most {PARTS:,} are read")
-    if sum(member.file_size for member in members) > DOCUMENT:
-        raise ReadError(f"the zip file unpacks to more than {DOCUMENT:,} bytes")
+    limit = unpack_limit(path)
+    if sum(member.file_size for member in members) > limit:
+        raise swollen(path, limit, ReadError)
     parts: dict[str, Callable[[], bytes]] = {}
     for member in sorted(members, key=lambda member: member.filename):
         name = member.filename

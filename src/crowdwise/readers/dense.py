@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import csv
-import io
-import math
-import tokenize
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
+from crowdwise._arrays import read_npy, read_npz
 from crowdwise._frames import ALIASES, find_column
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ReadError
@@ -133,27 +130,7 @@ def _read_array(source: Source, request: Request) -> Export:
 
 
 def _arrays(path: Path) -> dict[str, Array]:
-    """The arrays of an npy file (under the name "") or an npz file, within the bounds of `zip_parts`."""
-    parts = zip_parts(path) if path.suffix.lower() == ".npz" else {}
-    try:
-        if not parts:
-            return {"": _array(path.read_bytes())}
-        return {name.removesuffix(".npy"): _array(read()) for name, read in parts.items() if name.endswith(".npy")}
-    except (OSError, ValueError, EOFError, tokenize.TokenError, SyntaxError) as error:
-        raise ReadError(f"cannot be read as {path.suffix[1:].lower()}: {error}") from error
-
-
-def _array(data: bytes) -> Array:
-    """An array from the content of an npy file, whose header must announce as many bytes as there are."""
-    file = io.BytesIO(data)
-    version = np.lib.format.read_magic(file)
-    reader = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
-    if reader is None:
-        raise ValueError(f"version {version} of the format is not read")
-    shape, by_columns, dtype = reader(file)
-    if dtype.hasobject:
-        raise ValueError("it holds pickled objects, which are never loaded")
-    start, announced = file.tell(), math.prod(shape) * dtype.itemsize
-    if len(data) - start != announced or min(shape, default=0) < 0:
-        raise ValueError(f"{len(data) - start:,} bytes of values, but {announced:,} are announced")
-    return np.frombuffer(data, dtype, offset=start).reshape(shape, order="F" if by_columns else "C")
+    """The arrays of an npy file (under the name "") or an npz file."""
+    if path.suffix.lower() == ".npy":
+        return {"": read_npy(path, ReadError)}
+    return read_npz(path, [name.removesuffix(".npy") for name in zip_parts(path) if name.endswith(".npy")], ReadError)

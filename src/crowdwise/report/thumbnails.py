@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 SIDE = 96  # pixels
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")  # decoders that files may reach: others run programs
 LOSSLESS = 32 * 32  # pixels up to which a grey picture is kept exactly
 
 
@@ -33,7 +34,7 @@ def thumbnail(picture: Any, folder: Path | None = None) -> str | None:
                 path = _below(folder, picture)
                 if path is None:
                     return None
-                image: Any = Image.open(path)
+                image: Any = Image.open(path, formats=FORMATS)
             else:
                 image = Image.fromarray(_pixels(np.asarray(picture)))
             image = image.convert("L" if image.mode in ("1", "L", "I", "F") else "RGB")

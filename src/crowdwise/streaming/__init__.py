@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
-import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +26,7 @@ import numpy as np
 
 from crowdwise._codes import count
 from crowdwise._files import rename, storing, tidy
+from crowdwise._limits import parse_size
 from crowdwise._lock import locked
 from crowdwise.aggregation.base import Aggregator
 from crowdwise.aggregation.crowd import resolve_threads
@@ -126,6 +126,7 @@ def aggregate(
         sizes = vars(store.sizes)
         message = _describe(path, store)
     if work is None:
+        (folder / "table" / MANIFEST).unlink(missing_ok=True)  # so that what a kill leaves is no damaged table
         shutil.rmtree(folder, ignore_errors=True)
     return Streamed(method=chosen, reason=reason, model=model, **sizes, figures=found, message=message)
 
@@ -146,10 +147,8 @@ def parse_memory(memory: int | str | None) -> int:
             return min(4_000_000_000, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
         except (AttributeError, ValueError, OSError):  # not on this platform
             return 4_000_000_000
-    units = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
-    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", str(memory), re.IGNORECASE)
-    size = int(float(parts[1]) * units[parts[2].lower()]) if parts else 0
-    if size < SMALLEST:
+    size = parse_size(str(memory))
+    if size is None or size < SMALLEST:
         raise ConfigError(
             f"memory must be a size of {SMALLEST // 10**6}MB or more, such as 4GB or 800MB; got {memory!r}"
         )

@@ -96,6 +96,32 @@ class Ids:
             return pa.array(numbers.astype(bool))
         return plain(pa.array(numbers.view(self.kind.to_pandas_dtype())))
 
+    def since(self, first: int) -> list[npt.NDArray[Any]]:
+        """The ids from code ``first`` on, as arrays that `add` takes: numbers by their bits, or lengths and bytes of texts.
+
+        >>> ids = Ids(pa.large_string())
+        >>> _ = ids.codes(pa.array(["b", "a", "c"]))
+        >>> again = Ids(pa.large_string())
+        >>> again.add(ids.since(0))
+        >>> again.codes(pa.array(["c", "b"]))
+        array([2, 0], dtype=int32)
+        """
+        if not self._text:
+            return [self._known[first : self.size]]
+        offsets = self._offsets[first : self.size + 1]
+        return [np.diff(offsets), self._known[offsets[0] : offsets[-1]]]
+
+    def add(self, more: list[npt.NDArray[Any]]) -> None:
+        """Take in ids that are not known yet, as `since` gave them: they get the next codes."""
+        if self._text:
+            offsets = np.concatenate([[0], np.cumsum(more[0])]).astype(np.int64)
+            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(more[1]))]
+            self.codes(pa.Array.from_buffers(pa.large_string(), len(more[0]), buffers))
+            return
+        self._reserve(len(more[0]))
+        self._known = grown(self._known, self.size + len(more[0]))
+        self.size = _find_numbers()(more[0], self._slots, self._known, self.size, np.empty(0, np.int32))
+
     def _numbers(self, values: pa.Array) -> npt.NDArray[np.uint64]:
         """Numbers by their bits."""
         if pa.types.is_boolean(self.kind):

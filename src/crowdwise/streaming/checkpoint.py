@@ -1,25 +1,30 @@
-"""States after rounds, so that a killed run goes on: arrays and JSON in one npz file, nothing pickled."""
+"""States after rounds, so that a killed run goes on: arrays and JSON in one npz file, nothing pickled.
+
+The file has a checksum of each array and says what it belongs to. The state before the last one is kept beside it.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
+import os
 import sys
-import zipfile
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise._files import replacing
+from crowdwise._arrays import read_npz
 from crowdwise.aggregation.base import Aggregator
 from crowdwise.aggregation.bayes_kernels import Rows
-from crowdwise.errors import ModelFileError
+from crowdwise.errors import CrowdwiseWarning, ModelFileError
 from crowdwise.streaming import crowd as recipes
+from crowdwise.streaming.store import write_arrays
 
-VERSION = 1
+VERSION = 2
 _IRRELEVANT = {"n_jobs", "verbose"}  # parameters that do not change the result
 
 
@@ -30,31 +35,47 @@ class Checkpoint:
         parameters = {key: value for key, value in model.get_params().items() if key not in _IRRELEVANT}
         about = [VERSION, source, type(model).__qualname__, parameters]
         text = json.dumps(about, default=lambda value: np.asarray(value).tolist(), sort_keys=True)
-        self.model = model
-        self.path = folder / f"state-{hashlib.sha256(text.encode()).hexdigest()[:16]}.npz"
+        self.model, self.key = model, hashlib.sha256(text.encode()).hexdigest()
+        self.path = folder / f"state-{self.key[:16]}.npz"
+        self.previous = self.path.with_name(f"{self.path.name}.previous")
 
     def save(self, model: Aggregator, state: Any, trace: list[float], converged: bool) -> None:
-        """Replace the file by one with this state."""
+        """Write the state of the last round; that of the round before stays as the previous one."""
         arrays: dict[str, npt.NDArray[Any]] = {}
         private = {name: value for name, value in vars(model).items() if isinstance(value, bool) and name[0] == "_"}
-        about = {"state": pack(state, arrays), "trace": trace, "converged": converged, "private": private}
-        with replacing(self.path) as temporary, temporary.open("wb") as file:
-            np.savez(file, about=np.array(json.dumps(about)), **arrays)  # type: ignore[arg-type]
+        about = {"key": self.key, "state": pack(state, arrays), "trace": trace, "converged": converged}
+        content = {"about": np.array(json.dumps(about | {"private": private})), **arrays}
+        write_arrays(self.path, content, keep=self.previous)
 
     def load(self, crowd: Any) -> tuple[Any, list[float], bool] | None:
         """State, objectives and whether the rounds were over; None where there is no file."""
         if not self.path.exists():
-            return None
+            if not self.previous.exists():
+                return None
+            os.replace(self.previous, self.path)  # the process was killed between two renamings
         try:
-            with np.load(self.path, allow_pickle=False) as file:
-                about = json.loads(str(file["about"]))
-                state = _Unpacker(file, self.model, crowd).unpack(about["state"])
-        except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile) as error:
-            raise ModelFileError(
-                f"{self.path} is damaged ({error}); remove it to start from the first round"
-            ) from error
-        vars(self.model).update(about["private"])
-        return state, about["trace"], about["converged"]
+            return self._read(self.path, crowd)
+        except ModelFileError as error:
+            try:
+                found = self._read(self.previous, crowd)
+            except ModelFileError:
+                raise ModelFileError(f"{error}; remove it to start from the first round") from error
+            warnings.warn(f"{error}; going on from the round before", CrowdwiseWarning, stacklevel=2)
+            os.replace(self.previous, self.path)
+            return found
+
+    def _read(self, path: Path, crowd: Any) -> tuple[Any, list[float], bool]:
+        arrays = read_npz(path, kind=ModelFileError)
+        try:
+            about = json.loads(str(arrays["about"]))
+            if about["key"] != self.key:
+                raise ValueError("it belongs to another table or method")
+            state, trace = _Unpacker(arrays, self.model, crowd).unpack(about["state"]), [*map(float, about["trace"])]
+            private = {name: bool(value) for name, value in about["private"].items() if name[0] == "_"}
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+            raise ModelFileError(f"{path} is damaged: {error}") from error
+        vars(self.model).update(private)
+        return state, trace, bool(about["converged"])
 
 
 def pack(value: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:

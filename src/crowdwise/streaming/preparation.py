@@ -1,43 +1,63 @@
 """Parquet of any size -> a `Store`, reading the table once and holding ids, but never rows, in memory.
 
-1. Batches of rows become codes, which are appended to a file; instances and annotators are numbered in order of first
-   appearance. Afterwards the classes, and how many annotations each instance has, are known, and so are the borders of
-   the partitions.
-2. The codes are read again in blocks, each sorted by instance, and dealt out to the partitions.
+1. Batches of rows become codes, which are written in blocks, each with the ids that are new in it; instances and
+   annotators are numbered in order of first appearance. Afterwards the classes, and how many annotations each instance
+   has, are known, and so are the borders of the partitions.
+2. The blocks are read again, each is sorted by instance, and dealt out to the partitions.
 3. Each partition is sorted, and written as it will be read.
+
+A preparation that was killed goes on: blocks and partitions that are finished are kept (files with checksums, which got
+their names when they were whole), dealing starts again.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
+import warnings
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from crowdwise._arrays import read_npz
 from crowdwise._factorise import Column, encode_classes, factorise
 from crowdwise._files import rename, storing
 from crowdwise._frames import choose_columns
 from crowdwise.aggregation import kernels
-from crowdwise.errors import AnnotationError, DataError
+from crowdwise.errors import AnnotationError, CrowdwiseWarning, DataError, ModelFileError
 from crowdwise.streaming._ids import Ids, grown, kind_of
 from crowdwise.streaming._progress import Progress
-from crowdwise.streaming.store import Partition, Sizes, Store, checksum, write_ids
+from crowdwise.streaming.store import (
+    FILES,
+    Partition,
+    Sizes,
+    Store,
+    describe,
+    read_sealed,
+    write_arrays,
+    write_ids,
+    write_sealed,
+)
 
 SUFFIXES = (".parquet", ".pq")
 ROLES = ("instance", "annotator", "label")
 BATCH = 1 << 20  # rows read at once, at most
-BLOCK = 1 << 22  # codes dealt out at once, at most
+BLOCK = 1 << 22  # rows of a block of codes, at most
 PARTITION = 1 << 27  # bytes that work on one partition takes, at most
 PER_ANNOTATION, PER_STATE = 48, 32  # bytes of that for an annotation, and for a class of an instance
 GROWTH = 2  # times the memory of the ids, while they move to a larger place
+SOURCE, DEALT = "source.json", "dealt.json"  # what a preparation was begun for; what it had when all was dealt out
 SPILL = 24  # bytes on disk for an annotation while a table is prepared
+
+Place = tuple[int, int, int]  # where reading goes on: file, row group, batch
 
 
 @dataclass(frozen=True)
@@ -53,7 +73,7 @@ class Limits:
 
     @property
     def block(self) -> int:
-        """Codes of a block."""
+        """Rows of a block."""
         return max(1, min(BLOCK, self.memory // 512))
 
     @property
@@ -100,25 +120,43 @@ def prepare(
         "columns": {role: columns.get(role) for role in ROLES},
         "memory": memory,
     }
-    ready = folder / "table"
-    store = Store.open(ready, source)
-    if store is not None:
-        return store
-    partial = folder / "table.partial"
-    shutil.rmtree(partial, ignore_errors=True)
+    ready, partial = folder / "table", folder / "table.partial"
+    store = None
+    try:
+        store = Store.open(ready, source)
+        if store is not None:
+            return store
+    except ModelFileError as error:
+        _tell(f"{error}; the table is prepared again")
     shutil.rmtree(ready, ignore_errors=True)
-    for state in folder.glob("state-*.npz"):  # of a table that is no more
+    for state in folder.glob("state-*.npz*"):  # of a table that is no more
         state.unlink()
+    task = (files, partial, columns, Limits(memory), threads, progress)
+    try:
+        if (partial / SOURCE).exists() and read_sealed(partial / SOURCE) == json.loads(json.dumps(source)):
+            store = _Preparation(*task).run()
+    except ModelFileError as error:
+        _tell(f"{error}; the table is prepared from its beginning")
     with storing(ready):  # errors of reading have names of their own
-        (partial / "parts").mkdir(parents=True)
-        store = _Preparation(files, partial, columns, Limits(memory), threads, progress).run()
+        if store is None:
+            shutil.rmtree(partial, ignore_errors=True)
+            partial.mkdir(parents=True)
+            write_sealed(partial / SOURCE, source)
+            store = _Preparation(*task).run()
         store.save(source)
         rename(partial, ready)
+    shutil.rmtree(ready / "dealt")
+    for note in (SOURCE, DEALT):
+        (ready / note).unlink()
     return replace(store, folder=ready)
 
 
+def _tell(message: str) -> None:
+    warnings.warn(message, CrowdwiseWarning, stacklevel=2)
+
+
 class _Preparation:
-    """The three passes, and what one leaves for the next."""
+    """The three passes, and what one leaves for the next; ``folder`` holds what an earlier process has finished."""
 
     def __init__(
         self,
@@ -139,15 +177,18 @@ class _Preparation:
         rows = sum(self._check(file) for file in self.files)
         if not rows:
             raise DataError(f"{self.files[0]}: the table has columns but no rows")
-        self._check_disk(rows)
-        spill = self.folder / "codes.bin"
-        batches = self._encode(spill, rows)
-        sizes = Sizes(rows, *(self.ids[role].size for role in ROLES))
-        rank = self._write_ids(sizes)
-        borders = self._borders(sizes)
-        self._deal(spill, batches, rank, borders, sizes)
-        spill.unlink()
-        return self._finish(borders, sizes)
+        if (self.folder / DEALT).exists():
+            sizes, borders, dealt = self._recall(rows)
+            self.progress.step("sorting", rows)
+        else:
+            self._check_disk(rows)
+            blocks = self._encode(rows)
+            sizes = Sizes(rows, *(self.ids[role].size for role in ROLES))
+            rank = self._write_ids(sizes)
+            borders = self._borders(sizes)
+            dealt = self._deal(blocks, rank, borders, sizes)
+        shutil.rmtree(self.folder / "codes", ignore_errors=True)
+        return self._finish(borders, sizes, dealt)
 
     # checks
 
@@ -171,7 +212,8 @@ class _Preparation:
         return int(parquet.metadata.num_rows)
 
     def _check_disk(self, rows: int) -> None:
-        free = shutil.disk_usage(self.folder).free
+        written = sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
+        free = shutil.disk_usage(self.folder).free + written
         if SPILL * rows > free:
             raise DataError(
                 f"{self.folder.parent}: preparing {rows:,} annotations takes up to {SPILL * rows / 1e9:.1f} GB on disk, "
@@ -199,29 +241,79 @@ class _Preparation:
 
     # pass 1
 
-    def _encode(self, spill: Path, rows: int) -> list[int]:
-        """Append the codes of all rows to a file, batch by batch, and return the sizes of the batches."""
+    def _encode(self, rows: int) -> int:
+        """Write the codes of all rows, and return the number of blocks."""
         self.progress.step("reading", rows)
-        batches = []
-        with spill.open("wb") as out, ThreadPoolExecutor(len(ROLES)) as pool:
-            for columns in self._batches():
-                codes = list(pool.map(self._codes, ROLES, columns))
-                for array in codes:
-                    out.write(array.data)
-                batches.append(len(codes[0]))
+        (self.folder / "codes").mkdir(exist_ok=True)
+        number, place = self._blocks_so_far()
+        waiting: list[list[npt.NDArray[np.int32]]] = []
+        known = {role: ids.size for role, ids in self.ids.items()}
+        with ThreadPoolExecutor(len(ROLES)) as pool:
+            for after, columns in self._batches(place):
+                size = len(columns[0].data)
+                if waiting and sum(len(codes[0]) for codes in waiting) + size > self.limits.block:
+                    self._write_block(number, place, waiting, known)
+                    waiting, number = [], number + 1
+                waiting.append(list(pool.map(self._codes, ROLES, columns)))
+                place = after
                 self._check_ids()
-                self.progress.advance(len(codes[0]))
-        return batches
+                self.progress.advance(size)
+        if waiting:
+            self._write_block(number, place, waiting, known)
+            number += 1
+        return number
 
-    def _batches(self) -> Iterator[tuple[Column, ...]]:
+    def _write_block(
+        self, number: int, place: Place, waiting: list[list[npt.NDArray[np.int32]]], known: dict[str, int]
+    ) -> None:
+        """Codes of some batches, the ids that were not ``known`` before, and where reading goes on afterwards."""
+        arrays: dict[str, npt.NDArray[Any]] = {"place": np.array(place)}
+        for role, codes in zip(ROLES, zip(*waiting, strict=True), strict=True):
+            arrays[role] = np.concatenate(codes)
+            for k, part in enumerate(self.ids[role].since(known[role])):
+                arrays[f"new_{role}_{k}"] = part
+            known[role] = self.ids[role].size
+        write_arrays(self._block(number), arrays)
+
+    def _blocks_so_far(self) -> tuple[int, Place]:
+        """The blocks that an earlier process has written are taken in; their number, and where reading goes on."""
+        number, place = 0, (0, 0, 0)
+        while self._block(number).exists():
+            block = read_npz(self._block(number), kind=ModelFileError)
+            try:
+                for role in ROLES:
+                    self.ids[role].add([block[name] for name in sorted(block) if name.startswith(f"new_{role}_")])
+                counts = np.bincount(block["instance"]).astype(np.uint32)
+                if len(counts) > self.ids["instance"].size:
+                    raise ValueError("it has codes of unknown instances")
+                file, group, batch = (int(k) for k in block["place"])
+            except (KeyError, IndexError, TypeError, ValueError) as error:
+                raise ModelFileError(f"{self._block(number)} is damaged ({error})") from error
+            self.per_instance = grown(self.per_instance, self.ids["instance"].size)
+            self.per_instance[: len(counts)] += counts
+            number, place = number + 1, (file, group, batch)
+            self.progress.advance(len(block["instance"]))
+        return number, place
+
+    def _batches(self, start: Place) -> Iterator[tuple[Place, tuple[Column, ...]]]:
+        """Batches from a place on, each with the place after it."""
         names = [self.names[role] for role in ROLES]
-        for file in self.files:
+        for number, file in enumerate(self.files):
+            if number < start[0]:
+                continue
             parquet, first = _open(file), 1
             for group in range(parquet.num_row_groups):
+                begin = start if number == start[0] else (number, 0, 0)
+                if group < begin[1]:
+                    first += parquet.metadata.row_group(group).num_rows
+                    continue
                 try:
-                    for batch in parquet.iter_batches(self.limits.batch, row_groups=[group], columns=names):
-                        place = f"row group {group}, record {{}}".format
-                        yield tuple(self._column(file, batch, name, first, place) for name in names)
+                    batches = parquet.iter_batches(self.limits.batch, row_groups=[group], columns=names)
+                    for k, batch in enumerate(batches):
+                        if group > begin[1] or k >= begin[2]:
+                            place = f"row group {group}, record {{}}".format
+                            columns = tuple(self._column(file, batch, name, first, place) for name in names)
+                            yield (number, group, k + 1), columns
                         first += batch.num_rows
                 except (pa.ArrowException, OSError) as error:
                     raise DataError(f"{file}, row group {group}: cannot be read as parquet: {error}") from error
@@ -229,6 +321,9 @@ class _Preparation:
     def _column(self, file: Path, batch: pa.RecordBatch, name: str, first: int, place: Any) -> Column:
         data = pa.chunked_array([batch.column(name)])
         return Column(data, f"{file}: column {name!r}", lambda row: place(first + row))
+
+    def _block(self, number: int) -> Path:
+        return self.folder / "codes" / f"{number:06d}.npz"
 
     def _codes(self, role: str, column: Column) -> npt.NDArray[np.int32]:
         local, seen = factorise(column)
@@ -262,37 +357,56 @@ class _Preparation:
         return borders
 
     def _deal(
-        self,
-        spill: Path,
-        batches: Sequence[int],
-        rank: npt.NDArray[np.int32],
-        borders: npt.NDArray[np.int64],
-        sizes: Sizes,
-    ) -> None:
-        """Append every annotation to the file of its partition, as one integer: instance, then cell."""
+        self, blocks: int, rank: npt.NDArray[np.int32], borders: npt.NDArray[np.int64], sizes: Sizes
+    ) -> list[list[int]]:
+        """Append every annotation to the file of its partition, as one integer: instance, then cell; returns the files'
+        sizes and checksums."""
         self.progress.step("sorting", 2 * sizes.n_annotations)  # now, and each partition
+        for name in ("dealt", "parts"):
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+            (self.folder / name).mkdir()
         counts = np.zeros(sizes.n_annotators * sizes.n_classes, np.int64)
-        with spill.open("rb") as codes:
-            for block in _blocks(codes, batches, self.limits.block, rank, sizes.n_classes):
-                counts += np.bincount(block & 0xFFFFFFFF, minlength=len(counts))
-                block.sort()
-                cuts = np.searchsorted(block, borders << 32)
-                for number in np.flatnonzero(np.diff(cuts)).tolist():
-                    with self._part(number).open("ab") as out:
-                        out.write(block[cuts[number] : cuts[number + 1]].data)
-                self.progress.advance(len(block))
+        dealt = [[0, 0] for _ in borders[1:]]
+        for k in range(blocks):
+            codes = read_npz(self._block(k), ROLES, ModelFileError)
+            block = codes["instance"].astype(np.int64) << 32
+            block |= codes["annotator"].astype(np.int64) * sizes.n_classes + rank[codes["label"]]
+            counts += np.bincount(block & 0xFFFFFFFF, minlength=len(counts))
+            block.sort()
+            cuts = np.searchsorted(block, borders << 32)
+            for number in np.flatnonzero(np.diff(cuts)).tolist():
+                data = block[cuts[number] : cuts[number + 1]].data
+                with self._dealt(number).open("ab") as out:
+                    out.write(data)
+                dealt[number] = [dealt[number][0] + data.nbytes, zlib.crc32(data, dealt[number][1])]
+            self.progress.advance(len(block))
         np.save(self.folder / "label_counts.npy", counts.reshape(sizes.n_annotators, sizes.n_classes))
+        files = {name: describe(self.folder / name) for name in FILES}
+        about = {"sizes": vars(sizes), "borders": borders.tolist(), "dealt": dealt, "files": files}
+        write_sealed(self.folder / DEALT, about)
+        return dealt
 
-    def _part(self, number: int) -> Path:
-        return self.folder / "parts" / f"{number:06d}.bin"
+    def _recall(self, rows: int) -> tuple[Sizes, npt.NDArray[np.int64], list[list[int]]]:
+        """What `_deal` had to say in an earlier process."""
+        try:
+            about = read_sealed(self.folder / DEALT)
+            sizes, borders = Sizes(**about["sizes"]), np.array(about["borders"], np.int64)
+            if sizes.n_annotations != rows or any(describe(self.folder / k) != v for k, v in about["files"].items()):
+                raise ValueError("it does not fit the files beside it")
+            return sizes, borders, about["dealt"]
+        except (KeyError, TypeError, ValueError, OSError) as error:
+            raise ModelFileError(f"{self.folder / DEALT} is damaged ({error})") from error
+
+    def _dealt(self, number: int) -> Path:
+        return self.folder / "dealt" / f"{number:06d}.bin"
 
     # pass 3
 
-    def _finish(self, borders: npt.NDArray[np.int64], sizes: Sizes) -> Store:
+    def _finish(self, borders: npt.NDArray[np.int64], sizes: Sizes, dealt: list[list[int]]) -> Store:
         with ThreadPoolExecutor(self.threads) as pool:
             done = list(
                 pool.map(
-                    lambda k: self._sort(k, int(borders[k]), int(borders[k + 1]), sizes.n_classes),
+                    lambda k: self._sorted(k, int(borders[k]), int(borders[k + 1]), sizes.n_classes, dealt[k]),
                     range(len(borders) - 1),
                 )
             )
@@ -300,37 +414,38 @@ class _Preparation:
         compiled = kernels.use_numba(sizes.n_annotations)
         return Store(self.folder, self.names, sizes, sum(repeats), partitions, compiled)
 
-    def _sort(self, number: int, start: int, stop: int, classes: int) -> tuple[Partition, int]:
+    def _sorted(self, number: int, start: int, stop: int, classes: int, dealt: list[int]) -> tuple[Partition, int]:
+        """A partition that an earlier process has finished, or a new one; and its repeated (instance, annotator) pairs."""
+        note = self._dealt(number).with_suffix(".json")
+        if note.exists():
+            about = read_sealed(note)
+            part = Partition(start, stop, dealt[0] // 8, about["checksum"])
+            if part.is_whole(self.folder, number):
+                self.progress.advance(part.n_annotations)
+                return part, about["repeats"]
+            raise ModelFileError(f"{self.folder}: partition {number} is damaged")
+        part, repeats = self._sort(number, start, stop, classes, dealt)
+        write_sealed(note, {"checksum": part.checksum, "repeats": repeats})
+        self._dealt(number).unlink()
+        self.progress.advance(part.n_annotations)
+        return part, repeats
+
+    def _sort(self, number: int, start: int, stop: int, classes: int, dealt: list[int]) -> tuple[Partition, int]:
         """Write a partition as `Store` reads it; also returns its repeated (instance, annotator) pairs."""
-        path = self._part(number)
-        packed = np.fromfile(path, np.int64)
+        try:
+            packed = np.fromfile(self._dealt(number), np.int64)
+        except OSError as error:
+            raise ModelFileError(f"{self._dealt(number)} cannot be read ({error})") from error
+        if [packed.nbytes, zlib.crc32(packed.data)] != dealt:
+            raise ModelFileError(f"{self._dealt(number)} is damaged: its size or checksum does not match")
         packed.sort()
-        indptr = np.searchsorted(packed, np.arange(start, stop + 1, dtype=np.int64) << 32)
+        indptr = np.searchsorted(packed, np.arange(start, stop + 1, dtype=np.int64) << 32).astype(np.int64)
         cells = (packed & 0xFFFFFFFF).astype(np.uint32)
         packed -= cells % np.uint32(classes)  # what is left tells instance and annotator
         repeats = int(np.count_nonzero(packed[1:] == packed[:-1]))
-        with path.open("wb") as out:
-            out.write(indptr.astype(np.int64).data)
-            out.write(cells.data)
-        self.progress.advance(len(cells))
-        return Partition(path.name, start, stop, len(cells), checksum(path)), repeats
-
-
-def _blocks(
-    codes: IO[bytes], batches: Sequence[int], limit: int, rank: npt.NDArray[np.int32], classes: int
-) -> Iterator[npt.NDArray[np.int64]]:
-    """Packed annotations, as many batches at once as a block may hold."""
-    pending: list[npt.NDArray[np.int64]] = []
-    for size in batches:
-        if pending and sum(map(len, pending)) + size > limit:
-            yield np.concatenate(pending)
-            pending.clear()
-        instance, annotator, label = (np.fromfile(codes, np.int32, size) for _ in ROLES)
-        packed = instance.astype(np.int64)
-        packed <<= 32
-        packed |= annotator.astype(np.int64) * classes + rank[label]
-        pending.append(packed)
-    yield np.concatenate(pending)
+        part = Partition(start, stop, len(cells), zlib.crc32(cells.data, zlib.crc32(indptr.data)))
+        part.write(self.folder, number, indptr, cells)
+        return part, repeats
 
 
 def _open(path: Path) -> pq.ParquetFile:

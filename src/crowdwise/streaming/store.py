@@ -1,15 +1,17 @@
 """A prepared table: codes instead of ids, all annotations of an instance in one partition, partitions of bounded size.
 
-A folder of plain files: ``manifest.json`` (written last), ``instances.arrow``, ``annotators.arrow``, ``classes.arrow``
-(ids in the order of their codes), ``label_counts.npy`` (R, C), and ``parts/*.bin``. A partition holds the instances
-``start..stop-1`` in two arrays that are mapped into memory as they are: where each instance begins (int64), and the
-cells of its annotations (uint32, see `crowdwise.aggregation.kernels`).
+A folder of plain files: ``manifest.json`` (written last, with sizes and checksums of all others), ``instances.arrow``,
+``annotators.arrow``, ``classes.arrow`` (ids in the order of their codes), ``label_counts.npy`` (R, C), and
+``parts/*.bin``. A partition holds the instances ``start..stop-1`` in two arrays that are mapped into memory as they are:
+where each instance begins (int64), and the cells of its annotations (uint32, see `crowdwise.aggregation.kernels`).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,14 +21,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from crowdwise._arrays import read_npy
 from crowdwise._factorise import Vocabulary
 from crowdwise._files import replacing
 from crowdwise.aggregation import kernels
 from crowdwise.aggregation.crowd import Crowd
-from crowdwise.errors import DataError
+from crowdwise.errors import DataError, ModelFileError
 
-VERSION = 1
+VERSION = 2
 MANIFEST = "manifest.json"
+FILES = ("instances.arrow", "annotators.arrow", "classes.arrow", "label_counts.npy")
 _BLOCK = 1 << 22  # bytes read at once for a checksum
 
 
@@ -53,9 +57,8 @@ class Part(Crowd):
 
 @dataclass(frozen=True)
 class Partition:
-    """A file in ``parts``."""
+    """A file in ``parts``, which are numbered."""
 
-    name: str
     start: int
     stop: int
     n_annotations: int
@@ -65,6 +68,25 @@ class Partition:
     def size(self) -> int:
         """Bytes."""
         return 8 * (self.stop - self.start + 1) + 4 * self.n_annotations
+
+    @staticmethod
+    def path(folder: Path, number: int) -> Path:
+        """Its place in the folder of a store."""
+        return folder / "parts" / f"{number:06d}.bin"
+
+    def write(self, folder: Path, number: int, indptr: npt.NDArray[np.int64], cells: npt.NDArray[np.uint32]) -> None:
+        """Write its file."""
+        path = self.path(folder, number)
+        partial = path.with_suffix(".partial")
+        with partial.open("wb") as out:
+            out.write(indptr.data)
+            out.write(cells.data)
+        os.replace(partial, path)
+
+    def is_whole(self, folder: Path, number: int) -> bool:
+        """Whether its file is there and holds what was written."""
+        path = self.path(folder, number)
+        return path.is_file() and describe(path) == [self.size, self.checksum]
 
 
 @dataclass(frozen=True)
@@ -129,19 +151,18 @@ class Store:
     @cached_property
     def label_counts(self) -> npt.NDArray[np.int64]:
         """How often each annotator gave each label, (R, C)."""
-        counts: npt.NDArray[np.int64] = np.load(self.folder / "label_counts.npy", allow_pickle=False)
-        return counts
+        return read_npy(self.folder / "label_counts.npy", ModelFileError)
 
     def indptr(self, number: int) -> npt.NDArray[np.int64]:
         """Where the annotations of each instance of a partition begin, (instances + 1,)."""
         part = self.partitions[number]
-        return _map(self.folder / "parts" / part.name, np.int64, 0, part.stop - part.start + 1)
+        return _map(part.path(self.folder, number), np.int64, 0, part.stop - part.start + 1)
 
     def load(self, number: int) -> Part:
         """A partition, mapped into memory."""
         part, r, c = self.partitions[number], self.n_annotators, self.n_classes
         indptr = self.indptr(number)
-        cells = _map(self.folder / "parts" / part.name, np.uint32, 8 * len(indptr), part.n_annotations)
+        cells = _map(part.path(self.folder, number), np.uint32, 8 * len(indptr), part.n_annotations)
         layout = kernels.Layout(cells, indptr, np.empty(0, np.int32), (r, c), 1, self.compiled)
         sizes: Any = Sizes(part.n_annotations, part.stop - part.start, r, c)
         return Part(sizes, layout, start=part.start, stop=part.stop)
@@ -156,34 +177,56 @@ class Store:
             "columns": self.columns,
             "sizes": vars(self.sizes),
             "n_duplicates": self.n_duplicates,
-            "files": {name: describe(self.folder / name) for name in _FILES},
+            "files": {name: describe(self.folder / name) for name in FILES},
             "partitions": [vars(part) for part in self.partitions],
         }
-        with replacing(self.folder / MANIFEST) as temporary:
-            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        write_sealed(self.folder / MANIFEST, content)
 
     @classmethod
     def open(cls, folder: Path, source: dict[str, Any]) -> Store | None:
-        """The store in ``folder``; None where there is none, where it was made from another source, or is damaged."""
+        """The store in ``folder``; None where there is none, or where it was made from another source."""
+        if not (folder / MANIFEST).exists():
+            return None
+        content = read_sealed(folder / MANIFEST)
         try:
-            content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
             if content["version"] != VERSION or content["source"] != json.loads(json.dumps(source)):
                 return None
-            partitions = tuple(Partition(**part) for part in content["partitions"])
             sizes = Sizes(**content["sizes"])
-            if any(describe(folder / name) != found for name, found in content["files"].items()):
-                return None
-        except (OSError, KeyError, TypeError, json.JSONDecodeError, UnicodeDecodeError):
-            return None
-        for part in partitions:
-            path = folder / "parts" / part.name
-            if not path.is_file() or path.stat().st_size != part.size or checksum(path) != part.checksum:
-                return None
-        compiled = kernels.use_numba(sizes.n_annotations)
-        return cls(folder, content["columns"], sizes, content["n_duplicates"], partitions, compiled)
+            partitions = tuple(Partition(**part) for part in content["partitions"])
+            for name in FILES:
+                if describe(folder / name) != content["files"][name]:
+                    raise ModelFileError(f"{folder / name} is damaged: its size or checksum does not match")
+            for number, part in enumerate(partitions):
+                if not part.is_whole(folder, number):
+                    raise ModelFileError(f"{part.path(folder, number)} is damaged: its size or checksum does not match")
+            compiled = kernels.use_numba(sizes.n_annotations)
+            return cls(folder, content["columns"], sizes, content["n_duplicates"], partitions, compiled)
+        except (OSError, KeyError, TypeError) as error:
+            raise ModelFileError(f"{folder} is damaged: {error}") from error
 
 
-_FILES = ("instances.arrow", "annotators.arrow", "classes.arrow", "label_counts.npy")
+def write_sealed(path: Path, content: Any) -> None:
+    """Write JSON with a checksum of itself; the file appears whole or not at all."""
+    text = json.dumps({"checksum": zlib.crc32(json.dumps(content, sort_keys=True).encode()), "content": content})
+    with replacing(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def read_sealed(path: Path) -> Any:
+    """What `write_sealed` wrote; anything else is an error."""
+    try:
+        found = json.loads(path.read_bytes())
+        if zlib.crc32(json.dumps(found["content"], sort_keys=True).encode()) != found["checksum"]:
+            raise ValueError("its checksum does not match")
+        return found["content"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ModelFileError(f"{path} is damaged: {error}") from error
+
+
+def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], keep: Path | None = None) -> None:
+    """Write an npz file, which has a checksum of each array; it appears whole or not at all, the old one as ``keep``."""
+    with replacing(path, keep=keep) as temporary, temporary.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def write_ids(path: Path, ids: pa.Array) -> None:

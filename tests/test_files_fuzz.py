@@ -1,0 +1,398 @@
+"""Damaged and forged files of crowdwise's own: they load as what they were, or are refused with an error of crowdwise."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import crowdwise
+from crowdwise import presets
+from crowdwise.aggregation import DawidSkene
+from crowdwise.bench import figures, rendering, runner, tables
+from crowdwise.bench.experiments import load_experiment
+from crowdwise.cli import _info
+from crowdwise.datasets.image_folder import ImageFolder
+from crowdwise.errors import CrowdwiseError, ModelFileError
+from crowdwise.methods.ce import CE
+from crowdwise.methods.taidtm import TAIDTM
+from crowdwise.streaming import preparation
+from crowdwise.streaming._progress import Progress
+from crowdwise.streaming.checkpoint import Checkpoint, pack
+from crowdwise.streaming.crowd import StreamedCrowd
+from crowdwise.streaming.store import Store
+from engine_helpers import QUICK, TAIDTM_QUICK, crowd
+
+ORDINARY, MANY = 200, 10_000
+PIECES = [
+    *(
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b'"',
+        b",",
+        b":",
+        b"=",
+        b"\n",
+        b"\x00",
+        b"\xff",
+        b"\\ud800",
+        b"null",
+        b"true",
+        b"NaN",
+        b"-1",
+    ),
+    *(b"1e999", b"9" * 30, b"9" * 5000, b"[" * 3000, b'{"a":' * 3000, b"../../x", b"/etc/passwd", b"inf", b"''", b'""'),
+    b"{a.__class__}",
+]
+X, ANNOTATIONS, _ = crowd(n=60, n_annotators=4)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A loader: how its files are made, what it makes of them, and how to forge their checksums."""
+
+    make: Callable[[Path], object]
+    load: Callable[[Path], Any]
+    exact: bool
+    """Whether checksums guard the content: what can be loaded is what was written."""
+    seal: Callable[[Path], None] | None = None
+
+
+# what is loaded
+
+
+def make_model(model: Any) -> Callable[[Path], object]:
+    return lambda folder: model.fit(X, ANNOTATIONS).save(folder / "model")
+
+
+def load_model(folder: Path) -> Any:
+    model = crowdwise.load(folder / "model", device="cpu")
+    return model.predict_proba(X[:5]).tolist(), model.classes_.tolist(), model.annotators_.tolist()
+
+
+def seal_model(folder: Path) -> None:
+    """Give a changed model the checksums of an honest one."""
+    about = json.loads((folder / "model" / "model.json").read_bytes())
+    about.pop("sha256", None)
+    about["weights_sha256"] = hashlib.sha256((folder / "model" / "weights.safetensors").read_bytes()).hexdigest()
+    about["sha256"] = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+    (folder / "model" / "model.json").write_text(json.dumps(about))
+
+
+class Stop(Exception):
+    pass
+
+
+def make_run(folder: Path) -> None:
+    """A run that stopped after the first epoch of its second stage."""
+    save = crowdwise.engine.loop.Engine._save_checkpoint
+
+    def stop(self: Any, index: int, result: Any, *more: Any) -> None:
+        save(self, index, result, *more)
+        if (index, len(result.history)) == (1, 1):
+            raise Stop
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(crowdwise.engine.loop.Engine, "_save_checkpoint", stop)
+        with pytest.raises(Stop):
+            TAIDTM(**TAIDTM_QUICK | {"warmup_epochs": 1}).fit(X, ANNOTATIONS, run_dir=folder / "run")
+
+
+def resume_run(folder: Path) -> Any:
+    model = TAIDTM(**TAIDTM_QUICK | {"warmup_epochs": 1}).fit(X, ANNOTATIONS, resume=folder / "run")
+    return model.predict_proba(X[:5]).tolist()
+
+
+def info(folder: Path) -> None:
+    _info.describe(str(folder / "run"))
+
+
+def make_store(folder: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = {
+        "task": rng.integers(40, size=200),
+        "worker": rng.integers(5, size=200),
+        "label": rng.integers(3, size=200),
+    }
+    pq.write_table(pa.table(table), folder / "crowd.parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preparation, "PARTITION", 6_000)
+        store = preparation.prepare(folder / "crowd.parquet", folder / "work", {}, 10**8, 1, Progress())
+    (folder / "crowd.parquet").unlink()
+    model = DawidSkene(max_iter=4, tol=0)
+    crowd = StreamedCrowd(store, 1, 10**8, Progress(), Checkpoint(folder / "work", model, "source"))
+    model._crowd, model._history = crowd, None
+    model._infer(crowd, np.random.default_rng(0))
+
+
+def load_store(folder: Path) -> Any:
+    manifest = folder.parent / "whole" / "work" / "table" / "manifest.json"  # undamaged
+    store = Store.open(folder / "work" / "table", json.loads(manifest.read_bytes())["content"]["source"])
+    if store is None:
+        raise ModelFileError("the manifest is gone, and with it the table")
+    parts = [store.load(k) for k in range(len(store.partitions))]
+    arrays = [part.layout.cells.tolist() for part in parts], [part.layout.indptr.tolist() for part in parts]
+    return *arrays, store.instances.tolist(), store.classes.tolist(), store.label_counts.tolist(), store.columns
+
+
+def make_state(folder: Path) -> None:
+    """The state of the last round, without the one before it."""
+    make_store(folder)
+    shutil.rmtree(folder / "work" / "table")
+    for previous in folder.glob("work/*.previous"):
+        previous.unlink()
+
+
+def load_state(folder: Path) -> Any:
+    found = Checkpoint(folder / "work", DawidSkene(max_iter=4, tol=0), "source").load(None)
+    if found is None:
+        raise ModelFileError("the state is gone")
+    arrays: dict[str, Any] = {}
+    about = pack(found, arrays)
+    return about, {name: array.tolist() for name, array in arrays.items()}
+
+
+def make_records(folder: Path) -> None:
+    records = [
+        {
+            "experiment": "mine",
+            "column": column,
+            "row": row,
+            "seed": seed,
+            "cell": f"{row}-{column}-{seed}",
+            "method": "ce",
+            "test_accuracy": 80.0 + seed,
+            "curve": [[0, 1.5, 0.3], [1, 1.2, 0.4]],
+            "seconds": 1.5,
+            "simulate": {"noise_rate": 0.1 + seed},
+            "parameters": {"epochs": 3, "lr": 0.01},
+            "data": {"name": "digits"},
+        }
+        for column in ("birds", "fish")
+        for row in ("CE", "TAIDTM")
+        for seed in range(3)
+    ]
+    lines = [json.dumps(record) for record in [*records, {**records[0], "seed": 9, "error": "killed", "traceback": ""}]]
+    (folder / "records.jsonl").write_text("\n".join(lines) + "\n")
+
+
+def load_records(folder: Path) -> None:
+    records = runner.read_records(folder)
+    for make in (lambda: tables.summarise(records), lambda: tables.rank(records, ["test_accuracy"])):
+        table = make()
+        for render in (rendering.to_markdown, rendering.to_latex, rendering.to_csv, rendering.to_text):
+            render(table)
+    figures.varied(records)
+
+
+def make_map(folder: Path) -> None:
+    ring = np.roll(np.eye(5), 1, axis=1)
+    positions = np.random.default_rng(0).normal(size=(5, 2))
+    figures.write_map(folder / "map.npz", figures.AnnotatorMap("ring", positions, ring, ring, np.arange(5) % 2))
+
+
+def load_map(folder: Path) -> Any:
+    found = figures.read_map(folder / "map.npz")
+    return found.title, found.positions.tolist(), found.before.toarray().tolist(), found.after.toarray().tolist()
+
+
+def make_pictures(folder: Path) -> None:
+    from PIL import Image
+
+    pixels = np.random.default_rng(0).integers(0, 255, (12, 10, 3), dtype=np.uint8)
+    for name in ("a.png", "a.jpg", "a.webp", "a.bmp"):
+        (folder / "train" / name[2:]).mkdir(parents=True)
+        Image.fromarray(pixels).save(folder / "train" / name[2:] / name)
+
+
+def load_pictures(folder: Path) -> None:
+    """Every picture is tried, so one that is damaged does not hide the others."""
+    pictures = ImageFolder(folder / "train", size=8)
+    refused = None
+    for number in range(len(pictures)):
+        try:
+            pixels, _ = pictures[number]
+            assert pixels.shape == (8, 8, 3)
+        except CrowdwiseError as error:
+            refused = error
+    if refused is not None:
+        raise refused
+
+
+PRESET = """
+description = "what it is"
+
+[data]
+name = "digits"
+
+[simulate]
+n_annotators = 12
+noise_rate = 0.4
+
+[parameters]
+backbone = "mlp"
+epochs = 3
+lr = 0.01
+
+[methods.taidtm]
+gcn_epochs = 2
+k = 5
+"""
+EXPERIMENT = """
+description = "what it is"
+seeds = 2
+methods = ["ce", "taidtm"]
+
+[rows."mine"]
+method = "bltm"
+lr = 0.5
+
+[[columns]]
+label = "digits|{noise_rate:.0%}"
+preset = "digits"
+simulate = { n_annotators = 12 }
+vary = { "simulate.noise_rate" = [0.1, 0.2] }
+parameters = { epochs = 3 }
+"""
+
+
+def load_preset(folder: Path) -> None:
+    preset = presets.load_preset(folder / "mine.toml")
+    for method in ("ce", "taidtm"):
+        preset.method_parameters(method)
+    _info.describe(str(folder / "mine.toml"))
+
+
+TARGETS = {
+    "model of ce": Target(make_model(CE(**QUICK)), load_model, True),
+    "model of taidtm": Target(make_model(TAIDTM(**TAIDTM_QUICK)), load_model, True),
+    "forged model of ce": Target(make_model(CE(**QUICK)), load_model, False, seal_model),
+    "forged model of taidtm": Target(make_model(TAIDTM(**TAIDTM_QUICK)), load_model, False, seal_model),
+    "run directory": Target(make_run, resume_run, False),
+    "run directory, described": Target(make_run, info, False),
+    "store": Target(make_store, load_store, True),
+    "state": Target(make_state, load_state, True),
+    "records": Target(make_records, load_records, False),
+    "map": Target(make_map, load_map, False),
+    "pictures": Target(make_pictures, load_pictures, False),
+    "preset": Target(lambda folder: (folder / "mine.toml").write_text(PRESET), load_preset, False),
+    "experiment": Target(
+        lambda folder: (folder / "mine.toml").write_text(EXPERIMENT),
+        lambda folder: load_experiment(folder / "mine.toml").cells(),
+        False,
+    ),
+}
+
+
+# how files are damaged
+
+
+def damage(folder: Path, rng: np.random.Generator) -> None:
+    """Change one file of a folder: bits, bytes, words, its end, its place."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    path = files[rng.integers(len(files))]
+    what = rng.random()
+    if what < 0.04:
+        path.unlink()
+    elif what < 0.1:
+        other = files[rng.integers(len(files))]
+        mine, theirs = path.read_bytes(), other.read_bytes()
+        path.write_bytes(theirs)
+        other.write_bytes(mine)
+    else:
+        path.write_bytes(edited(path.read_bytes(), rng))
+
+
+def edited(whole: bytes, rng: np.random.Generator) -> bytes:
+    for _ in range(rng.integers(1, 4)):
+        at, width = int(rng.integers(len(whole) + 1)), int(rng.integers(1, 12))
+        if rng.random() < 0.4:  # heads say what the rest is
+            at = int(rng.integers(min(len(whole), 400) + 1))
+        other, piece = int(rng.integers(len(whole) + 1)), PIECES[rng.integers(len(PIECES))]
+        flipped = bytes([whole[at] ^ (1 << int(rng.integers(8)))]) if at < len(whole) else b""
+        whole = [
+            whole[:at],
+            whole[:at] + flipped + whole[at + 1 :],
+            whole[:at] + piece + whole[at:],
+            whole[:at] + piece + whole[at + width :],
+            whole[:at] + rng.bytes(width) + whole[at + width :],
+            whole[:at] + whole[at + width :],
+            whole[:at] + whole[other : other + width] + whole[at:],
+            other_value(whole, rng),
+            other_value(whole, rng),
+        ][rng.integers(9)]
+    return whole
+
+
+def other_value(whole: bytes, rng: np.random.Generator) -> bytes:
+    """One value of a JSON or TOML text in the place of another, or something else there: types get mixed up."""
+    starts = [match.end() for match in re.finditer(rb'": ?|= |\[|, ', whole[:20_000])]
+    if len(starts) < 2:
+        return whole
+    one, two = (starts[k] for k in rng.integers(len(starts), size=2))
+    end, until = (k + len(re.match(rb"[^,}\]\n]*", whole[k:]).group()) for k in (one, two))  # type: ignore[union-attr]
+    new = whole[two:until] if rng.random() < 0.5 else PIECES[rng.integers(len(PIECES))]
+    return whole[:one] + new + whole[end:]
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def fuzz(folder: Path, name: str, times: int) -> None:
+    target, rng = TARGETS[name], np.random.default_rng(list(TARGETS).index(name))
+    (folder / "whole").mkdir()
+    with quietly():
+        target.make(folder / "whole")
+        expected = None
+        if target.exact:
+            expected = target.load(folder / "whole")
+        refused = 0
+        for number in range(times):
+            shutil.rmtree(folder / "cut", ignore_errors=True)
+            shutil.copytree(folder / "whole", folder / "cut")
+            damage(folder / "cut", rng)
+            try:
+                if target.seal is not None:
+                    target.seal(folder / "cut")
+            except (ValueError, KeyError, AttributeError, RecursionError, OSError, TypeError):
+                continue  # there is nothing left to be sealed
+            try:
+                found = target.load(folder / "cut")
+            except CrowdwiseError:
+                refused += 1
+            except Exception as error:
+                error.add_note(f"damage number {number} of {name}")
+                raise
+            else:
+                assert not target.exact or found == expected, f"damage number {number} of {name} was not noticed"
+    assert refused > times // 20
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_damaged_files_are_refused_by_an_error_of_crowdwise(tmp_path: Path, name: str) -> None:
+    fuzz(tmp_path, name, ORDINARY)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", TARGETS)
+def test_ten_thousand_damaged_files_are_refused_by_an_error_of_crowdwise(tmp_path: Path, name: str) -> None:
+    fuzz(tmp_path, name, MANY)
