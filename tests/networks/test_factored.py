@@ -187,3 +187,8 @@ def test_no_tensor_of_a_step_is_larger_than_the_scores_or_the_annotated_pairs(n_
     assert seen.entries <= max(n_annotators * rank, 2 * batch * rank * n_classes**2)
     assert seen.entries < batch * n_annotators
     assert seen.entries < n_annotators * (width + 1) * n_classes**2 / 10  # full heads
+
+
+def test_with_many_classes_fewer_annotations_are_evaluated_at_once():
+    assert FactoredHeads.from_global(GlobalHead(4, 10), 3, 16).pairs_at_once == 62_500
+    assert FactoredHeads.from_global(GlobalHead(4, 100), 3, 16).pairs_at_once == 1024

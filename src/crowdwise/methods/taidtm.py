@@ -33,6 +33,7 @@ from crowdwise.methods.conal import CoNAL
 from crowdwise.methods.heads import annotator_batches, annotator_mean, choose_rank, examples_of, whole_annotators
 from crowdwise.methods.steps import annotator_matrices
 from crowdwise.networks import Classifier, FactoredHeads, GlobalHead, IndividualHeads, ProductHeads, TransitionNetwork
+from crowdwise.networks.factored import PAIRS_AT_ONCE
 from crowdwise.networks.transition import row_loss
 from crowdwise.registry import METHODS
 
@@ -175,7 +176,8 @@ class TAIDTM(BLTM):
             def plan(generator: torch.Generator) -> Sequence[Tensor]:
                 if reference:
                     return whole_annotators(examples.annotator)
-                return annotator_batches(examples.annotator, self.batch_size, generator)
+                limit = heads.pairs_at_once if isinstance(heads, FactoredHeads) else PAIRS_AT_ONCE
+                return annotator_batches(examples.annotator, self.batch_size, generator, limit)
 
             yield Stage(
                 "individual heads",

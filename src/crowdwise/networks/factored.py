@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from crowdwise.networks.transition import GlobalHead, pair_products
 
 FloatArray = npt.NDArray[np.float64]
-PAIRS_AT_ONCE = 65_536  # annotations evaluated in one go where their order is free
-_ENTRIES = 16_000_000  # of heads that are formed at a time
+PAIRS_AT_ONCE = 65_536  # annotations evaluated in one go where any number could be
+_ENTRIES = 100_000_000  # of heads, or on the way to logits, that are formed at a time
 
 
 class ProductHeads(nn.Module):
@@ -118,6 +118,12 @@ class FactoredHeads(ProductHeads):
         rank, d = self.last.shape[:2]
         return self.n_annotators * d <= n_instances * rank and super().heads_first(n_instances, n_pairs)
 
+    @property
+    def pairs_at_once(self) -> int:
+        """Annotations that may be evaluated in one go: few if there are many classes."""
+        entries = len(self.last) * self.last.shape[-1] ** 2
+        return max(1024, min(PAIRS_AT_ONCE, _ENTRIES // entries))
+
     def train_scores_only(self, only: bool) -> None:
         """Keep V and theta_0, which annotators share, as they are; or train them too."""
         self.last.requires_grad_(not only)
@@ -136,7 +142,7 @@ class FactoredHeads(ProductHeads):
 
         def derivative(parameter: Tensor) -> Tensor:
             total = torch.zeros_like(parameter)
-            for part in torch.arange(len(row), device=g.device).split(PAIRS_AT_ONCE):
+            for part in torch.arange(len(row), device=g.device).split(self.pairs_at_once):
                 features, each = g[row[part]], torch.arange(len(part), device=g.device)
                 logits = self.row_logits(features, target[part], each, annotator[part])
                 with torch.no_grad():  # the derivative of each annotator's mean loss, by logits, at the global head
@@ -174,7 +180,7 @@ class FactoredHeads(ProductHeads):
 
     def _blocks(self) -> Iterator[FloatArray]:
         shared, start = (each.detach().double().cpu() for each in (self.last.flatten(1), self.residual.flatten()))
-        for scores in self.scores.detach().double().cpu().split(max(1, _ENTRIES // len(start))):
+        for scores in self.scores.detach().double().cpu().split(max(1, _ENTRIES // (8 * len(start)))):
             yield np.asarray(scores @ shared + start)
 
 

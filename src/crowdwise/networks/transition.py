@@ -89,7 +89,8 @@ class IndividualHeads(nn.Module):
     @classmethod
     def from_global(cls, head: GlobalHead, n_annotators: int) -> IndividualHeads:
         width, n_classes = head.theta.shape[0] - 1, head.theta.shape[1]
-        heads = cls(n_annotators, width, n_classes).to(head.theta.device)
+        with head.theta.device:  # where many heads may fit that do not fit elsewhere
+            heads = cls(n_annotators, width, n_classes)
         with torch.no_grad():
             heads.theta.copy_(head.theta)
         return heads
