@@ -1,4 +1,4 @@
-"""The tables of docs/results.md and README.md, made from the records in benchmarks/results/*.jsonl.
+"""The tables of docs/results.md, docs/taidtm.md and README.md, made from the records in benchmarks/results/*.jsonl.
 
     python benchmarks/results_table.py            # print them
     python benchmarks/results_table.py --write    # put them into the documents
@@ -25,7 +25,7 @@ from crowdwise.registry import METHODS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md")
+DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "taidtm.md")
 
 Record = dict[str, Any]
 ALWAYS = ("CE", "BLTM", "TAIDTM-FT", "TAIDTM")  # methods that are shown even if they were not run
@@ -272,10 +272,33 @@ def methods(records: list[Record]) -> str:
 
 
 def annotators(records: list[Record]) -> str:
-    """Time of a joint step against the number of annotators."""
-    found = sorted((r for r in records if r.get("benchmark") == "annotators"), key=lambda r: int(r["annotators"]))
+    """Time of a joint step of TAIDTM with a ResNet-18 against the number of annotators."""
+    found = [r for r in records if r.get("benchmark") == "annotators" and r["backbone"] == "resnet18"]
+    found = sorted((r for r in found if r.get("heads", "mapped") == "mapped"), key=lambda r: int(r["annotators"]))
     rows = [(f"{r['annotators']:,}", f"{r['ms_per_step']:.2f}", f"{r['ratio']:.2f}", r["device"]) for r in found]
     return table(("annotators", "ms per step", "relative", "device"), rows, right=range(3))
+
+
+def heads(records: list[Record]) -> str:
+    """Time and memory of a step by the form of the heads, a row for each device, width and number of annotators."""
+    found = [r for r in records if r.get("benchmark") == "annotators" and "heads" in r]
+    places: dict[tuple[str, int, int], dict[str, Record]] = {}
+    for record in found:
+        place = (record["device"], record["features"], record["annotators"])
+        places.setdefault(place, {})[record["heads"]] = record
+    rows = [
+        (device, str(features), f"{size:,}", *(step(each.get(kind)) for kind in ("full", "factored", "mapped")))
+        for (device, features, size), each in sorted(places.items())
+    ]
+    head = ("device", "features", "annotators", "full heads", "factored heads", "graph convolution")
+    return table(head, rows, right=range(1, 6))
+
+
+def step(record: Record | None) -> str:
+    """Milliseconds and gigabytes of a step."""
+    if record is None:
+        return ""
+    return "does not fit" if "left_out" in record else f"{record['ms_per_step']:.1f} ms, {record['memory_gb']:.2f} GB"
 
 
 def graphs(records: list[Record]) -> str:
@@ -379,6 +402,7 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
         "methods": methods,
         "speed": speed,
         "annotators": annotators,
+        "heads": heads,
         "graphs": graphs,
         "inference": inference,
         "simulated_crowds": simulated_crowds,

@@ -47,7 +47,8 @@ def rows(folder: Path, table: str = "accuracy") -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "tables", "first"), [("README.md", 1, "overview"), ("docs/results.md", 10, "accuracy")]
+    ("name", "tables", "first"),
+    [("README.md", 1, "overview"), ("docs/results.md", 10, "accuracy"), ("docs/taidtm.md", 1, "heads")],
 )
 def test_documents_equal_what_the_script_prints(name: str, tables: int, first: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
@@ -130,6 +131,17 @@ def test_the_overview_has_a_row_for_each_method_and_stars_what_is_no_reproductio
 def test_figures_that_the_paper_printed_twice_are_marked() -> None:
     assert results_table.figure("LabelMe", "TAIDTM-FT") == "85.36 ± 0.78 †"
     assert results_table.figure("LabelMe", "GeoCrowdNet") == "no figure"
+
+
+def test_the_forms_of_heads_stand_side_by_side(tmp_path: Path) -> None:
+    case = {"benchmark": "annotators", "annotators": 3000, "features": 16, "backbone": "mlp", "device": "cpu x2"}
+    measured = {"ms_per_step": 5.94, "memory_gb": 0.1, "ratio": 1.0}
+    write(
+        tmp_path, case | measured | {"heads": "factored"}, case | {"heads": "full", "left_out": "full heads do not fit"}
+    )
+    made = results_table.tables(tmp_path)
+    assert "| cpu x2 | 16 | 3,000 | does not fit | 5.9 ms, 0.10 GB |  |" in made["heads"]
+    assert "3,000" not in made["annotators"]  # which is of another network
 
 
 def test_trials_stay_out_of_the_accuracy_table(tmp_path: Path) -> None:

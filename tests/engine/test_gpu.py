@@ -40,6 +40,13 @@ def test_captured_steps_equal_eager_steps_in_every_stage(monkeypatch, mapping):
     np.testing.assert_allclose(losses(captured), losses(eager), rtol=1e-2)
 
 
+@pytest.mark.parametrize("transfer", ["graph", "individual"])
+def test_captured_steps_equal_eager_steps_with_factored_heads(monkeypatch, transfer):
+    schedule = {"epochs": 3, "warmup_epochs": 8, "lr": 0.05, "precision": "fp32", "transfer": transfer, "head_rank": 4}
+    eager, captured = (fit(monkeypatch, each, image=False, **schedule)[0] for each in (False, True))
+    np.testing.assert_allclose(losses(captured), losses(eager), rtol=1e-2)
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_captured_convolutions_start_like_eager_ones(monkeypatch, precision):
     # a learning rate of almost 0: with more, two eager runs drift apart as well, as convolutions are not deterministic

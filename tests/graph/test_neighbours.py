@@ -72,6 +72,23 @@ def test_blocks_dense_sparse_and_brute_force_agree_also_with_many_ties(size, k, 
     assert_array_equal(knn_from_heads(heads, k, block=block).toarray(), expected)
 
 
+@pytest.mark.parametrize("alone", [0, 100, 200])
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_long_rows_agree_with_brute_force_with_and_without_ties(k, alone):
+    """Rows that are long beside k are not sorted whole; those of annotators who are similar to nobody not at all."""
+    rng = np.random.default_rng(k)
+    for heads in (rng.normal(size=(200, 4)), rng.integers(-1, 2, size=(200, 3)).astype(float)):
+        heads[rng.permutation(200)[:alone]] = 0
+        found = nearest(Evidence(heads), k, "cosine")
+        S = cosine(heads)
+        assert_array_equal(found.graph.toarray(), brute_force(S, k))
+        rounded = np.round(S, 12)[~np.eye(200, dtype=bool)].reshape(200, 199)
+        kth = -np.sort(-rounded, axis=1)[:, k - 1 : k]
+        above, reached = (rounded > kth).sum(axis=1), (rounded >= kth).sum(axis=1)
+        assert found.arbitrary == pytest.approx((k - above)[reached > k].sum() / (200 * k))
+        assert found.unrelated == pytest.approx((rounded == 0).mean())
+
+
 def test_heads_of_any_similarity_agree_with_its_matrix():
     rng = np.random.default_rng(3)
     heads, reference = rng.normal(size=(50, 8)), rng.normal(size=8)

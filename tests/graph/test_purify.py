@@ -98,6 +98,20 @@ def test_a_big_graph_stays_sparse_and_keeps_its_row_sums(monkeypatch):
     assert edge_precision(limited, groups).overall == 1.0
 
 
+def test_a_row_of_a_big_graph_keeps_its_largest_entries(monkeypatch):
+    A, _ = planted(300, 3, 20, 0.1)
+    complete = purify(A, rank=3).toarray()
+    np.fill_diagonal(complete, 0)
+    monkeypatch.setattr(purify_module, "DENSE_ROWS", 100)
+    monkeypatch.setattr(purify_module, "ROW_LIMIT", 4)
+    limited = purify(A, rank=3).toarray()
+    np.fill_diagonal(limited, 0)
+    for kept, row in zip(limited, complete, strict=True):
+        largest = np.sort(row)[::-1][:4]
+        assert set(np.flatnonzero(kept)) <= set(np.flatnonzero(row >= largest[-1] - 1e-12))
+        assert 3 <= np.count_nonzero(kept) <= 4  # the diagonal may have been one of them
+
+
 @pytest.mark.parametrize("size", [1, 2])
 def test_tiny_crowds_are_left_as_they_are(size):
     A = np.ones((size, size)) - np.eye(size)

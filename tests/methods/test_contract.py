@@ -15,10 +15,13 @@ from crowdwise.registry import METHODS
 from engine_helpers import crowd, quick
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarning")
-every_method = pytest.mark.parametrize("method", list(METHODS))
+FACTORED = {f"{method} with factored heads": method for method in ("taidtm", "taidtm-ft")}
+every_method = pytest.mark.parametrize("method", [*METHODS, *FACTORED])
 
 
 def make(method: str, **overrides):
+    if method in FACTORED:
+        return make(FACTORED[method], head_rank=2, **overrides)
     return METHODS[method](**(quick(method) | overrides))
 
 
@@ -117,7 +120,7 @@ def test_unusual_crowds_are_legal(method, case):
         sizes["n_classes"] = 5
     elif case == "hundred classes":
         label, sizes["n_classes"] = label * 33, 100
-        parameters = {"bottleneck": 4} if "bottleneck" in quick(method) else {}
+        parameters = {"bottleneck": 4} if hasattr(make(method), "bottleneck") else {}
     elif case == "instances without labels":
         keep = instance % 3 != 0
         instance, annotator, label = instance[keep], annotator[keep], label[keep]

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from crowdwise.errors import ConfigError, DataError
+from crowdwise.graph._largest import places, reaching, rows_at_once
 from crowdwise.graph.similarity import SIMILARITIES, Evidence, embed
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ class Neighbours(NamedTuple):
     """Share of edges that only the tie rule chose, though others were as similar."""
 
 
-def nearest(evidence: Evidence, k: int, similarity: str = "delta-cosine", *, block: int = 1024) -> Neighbours:
-    """The k annotators most like each by any of `SIMILARITIES`; memory O(R (D + block)).
+def nearest(evidence: Evidence, k: int, similarity: str = "delta-cosine", *, block: int | None = None) -> Neighbours:
+    """The k annotators most like each by any of `SIMILARITIES`; memory O(R (D + k)) and a block of rows.
 
     >>> found = nearest(Evidence(np.array([[3.0, 4], [4, 3], [3, -4]])), k=1, similarity="cosine")
     >>> found.graph.indices.tolist(), found.unrelated.__round__(2), found.arbitrary
@@ -40,7 +41,9 @@ def nearest(evidence: Evidence, k: int, similarity: str = "delta-cosine", *, blo
     return _nearest(_rows(found, block) if sparse.issparse(found) else _products(found, block), found.shape[0], k)
 
 
-def knn_graph(similarity: ArrayLike | sparse.sparray, k: int, *, block: int = 1024) -> sparse.csr_array[np.float64]:
+def knn_graph(
+    similarity: ArrayLike | sparse.sparray, k: int, *, block: int | None = None
+) -> sparse.csr_array[np.float64]:
     """A (R, R) with A[i, j] = 1 if j is among the k annotators most similar to i; no self loops.
 
     Among equally similar annotators those that follow i in number come first, and after the last one the first again: the
@@ -49,7 +52,7 @@ def knn_graph(similarity: ArrayLike | sparse.sparray, k: int, *, block: int = 10
     Args:
         similarity: (R, R), dense or sparse (absent entries are 0).
         k: neighbours of each annotator; 50 in the paper's simulated crowds, 1 for LabelMe and Music.
-        block: rows treated at a time; affects memory only.
+        block: rows treated at a time, affects memory only; by default 2 million similarities are held.
 
     >>> knn_graph([[1, 0.96, -0.28], [0.96, 1, 0], [-0.28, 0, 1]], k=1).toarray().tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
@@ -60,13 +63,19 @@ def knn_graph(similarity: ArrayLike | sparse.sparray, k: int, *, block: int = 10
         return _nearest(_rows(rows, block), rows.shape[0], k).graph
     dense = np.asarray(similarity, dtype=np.float64)
     _check_square(dense.shape)
-    return _nearest((dense[start : start + block] for start in range(0, len(dense), block)), len(dense), k).graph
+    step = block or rows_at_once(len(dense))
+    return _nearest((dense[start : start + step].copy() for start in range(0, len(dense), step)), len(dense), k).graph
 
 
 def knn_from_heads(
-    heads: ArrayLike, k: int, *, similarity: str = "cosine", global_head: ArrayLike | None = None, block: int = 1024
+    heads: ArrayLike,
+    k: int,
+    *,
+    similarity: str = "cosine",
+    global_head: ArrayLike | None = None,
+    block: int | None = None,
 ) -> sparse.csr_array[np.float64]:
-    """:func:`knn_graph` of heads (R, D), without the (R, R) similarity matrix: memory O(R (D + block)).
+    """:func:`knn_graph` of heads (R, D), without the (R, R) similarity matrix: memory O(R (D + k)) and a block of rows.
 
     ``similarity`` and ``global_head`` are those of :func:`crowdwise.graph.similarity.embed`.
 
@@ -77,12 +86,14 @@ def knn_from_heads(
     return _nearest(_products(vectors, block), len(vectors), k).graph
 
 
-def _rows(similarity: sparse.csr_array[np.float64], block: int) -> Iterable[FloatArray]:
-    return (similarity[start : start + block].toarray() for start in range(0, similarity.shape[0], block))
+def _rows(similarity: sparse.csr_array[np.float64], block: int | None) -> Iterable[FloatArray]:
+    step = block or rows_at_once(similarity.shape[0])
+    return (similarity[start : start + step].toarray() for start in range(0, similarity.shape[0], step))
 
 
-def _products(vectors: FloatArray, block: int) -> Iterable[FloatArray]:
-    return (vectors[start : start + block] @ vectors.T for start in range(0, len(vectors), block))
+def _products(vectors: FloatArray, block: int | None) -> Iterable[FloatArray]:
+    step = block or rows_at_once(len(vectors))
+    return (vectors[start : start + step] @ vectors.T for start in range(0, len(vectors), step))
 
 
 def _nearest(blocks: Iterable[FloatArray], size: int, k: int) -> Neighbours:
@@ -91,30 +102,74 @@ def _nearest(blocks: Iterable[FloatArray], size: int, k: int) -> Neighbours:
     k = min(k, size - 1)
     if k < 1:  # one annotator has nobody to be near to
         return Neighbours(sparse.csr_array((size, size), dtype=np.float64), 0.0, 0.0)
-    chosen: list[np.ndarray] = []
+    chosen: list[NDArray[np.int64]] = []
     start = zeros = by_rule = 0
     for values in blocks:
-        values = np.round(values, DECIMALS)
-        local = np.arange(len(values))
-        if not np.isfinite(values).all():
+        if not np.isfinite(values.sum()):
             row = start + int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
             raise DataError(f"the similarities of annotator {row} are not finite")
-        values[local, start + local] = -np.inf
-        kth = -np.partition(-values, k - 1, axis=1)[:, k - 1 : k]
-        above, tied = values > kth, values == kth
-        free = k - above.sum(axis=1, keepdims=True)  # places left for those tied at the k-th value
-        total = tied.sum(axis=1, keepdims=True)
-        zeros += int((values == 0).sum())
-        by_rule += int(free[total > free].sum())
-        # the place of each tied one in a round that starts after the row's own annotator
-        place = np.cumsum(tied, axis=1)
-        place -= place[local, start + local, None]
-        place = np.where(place > 0, place, place + total)
-        chosen.append(np.nonzero(above | (tied & (place <= free)))[1])
+        own = start + np.arange(len(values))
+        values[own - start, own] = -np.inf
+        unrelated = np.count_nonzero(np.abs(values) <= 0.5 * 10.0**-DECIMALS, axis=1)
+        columns, arbitrary = _first(values, own, k, alone=unrelated == size - 1)
+        chosen.append(np.sort(columns, axis=1).ravel())
+        zeros += int(unrelated.sum())
+        by_rule += arbitrary
         start += len(values)
     columns = np.concatenate(chosen)
+    graph: sparse.csr_array[np.float64]
     graph = sparse.csr_array((np.ones(len(columns)), columns, np.arange(0, len(columns) + 1, k)), shape=(size, size))
     return Neighbours(graph, zeros / (size * (size - 1)), by_rule / len(columns))
+
+
+def _first(
+    values: FloatArray, own: NDArray[np.int64], k: int, alone: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], int]:
+    """The k columns that come first in each row, (rows, k), and how many of them only the tie rule chose.
+
+    Rows are sorted where few columns can be among the first k, and counted through where ties leave many. ``alone`` are
+    rows of zeros: there the next k come first.
+    """
+    size = values.shape[1]
+    columns = (own[:, None] + np.arange(1, k + 1)) % size
+    arbitrary = k * int(alone.sum()) if k < size - 1 else 0
+    reached = reaching(values, k, slack=10.0**-DECIMALS)
+    few = np.count_nonzero(reached, axis=1) <= 8 * k
+    for rows, choose in ((few & ~alone, _by_sorting), (~few & ~alone, _by_counting)):
+        if rows.all():
+            columns, arbitrary = choose(values, own, k, reached)
+        elif rows.any():
+            columns[rows], by_rule = choose(values[rows], own[rows], k, reached[rows])
+            arbitrary += by_rule
+    return columns, arbitrary
+
+
+def _by_sorting(
+    values: FloatArray, own: NDArray[np.int64], k: int, reached: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], int]:
+    row, column = places(reached)
+    value = np.round(values[row, column], DECIMALS)
+    order = np.lexsort(((column - own[row]) % values.shape[1], -value, row))
+    first = np.searchsorted(row, np.arange(len(values)))
+    kth = value[order[first + k - 1]]
+    above, tied = np.bincount(row, value > kth[row]), np.bincount(row, value == kth[row])
+    return column[order[first[:, None] + np.arange(k)]], int((k - above)[above + tied > k].sum())
+
+
+def _by_counting(
+    values: FloatArray, own: NDArray[np.int64], k: int, reached: NDArray[np.bool_]
+) -> tuple[NDArray[np.int64], int]:
+    values = np.round(values, DECIMALS)
+    kth = -np.partition(-values, k - 1, axis=1)[:, k - 1 : k]
+    above, tied = values > kth, values == kth
+    free = k - above.sum(axis=1, keepdims=True)  # places left for those tied at the k-th value
+    total = tied.sum(axis=1, keepdims=True)
+    # the place of each tied one in a round that starts after the row's own annotator
+    place = np.cumsum(tied, axis=1, dtype=np.int32)
+    place -= place[np.arange(len(values)), own, None]
+    place = np.where(place > 0, place, place + total)
+    chosen = np.nonzero(above | (tied & (place <= free)))[1].reshape(-1, k)
+    return chosen, int(free[total > free].sum())
 
 
 def _check_square(shape: tuple[int, ...]) -> None:

@@ -15,6 +15,7 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import svds
 
 from crowdwise.errors import ConfigError, DataError
+from crowdwise.graph._largest import places, reaching, rows_at_once
 
 if TYPE_CHECKING:
     from crowdwise.graph.similarity import FloatArray
@@ -26,6 +27,7 @@ DENSE_SVD = (
 )
 DENSE_ROWS = 5000  # up to here every entry of the purified graph is kept; beyond, the largest of each row
 ROW_LIMIT = 256
+GRAPH_LIMIT = 8_000_000  # entries of the purified graph beyond which rows keep fewer, but 64 at least
 NEGLIGIBLE = 1e-6
 
 
@@ -39,9 +41,9 @@ def purify(
     With k = 1, and with fewer than 3 annotators, the graph is left as it is: mutual pairs have all singular values
     equal to 1, so that any s of them could be kept and the result would depend on the LAPACK build.
 
-    Entries below 1e-6 are dropped. Beyond 5,000 annotators a row keeps its 256 largest entries, scaled so that
-    it keeps its sum (a big group would otherwise fill R x R entries with tiny weights); up to there
-    ``purify(A.T) == purify(A).T``.
+    Entries below 1e-6 are dropped. Beyond 5,000 annotators a row keeps its 256 largest entries (beyond 31,250, fewer: 80
+    with 100,000 annotators, 64 at least), scaled so that it keeps its sum (a big group would otherwise fill R x R entries
+    with tiny weights); up to there ``purify(A.T) == purify(A).T``.
 
     Args:
         adjacency: (R, R) kNN graph.
@@ -123,7 +125,7 @@ def _low_rank(graph: sparse.csr_array[np.float64], rank: int) -> sparse.csr_arra
     else:  # a start vector of its own: Lanczos is then deterministic (a constant one may lie in an invariant subspace)
         triplets: Any = svds(graph, k=rank, v0=np.random.default_rng(0).standard_normal(size))
         left, values, right = triplets
-    block = max(1, 20_000_000 // size)
+    block = rows_at_once(size)
     return sparse.vstack(
         [_sparse_rows((left[start : start + block] * values) @ right) for start in range(0, size, block)], "csr"
     )
@@ -132,24 +134,37 @@ def _low_rank(graph: sparse.csr_array[np.float64], rank: int) -> sparse.csr_arra
 def _sparse_rows(values: FloatArray) -> sparse.csr_array[np.float64]:
     """Rows of A*, (rows, R), clipped and without what is negligible."""
     np.clip(values, 0.0, 1.0, out=values)
-    values[values < NEGLIGIBLE] = 0.0
+    values *= values >= NEGLIGIBLE
     size = values.shape[1]
-    if size > DENSE_ROWS:
-        total = values.sum(axis=1, keepdims=True)
-        small = np.argpartition(values, size - ROW_LIMIT, axis=1)[:, : size - ROW_LIMIT]
-        np.put_along_axis(values, small, 0.0, axis=1)
-        kept = values.sum(axis=1, keepdims=True)
-        values *= np.divide(total, kept, out=np.ones_like(total), where=kept > 0)
-    return sparse.csr_array(values)
+    if size <= DENSE_ROWS:
+        return sparse.csr_array(values)
+    limit = row_limit(size)
+    row, column = places(reaching(values, limit) & (values > 0))
+    order = np.lexsort((-values[row, column], row))
+    first = np.searchsorted(row, np.arange(len(values)))
+    largest = order[np.arange(len(row)) - first[row] < limit]
+    row, column = row[largest], column[largest]
+    kept = np.bincount(row, values[row, column], minlength=len(values))
+    scale = np.divide(values.sum(axis=1), kept, out=np.ones_like(kept), where=kept > 0)
+    return sparse.csr_array((values[row, column] * scale[row], (row, column)), shape=values.shape)
+
+
+def row_limit(size: int) -> int:
+    """Entries that a row of the purified graph of very many annotators keeps.
+
+    >>> [row_limit(size) for size in (10_000, 100_000, 1_000_000)]
+    [256, 80, 64]
+    """
+    return min(ROW_LIMIT, max(64, GRAPH_LIMIT // size))
 
 
 def _clique(members: NDArray[np.int64], size: int) -> sparse.csr_array[np.float64]:
-    """Weight 1 between all different members; beyond ``DENSE_ROWS`` annotators and ``ROW_LIMIT`` members, a ring.
+    """Weight 1 between all different members; beyond ``DENSE_ROWS`` annotators and `row_limit` members, a ring.
 
-    In the ring every member is joined to the next ``ROW_LIMIT`` ones, with weights that keep row and column sums.
+    In the ring every member is joined to the next `row_limit` ones, with weights that keep row and column sums.
     """
     others = max(len(members) - 1, 0)
-    reach = min(others, ROW_LIMIT) if size > DENSE_ROWS else others
+    reach = min(others, row_limit(size)) if size > DENSE_ROWS else others
     rows = np.repeat(np.arange(len(members)), reach)
     columns = (rows + np.tile(np.arange(1, reach + 1), len(members))) % max(len(members), 1)
     weights = np.full(len(rows), others / max(reach, 1))

@@ -32,6 +32,8 @@ class Evidence:
     """Flattened last-layer parameters, (R, D)."""
     global_head: FloatArray | None = None
     """Flattened last layer that the heads started from, (D,)."""
+    l1_norms: FloatArray | None = None
+    """L1 norms (R,) of the heads, where ``heads`` are coordinates in another orthonormal basis than the parameters'."""
     annotations: Annotations | None = None
     matrices: FloatArray | None = None
     """Confusion matrices, or what stands for them, (R, C, C)."""
@@ -157,7 +159,8 @@ def _unit(evidence: Evidence) -> FloatArray:
 
 @SIMILARITIES.register("l1-normalised")
 def _unit_l1(evidence: Evidence) -> FloatArray:
-    return _divide_rows(_heads(evidence, "l1-normalised"), order=1)
+    heads = _heads(evidence, "l1-normalised")
+    return _divide_rows(heads, order=1) if evidence.l1_norms is None else heads / evidence.l1_norms[:, None]
 
 
 @SIMILARITIES.register("confusion")

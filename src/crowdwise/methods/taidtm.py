@@ -22,36 +22,20 @@ from torch.nn import functional as F
 from crowdwise import graph
 from crowdwise.engine import Batch, Engine, Group, Problem, Stage, StageResult
 from crowdwise.engine.device import derive_seed, seeded
-from crowdwise.engine.distributed import sum_over_ranks
 from crowdwise.engine.stage import step_schedule
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError
 from crowdwise.graph.mappings import MAPPINGS, MappedHeads
+from crowdwise.methods.annotator_graph import AnnotatorGraph, graph_arrays, graph_of
 from crowdwise.methods.base import Fitted, build
 from crowdwise.methods.bltm import BLTM, distilled_arrays
 from crowdwise.methods.conal import CoNAL
+from crowdwise.methods.heads import annotator_batches, annotator_mean, choose_rank, examples_of, whole_annotators
 from crowdwise.methods.steps import annotator_matrices
-from crowdwise.networks import Classifier, GlobalHead, IndividualHeads, TransitionNetwork
+from crowdwise.networks import Classifier, FactoredHeads, GlobalHead, IndividualHeads, ProductHeads, TransitionNetwork
+from crowdwise.networks.factored import PAIRS_AT_ONCE
 from crowdwise.networks.transition import row_loss
 from crowdwise.registry import METHODS
-
-
-@dataclass(frozen=True)
-class AnnotatorGraph:
-    """Who errs like whom. Rows are centres: ``before[i, j] > 0`` says that j is a neighbour of i."""
-
-    before: sp.csr_array
-    """k-nearest-neighbour graph (R, R), entries 1, no self loops."""
-    after: sp.csr_array
-    """Purified graph: weighted, diagonal 1."""
-    positions: np.ndarray
-    """Principal components (R, 2) of what sets each annotator's head apart, for drawing."""
-    skipped: np.ndarray
-    """Annotators with too few distilled examples for a head of their own."""
-    unrelated: float
-    """Share of pairs of annotators whose similarity is 0."""
-    arbitrary: float
-    """Share of the edges of ``before`` that only the tie rule chose."""
 
 
 @METHODS.register("taidtm")
@@ -63,7 +47,8 @@ class TAIDTM(BLTM):
     graph convolution over the purified nearest-neighbour graph of heads maps them to better ones. The classifier is then
     trained through the matrices of the annotated pairs, and these are revised with it.
 
-    After fitting: ``transition(X, annotators)``, ``heads_`` (R, d+1, C, C), ``annotator_graph_``, ``distilled_``.
+    After fitting: ``transition(X, annotators)``, ``heads_`` (R, d+1, C, C) and ``head_factors_``, ``annotator_graph_``,
+    ``distilled_``.
     """
 
     name: ClassVar[str] = "taidtm"
@@ -77,6 +62,9 @@ class TAIDTM(BLTM):
     individual_lr: float = 0.01
     min_examples: int = 30
     """Annotators with fewer distilled examples keep the global head, and become neighbours of each other."""
+    head_rank: int | str | None = "auto"
+    """Individual heads are full, (R, d+1, C, C), with None; with a number r they are the global head plus a combination of r
+    shared matrices, (R, r). ``"auto"``: full up to 2 GiB, beyond that of rank 16."""
     similarity: str = "delta-cosine"
     """How annotators are compared: by their heads, ``"delta-cosine"`` (differences from the global head), ``"cosine"`` or
     ``"l1-normalised"``; by their labels, ``"jaccard"`` (of sets of instance and label), ``"confusion-counts"`` (confusion
@@ -108,6 +96,7 @@ class TAIDTM(BLTM):
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         self._check()
+        rank = self.rank_of_heads(engine.problem)
         reference = self.protocol == "reference"
         warm = yield from self.warm_up(engine)
         distilled = self.distil(engine, warm)
@@ -123,7 +112,7 @@ class TAIDTM(BLTM):
 
         # learning individual noise-transition networks
         individual = copy.deepcopy(transition)
-        skipped = yield from self.fit_individuals(engine, individual, distilled)
+        skipped = yield from self.fit_individuals(engine, individual, distilled, rank)
         if reference or self.transfer == "individual":
             classifier = self.start_classifier(engine, warm)
             yield from self.correct(engine, "correction (individual)", classifier, individual)
@@ -133,7 +122,7 @@ class TAIDTM(BLTM):
         # knowledge transfer between neighbouring individual networks
         matrices = yield from self.confusions(engine, distilled)
         annotators = self.connect(engine, individual, global_head, matrices, skipped)
-        yield from self.fit_mapping(engine, transition, distilled, annotators)
+        yield from self.fit_mapping(engine, transition, distilled, annotators, rank)
 
         # classifier training with loss correction
         classifier = self.start_classifier(engine, warm)
@@ -143,23 +132,36 @@ class TAIDTM(BLTM):
     def start_classifier(self, engine: Engine, warm: Classifier) -> Classifier:
         return copy.deepcopy(warm) if self.protocol == "reference" else super().start_classifier(engine, warm)
 
+    def rank_of_heads(self, problem: Problem) -> int | None:
+        """The rank of the individual heads, None for full ones: known, and refused, before anything is trained."""
+        with seeded(0, torch.device("cpu")):
+            width = self.bottleneck or self.new_transition(problem.shape).width
+        return choose_rank(self.head_rank, problem.n_annotators, width, problem.n_classes, problem.device)
+
     def fit_individuals(
-        self, engine: Engine, transition: TransitionNetwork, distilled: Units
+        self, engine: Engine, transition: TransitionNetwork, distilled: Units, rank: int | None = None
     ) -> Generator[Stage, StageResult, np.ndarray]:
         """Minimise L2 for every annotator with enough examples, all heads at once; returns the annotators left out."""
         global_head = transition.head
         assert isinstance(global_head, GlobalHead)
         n_annotators = engine.problem.n_annotators
-        heads = transition.head = IndividualHeads.from_global(global_head, n_annotators)
+        heads: IndividualHeads | FactoredHeads
+        if rank is None:
+            heads = IndividualHeads.from_global(global_head, n_annotators)
+        else:
+            heads = build(engine, "heads", lambda: FactoredHeads.from_global(global_head, n_annotators, rank))
+        transition.head = heads
         counts = torch.bincount(distilled.annotator, minlength=n_annotators)
         enough = counts >= max(self.min_examples, 2)
         skipped = torch.nonzero(~enough).squeeze(1).cpu().numpy()
         if bool(enough.any()) and self.individual_epochs:
             reference = self.protocol == "reference"
-            if not reference:
-                distilled = distilled.with_inputs(engine.evaluate(transition, distilled, transition.features))
-            examples = distilled.by_annotation()
-            examples = examples.subset(torch.nonzero(enough[examples.annotator]).squeeze(1))
+            features = engine.evaluate(transition, distilled, transition.features)
+            cached = examples_of(distilled.with_inputs(features), enough)
+            examples = examples_of(distilled, enough) if reference else cached
+            if isinstance(heads, FactoredHeads):
+                heads.align(features, cached.instance, cached.target, cached.annotator, cached.label)
+                heads.train_scores_only(True)
             # the reference takes one step for each annotator, through all layers; the paper fits the last layer
             groups = {"heads": Group(heads, self.individual_lr, rows=True)}
             if reference:
@@ -174,7 +176,8 @@ class TAIDTM(BLTM):
             def plan(generator: torch.Generator) -> Sequence[Tensor]:
                 if reference:
                     return whole_annotators(examples.annotator)
-                return annotator_batches(examples.annotator, self.batch_size, generator)
+                limit = heads.pairs_at_once if isinstance(heads, FactoredHeads) else PAIRS_AT_ONCE
+                return annotator_batches(examples.annotator, self.batch_size, generator, limit)
 
             yield Stage(
                 "individual heads",
@@ -184,8 +187,10 @@ class TAIDTM(BLTM):
                 self.individual_epochs,
                 momentum=self.momentum,
                 planner=plan,
-                shared=self.decided_by("individual_epochs", "individual_lr", "min_examples", "protocol"),
+                shared=self.decided_by("individual_epochs", "individual_lr", "min_examples", "protocol", "head_rank"),
             )
+        if isinstance(heads, FactoredHeads):
+            heads.train_scores_only(False)
         return skipped
 
     def confusions(
@@ -211,10 +216,11 @@ class TAIDTM(BLTM):
     ) -> AnnotatorGraph:
         """The similarity graph of annotators (Eq. 4 and 5), before and after purifying (Eq. 6)."""
         problem = engine.problem
-        heads = flat(cast(IndividualHeads, individual.head).theta)
-        origin = flat(global_head.theta[None])[0]
+        head = cast(IndividualHeads | FactoredHeads, individual.head)
+        heads, origin = head.coordinates(global_head.theta)
         seed = derive_seed(problem.seed, "similarity")
-        evidence = graph.Evidence(heads, origin, problem.annotations, matrices, self.communities, seed)
+        norms = head.l1_norms() if self.similarity == "l1-normalised" else None
+        evidence = graph.Evidence(heads, origin, norms, problem.annotations, matrices, self.communities, seed)
         before, unrelated, arbitrary = graph.nearest(evidence, self.k, self.similarity)
         if self.purify:
             after = graph.purify(before, self.svd_rank, skipped=skipped.tolist(), k=self.k)
@@ -223,7 +229,12 @@ class TAIDTM(BLTM):
         return AnnotatorGraph(before, after, graph.pca(heads - origin), skipped, unrelated, arbitrary)
 
     def fit_mapping(
-        self, engine: Engine, transition: TransitionNetwork, distilled: Units, annotators: AnnotatorGraph
+        self,
+        engine: Engine,
+        transition: TransitionNetwork,
+        distilled: Units,
+        annotators: AnnotatorGraph,
+        rank: int | None = None,
     ) -> Generator[Stage, StageResult, None]:
         """Minimise L3: learn the mapping from the annotator graph to heads, over frozen and cached features."""
         cached = distilled.with_inputs(engine.evaluate(transition, distilled, transition.features))
@@ -237,6 +248,7 @@ class TAIDTM(BLTM):
                 transition.width,
                 engine.problem.n_classes,
                 global_head.theta.cpu() if self.residual else None,
+                rank,
             ),
         )
 
@@ -254,11 +266,13 @@ class TAIDTM(BLTM):
             momentum=self.momentum,
         )
 
-    def mapped_heads(self, after: sp.csr_array, width: int, n_classes: int, residual: Tensor | None) -> MappedHeads:
-        """Untrained heads over a graph with self loops."""
+    def mapped_heads(
+        self, after: sp.csr_array, width: int, n_classes: int, residual: Tensor | None, rank: int | None = None
+    ) -> MappedHeads:
+        """Untrained heads over a graph with self loops; only a single layer is not factored by itself, and needs ``rank``."""
         options = {"hidden": self.gcn_hidden, "residual": residual, **(self.mapping_options or {})}
         if self.mapping == "gcn":
-            options |= {"layers": self.gcn_layers, "norm": self.norm}
+            options |= {"layers": self.gcn_layers, "norm": self.norm, "rank": rank}
         try:
             return MAPPINGS[self.mapping].from_graph(after, width, n_classes, **options)
         except TypeError as error:
@@ -295,31 +309,36 @@ class TAIDTM(BLTM):
         self._fitted_classifier()
         if "graph_positions" not in self.arrays_:
             raise ConfigError("transfer='individual' builds no annotator graph")
-        size = len(self.annotators_)
-        parts = [
-            sp.csr_array(tuple(self.arrays_[f"graph_{name}_{part}"] for part in _CSR), shape=(size, size))
-            for name in ("before", "after")
-        ]
-        unrelated, arbitrary = self.arrays_["graph_ties"].tolist()
-        positions, skipped = self.arrays_["graph_positions"], self.arrays_["skipped"]
-        return AnnotatorGraph(parts[0], parts[1], positions, skipped, unrelated, arbitrary)
+        return graph_of(self.arrays_)
 
     @property
     def heads_(self) -> np.ndarray:
         """The head of every annotator, (R, d+1, C, C): logits of T^j(x) are sum_d (g(x), 1)_d heads[j, d]."""
         head = cast(TransitionNetwork, self._fitted_transition()).head
         with torch.no_grad():
-            theta = head.theta if isinstance(head, IndividualHeads) else cast(MappedHeads, head).heads()
+            theta = head.theta if isinstance(head, IndividualHeads) else cast(ProductHeads, head).heads()
         return np.asarray(theta.cpu())
+
+    @property
+    def head_factors_(self) -> tuple[np.ndarray, np.ndarray]:
+        """H (R, Z) and W (Z, d+1, C, C) with ``heads_`` = sum_z H[:, z] W[z], which very large crowds have no memory for.
+
+        A head that is added to all of them is the last of W, with ones in H.
+        """
+        head = cast(TransitionNetwork, self._fitted_transition()).head
+        if not isinstance(head, ProductHeads):
+            raise ConfigError("full heads have no factors: read heads_, or fit with head_rank=16, for instance")
+        return head.factors()
 
     def build_transition(self, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> TransitionNetwork:
         transition = self.new_transition(shape)
-        if self.transfer == "individual":
-            size, _, n_classes, _ = tensors["head.theta"].shape
-            transition.head = IndividualHeads(size, transition.width, n_classes)
-            return transition
         saved = {name.removeprefix("head."): each for name, each in tensors.items() if name.startswith("head.")}
-        transition.head = MAPPINGS[self.mapping].from_saved(saved)
+        if self.transfer == "graph":
+            transition.head = MAPPINGS[self.mapping].from_saved(saved)
+        elif "scores" in saved:
+            transition.head = FactoredHeads.from_saved(saved)
+        else:
+            transition.head = IndividualHeads(len(saved["theta"]), transition.width, saved["theta"].shape[-1])
         return transition
 
 
@@ -333,51 +352,7 @@ class TAIDTMFT(TAIDTM):
     transfer: str = "individual"
 
 
-_CSR = ("data", "indices", "indptr")
-
-
-def graph_arrays(annotators: AnnotatorGraph) -> dict[str, np.ndarray]:
-    arrays = {
-        "graph_positions": annotators.positions,
-        "graph_ties": np.array([annotators.unrelated, annotators.arbitrary]),
-        "skipped": annotators.skipped,
-    }
-    for name, matrix in (("before", annotators.before), ("after", annotators.after)):
-        arrays |= {f"graph_{name}_{part}": getattr(matrix, part) for part in _CSR}
-    return arrays
-
-
 def confusion_matrices(distilled: Units, problem: Problem) -> np.ndarray:
     """Smoothed confusion matrices (R, C, C) on the distilled examples; a label more in each entry keeps rows defined."""
     truth = F.one_hot(distilled.target, problem.n_classes)
     return annotator_matrices(distilled, truth, problem.n_annotators, smoothing=1.0).cpu().double().numpy()
-
-
-def flat(theta: Tensor) -> np.ndarray:
-    """(R, d+1, C, C) -> (R, D) in double precision: heads differ little after an epoch or two."""
-    return theta.detach().flatten(1).cpu().double().numpy()
-
-
-def annotator_mean(losses: Tensor, annotator: Tensor, n_annotators: int) -> Tensor:
-    """The mean loss of each annotator in the batch; shows their mean, but lets every head follow its own."""
-    counts = sum_over_ranks(torch.bincount(annotator, minlength=n_annotators).float())
-    total = (losses / counts[annotator].clamp_min(1)).sum()
-    shown = total.detach() / (counts > 0).sum().clamp_min(1)
-    return shown + total - total.detach()
-
-
-def annotator_batches(annotator: Tensor, batch_size: int, generator: torch.Generator) -> list[Tensor]:
-    """Batches of all annotators' mini-batches: the s-th holds the s-th mini-batch of every annotator that has so many."""
-    shuffled = torch.randperm(len(annotator), generator=generator).to(annotator.device)
-    order = shuffled[torch.argsort(annotator[shuffled], stable=True)]
-    sizes = torch.bincount(annotator)
-    first = sizes.cumsum(0) - sizes
-    step = (torch.arange(len(order), device=order.device) - first[annotator[order]]) // batch_size
-    return [order[step == number] for number in range(int(step.max()) + 1)]
-
-
-def whole_annotators(annotator: Tensor) -> list[Tensor]:
-    """All examples of one annotator after the other, in the order of their numbers."""
-    order = torch.argsort(annotator, stable=True)
-    sizes = torch.bincount(annotator)
-    return [part for part in order.split(sizes.tolist()) if len(part)]

@@ -2,14 +2,17 @@
 
 from crowdwise.networks.backbones import BACKBONES, build_backbone
 from crowdwise.networks.classifier import Classifier
+from crowdwise.networks.factored import FactoredHeads, ProductHeads
 from crowdwise.networks.transition import ConstantTransition, GlobalHead, IndividualHeads, Transition, TransitionNetwork
 
 __all__ = [
     "BACKBONES",
     "Classifier",
     "ConstantTransition",
+    "FactoredHeads",
     "GlobalHead",
     "IndividualHeads",
+    "ProductHeads",
     "Transition",
     "TransitionNetwork",
     "build_backbone",

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -87,7 +89,8 @@ class IndividualHeads(nn.Module):
     @classmethod
     def from_global(cls, head: GlobalHead, n_annotators: int) -> IndividualHeads:
         width, n_classes = head.theta.shape[0] - 1, head.theta.shape[1]
-        heads = cls(n_annotators, width, n_classes).to(head.theta.device)
+        with head.theta.device:  # where many heads may fit that do not fit elsewhere
+            heads = cls(n_annotators, width, n_classes)
         with torch.no_grad():
             heads.theta.copy_(head.theta)
         return heads
@@ -97,6 +100,16 @@ class IndividualHeads(nn.Module):
 
     def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         return torch.bmm(g[row, None], self.theta[annotator, :, target[row]]).squeeze(1)
+
+    def coordinates(self, origin: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Heads (R, D) and ``origin`` (D,), flattened, in double precision: heads differ little after an epoch or two."""
+        heads, start = (theta.detach().cpu().double().numpy() for theta in (self.theta.flatten(1), origin.flatten()))
+        return heads, start
+
+    def l1_norms(self) -> npt.NDArray[np.float64]:
+        """sum |theta_j| of every head, (R,)."""
+        norms: npt.NDArray[np.float64] = self.theta.detach().double().flatten(1).norm(1, 1).cpu().numpy()
+        return norms
 
 
 class TransitionNetwork(nn.Module):

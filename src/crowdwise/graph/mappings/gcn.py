@@ -66,6 +66,9 @@ class GCNHeads(MappedHeads):
 
     H^0 = I_R; two layers: H_bar = A_hat LeakyReLU(A_hat W^0) with W^0 (R, Z); one layer: H_bar = A_hat. No bias, no
     activation after the last layer. W^0 starts uniform in +-1/sqrt(Z).
+
+    One layer has a head's worth of weights W^0 (R, (d+1) C^2) for every annotator. With ``rank`` they are a product
+    U V, U (R, rank) and V (rank, d+1, C, C), and the convolution acts on U alone: Theta = (A_hat U) V.
     """
 
     def __init__(
@@ -77,14 +80,19 @@ class GCNHeads(MappedHeads):
         layers: int = 2,
         hidden: int = 64,
         residual: Tensor | None = None,
+        rank: int | None = None,
     ) -> None:
         """``graph`` is normalised, A_hat."""
         n_annotators = graph.shape[0]
-        super().__init__(n_annotators, hidden if layers == 2 else n_annotators, width, n_classes, residual)
+        inner = hidden if layers == 2 else rank or n_annotators
+        super().__init__(n_annotators, inner, width, n_classes, residual)
         self.graph = Graph(graph)
         self.register_parameter("first", None)
+        self.register_parameter("factor", None)
         if layers == 2:
             self.first = nn.Parameter(torch.empty(n_annotators, hidden).uniform_(-1, 1) / hidden**0.5)
+        elif rank is not None:  # entries of U V have the variance of those of V
+            self.factor = nn.Parameter(torch.empty(n_annotators, rank).uniform_(-1, 1) * (3 / rank) ** 0.5)
 
     @classmethod
     def from_graph(
@@ -97,21 +105,29 @@ class GCNHeads(MappedHeads):
     def from_saved(cls, tensors: dict[str, Tensor]) -> Self:
         hidden, d, n_classes, _ = tensors["last"].shape
         layers = 2 if "first" in tensors else 1
+        rank = hidden if "factor" in tensors else None
         residual = tensors.get("residual")
-        return cls(_saved_graph(tensors), d - 1, n_classes, layers=layers, hidden=hidden, residual=residual)
+        return cls(_saved_graph(tensors), d - 1, n_classes, layers=layers, hidden=hidden, residual=residual, rank=rank)
 
     def hidden(self) -> Tensor:
+        if self.factor is not None:
+            return cast(Tensor, self.graph(self.factor))
         if self.first is None:
             return self.graph(torch.eye(self.n_annotators, device=self.last.device))
         h_bar: Tensor = self.graph(F.leaky_relu(self.graph(self.first), 0.2))
         return h_bar
 
     def product(self) -> Tensor:
-        return super().product() if self.first is not None else cast(Tensor, self.graph(self.last.flatten(1)))
+        return cast(Tensor, self.graph(self.last.flatten(1))) if self._full else super().product()
 
     def heads_first(self, n_instances: int, n_pairs: int) -> bool:
-        # with one layer Z = R, and instances first would need products with all of A_hat
-        return self.first is None or super().heads_first(n_instances, n_pairs)
+        # with one full layer Z = R, and instances first would need products with all of A_hat
+        return self._full or super().heads_first(n_instances, n_pairs)
+
+    @property
+    def _full(self) -> bool:
+        """Whether the last layer has a row for each annotator."""
+        return self.first is None and self.factor is None
 
 
 def _saved_graph(tensors: dict[str, Tensor]) -> sp.csr_array:

@@ -1,0 +1,202 @@
+"""Heads as products of factors: what makes a head for each annotator affordable in a very large crowd.
+
+Full heads theta (R, d+1, C, C) have 20 GB for 100,000 annotators, 512 features and 10 classes, and training holds several
+copies of them. Products need R x Z numbers and Z shared matrices, and a step of training touches no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from crowdwise.networks.transition import GlobalHead, pair_products
+
+FloatArray = npt.NDArray[np.float64]
+PAIRS_AT_ONCE = 65_536  # annotations evaluated in one go where any number could be
+_ENTRIES = 100_000_000  # of heads, or on the way to logits, that are formed at a time
+
+
+class ProductHeads(nn.Module):
+    """Heads Theta = H W + theta_0: H (R, Z) of the annotators (`hidden`), W (Z, d+1, C, C) shared, theta_0 where given.
+
+    Pair logits are sum_z H[j, z] sum_d g[i, d] W[z, d, p, q], evaluated in the cheaper of two orders: all R heads first,
+    then pairs; or instances first (g W), then pairs. Neither forms B x R matrices.
+    """
+
+    def __init__(self, n_annotators: int, last: Tensor, residual: Tensor | None) -> None:
+        """``last`` is W; ``residual``, theta_0, is (d+1, C, C), usually the global head, and trained on."""
+        super().__init__()
+        self.n_annotators = n_annotators
+        self.last = nn.Parameter(last)
+        self.residual = None if residual is None else nn.Parameter(residual.detach().clone())
+
+    def hidden(self) -> Tensor:
+        """H (R, Z), the rows of which are multiplied with W."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what its features of annotators are")
+
+    def product(self) -> Tensor:
+        """H W, (R, (d+1) C^2)."""
+        return self.hidden() @ self.last.flatten(1)
+
+    def heads(self) -> Tensor:  # (R, d+1, C, C)
+        """Theta, the head of every annotator."""
+        theta = self.product().reshape(-1, *self.last.shape[1:])
+        return theta if self.residual is None else theta + self.residual
+
+    @torch.no_grad()
+    def factors(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+        """H (R, Z) and W (Z, d+1, C, C); theta_0, if there is one, as the last of W, with ones in H."""
+        left, right = self.hidden(), self.last.detach()
+        if self.residual is not None:
+            left = torch.cat([left, left.new_ones(len(left), 1)], 1)
+            right = torch.cat([right, self.residual[None]])
+        return np.asarray(left.cpu()), np.asarray(right.cpu())
+
+    def heads_first(self, n_instances: int, n_pairs: int) -> bool:
+        """Whether computing all R heads costs fewer multiplications than going through the instances."""
+        hidden, d = self.last.shape[:2]
+        return bool(self.n_annotators * hidden * d + n_pairs * d < n_instances * d * hidden + n_pairs * hidden)
+
+    def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
+        n_classes = self.last.shape[-1]
+        if self.heads_first(len(g), len(row)):
+            return pair_products(g, self.heads().flatten(2), row, annotator).reshape(-1, n_classes, n_classes)
+        by_instance = g @ self.last.transpose(0, 1).flatten(1)  # (B, Z*C*C)
+        by_pair = by_instance.index_select(0, row).reshape(len(row), len(self.last), n_classes**2)  # (P, Z, C*C)
+        logits = torch.bmm(self.hidden().index_select(0, annotator)[:, None], by_pair).squeeze(1)
+        if self.residual is not None:
+            logits = logits + (g @ self.residual.flatten(1))[row]
+        return logits.reshape(-1, n_classes, n_classes)
+
+    def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
+        if self.heads_first(len(g), len(row)):
+            return torch.bmm(g[row, None], self.heads()[annotator, :, target[row]]).squeeze(1)
+        by_instance = _by_instance(self.last, g, target)  # (B, Z, C)
+        h = self.hidden().index_select(0, annotator)
+        logits = torch.bmm(h[:, None], by_instance.index_select(0, row)).squeeze(1)
+        if self.residual is not None:
+            logits = logits + _by_instance(self.residual[None], g, target)[row, 0]
+        return logits
+
+
+class FactoredHeads(ProductHeads):
+    """Individual heads of rank r: theta_j = theta_0 + sum_z U[j, z] V[z], with U (R, r) and V (r, d+1, C, C).
+
+    They start at the global head: theta_0 is a copy of it, U is 0 (``scores``) and V orthonormal (``last``), so that a
+    gradient step on U alone moves theta_j by the part of its own gradient that lies in the span of V. If V spans
+    everything, r = (d+1) C^2, that is training full heads; `align` chooses the r directions that matter most.
+    """
+
+    residual: nn.Parameter
+
+    def __init__(self, n_annotators: int, rank: int, residual: Tensor) -> None:
+        rank = min(rank, residual.numel())
+        basis = _orthonormal(torch.randn(rank, residual.numel()))
+        super().__init__(n_annotators, basis.reshape(rank, *residual.shape), residual)
+        self.scores = nn.Parameter(torch.zeros(n_annotators, rank))
+
+    @classmethod
+    def from_global(cls, head: GlobalHead, n_annotators: int, rank: int) -> Self:
+        return cls(n_annotators, rank, head.theta.detach().cpu())
+
+    @classmethod
+    def from_saved(cls, tensors: Mapping[str, Tensor]) -> Self:
+        """Heads into which the saved state ``tensors`` fits."""
+        n_annotators, rank = tensors["scores"].shape
+        return cls(n_annotators, rank, tensors["residual"])
+
+    def hidden(self) -> Tensor:
+        return self.scores
+
+    def heads_first(self, n_instances: int, n_pairs: int) -> bool:
+        # nor may all R heads take more memory than the way through the instances
+        rank, d = self.last.shape[:2]
+        return self.n_annotators * d <= n_instances * rank and super().heads_first(n_instances, n_pairs)
+
+    @property
+    def pairs_at_once(self) -> int:
+        """Annotations that may be evaluated in one go: few if there are many classes."""
+        entries = len(self.last) * self.last.shape[-1] ** 2
+        return max(1024, min(PAIRS_AT_ONCE, _ENTRIES // entries))
+
+    def train_scores_only(self, only: bool) -> None:
+        """Keep V and theta_0, which annotators share, as they are; or train them too."""
+        self.last.requires_grad_(not only)
+        self.residual.requires_grad_(not only)
+
+    def align(self, g: Tensor, row: Tensor, target: Tensor, annotator: Tensor, label: Tensor, rounds: int = 4) -> None:
+        """Turn V into the r directions in which annotators most want to leave the global head.
+
+        They are the right singular vectors, of the r largest values, of G (R, (d+1) C^2), whose row j is the gradient of
+        annotator j's loss L2 at the global head. Subspace iteration V <- orthonormal(G^T G V) finds them: with the losses'
+        derivatives fixed, G V is the derivative by U, and G^T P that by V at U = P. G is never formed.
+
+        Examples are (E,): which row of the features ``g`` (n, d+1), the distilled label, the annotator, the label given.
+        """
+        count = torch.bincount(annotator, minlength=self.n_annotators)
+
+        def derivative(parameter: Tensor) -> Tensor:
+            total = torch.zeros_like(parameter)
+            for part in torch.arange(len(row), device=g.device).split(self.pairs_at_once):
+                features, each = g[row[part]], torch.arange(len(part), device=g.device)
+                logits = self.row_logits(features, target[part], each, annotator[part])
+                with torch.no_grad():  # the derivative of each annotator's mean loss, by logits, at the global head
+                    expected = torch.softmax(_by_instance(self.residual[None], features, target[part])[:, 0], 1)
+                    slope = expected - nn.functional.one_hot(label[part], expected.shape[1])
+                    slope /= count[annotator[part], None]
+                total += torch.autograd.grad((slope * logits).sum(), parameter)[0]
+            return total
+
+        for _ in range(rounds):
+            towards = derivative(self.scores)
+            with torch.no_grad():
+                self.scores.copy_(towards)
+            turned = derivative(self.last)
+            with torch.no_grad():
+                self.last.copy_(_orthonormal(turned.flatten(1)).reshape(self.last.shape))
+        with torch.no_grad():
+            self.scores.zero_()
+
+    def coordinates(self, origin: Tensor) -> tuple[FloatArray, FloatArray]:
+        """Heads (R, r+2) and ``origin`` (r+2,) in an orthonormal basis of what V, theta_0 and ``origin`` span.
+
+        Inner products and distances are those of the heads (R, (d+1) C^2), which are not formed.
+        """
+        start = origin.detach().double().flatten().cpu()
+        shift = self.residual.detach().double().flatten().cpu() - start  # exactly 0 where theta_0 was not trained
+        spanning = torch.cat([self.last.detach().double().flatten(1).cpu(), shift[None], start[None]])  # (r+2, D)
+        in_basis = np.asarray(torch.linalg.qr(spanning.T).R)
+        scores = np.asarray(self.scores.detach().double().cpu())
+        return scores @ in_basis[:, :-2].T + in_basis[:, -2] + in_basis[:, -1], in_basis[:, -1]
+
+    def l1_norms(self) -> FloatArray:
+        """sum |theta_j| of every head, (R,); heads are formed a few at a time."""
+        return np.concatenate([np.abs(theta).sum(1) for theta in self._blocks()])
+
+    def _blocks(self) -> Iterator[FloatArray]:
+        shared, start = (each.detach().double().cpu() for each in (self.last.flatten(1), self.residual.flatten()))
+        for scores in self.scores.detach().double().cpu().split(max(1, _ENTRIES // (8 * len(start)))):
+            yield np.asarray(scores @ shared + start)
+
+
+def _orthonormal(rows: Tensor) -> Tensor:
+    """Orthonormal rows that span those given, (r, D), in double precision on the way."""
+    basis: Tensor = torch.linalg.qr(rows.double().T).Q
+    return basis.T.to(rows.dtype).contiguous()
+
+
+def _by_instance(weight: Tensor, g: Tensor, target: Tensor) -> Tensor:
+    """sum_d g[i, d] weight[z, d, y*_i, q] -> (B, Z, C), class by class; all classes at once where shapes must be static."""
+    size, _, n_classes, _ = weight.shape
+    if g.is_cuda:
+        full = (g @ weight.transpose(0, 1).flatten(1)).reshape(-1, size, n_classes, n_classes)
+        return full.gather(2, target[:, None, None, None].expand(-1, size, 1, n_classes)).squeeze(2)
+    members = [torch.nonzero(target == p).squeeze(1) for p in range(n_classes)]
+    parts = [g[at] @ weight[:, :, p].transpose(0, 1).flatten(1) for p, at in enumerate(members)]
+    order = torch.argsort(torch.cat(members))
+    return torch.cat(parts)[order].reshape(-1, size, n_classes)

@@ -1,0 +1,52 @@
+"""`benchmarks/annotators.py` runs where there is no GPU, and says which heads do not fit."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "benchmarks" / "annotators.py"
+if not SCRIPT.exists():
+    pytest.skip("benchmarks/ is not part of this copy of the sources", allow_module_level=True)
+
+spec = importlib.util.spec_from_file_location("annotators_benchmark", SCRIPT)
+assert spec is not None
+assert spec.loader is not None
+benchmark = importlib.util.module_from_spec(spec)
+sys.modules["annotators_benchmark"] = benchmark  # dataclasses look their module up
+spec.loader.exec_module(benchmark)
+
+
+class Here:
+    """A pool that calls functions in this process."""
+
+    def Pool(self, processes: int) -> Here:
+        return self
+
+    def __enter__(self) -> Here:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def apply(self, function, arguments):
+        return function(*arguments)
+
+
+def test_every_form_of_heads_has_a_record(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(benchmark.multiprocessing, "get_context", lambda method: Here())
+    monkeypatch.setattr("crowdwise.methods.heads.device_memory", lambda device: 10**7)
+    words = ["--device", "cpu", "--annotators", "20", "3000", "--instances", "256", "--epochs", "2", "--out"]
+    benchmark.main([*words, str(tmp_path / "out.jsonl")])
+    records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert [record["heads"] for record in records] == ["mapped", "mapped", "factored", "factored", "full", "full"]
+    assert all(record["ms_per_step"] > 0 for record in records[:5])
+    assert [record["rank"] for record in records[2:4]] == [16, 16]
+    assert "full heads do not fit" in records[5]["left_out"]
+    assert "ms_per_step" not in records[5]
+    shown = capsys.readouterr().out.splitlines()
+    assert len(shown) == 7
+    assert "left out: full heads do not fit" in shown[6]
