@@ -222,27 +222,44 @@ def test_markup_and_script_from_data_do_not_run(opened: Any, tmp_path: Path) -> 
     assert EVIL[1] in page.inner_text("#annotators")
 
 
-def test_a_served_page_is_shown_anew_when_its_source_changes(source: Source, opened: Any) -> None:
+def test_a_served_page_follows_the_training_and_is_loaded_anew_when_its_source_changes(
+    source: Source, opened: Any
+) -> None:
     content = gather(source, budget=0)
-    state = {"epochs": 1}
+    state = {"epochs": 2, "model": 1}
 
-    def build(stamp: str) -> str:
-        content.training = training(
-            [
-                {"stage": "warm-up", "epoch": k, "loss": 1 / (k + 1), "agreement": None, "seconds": 1}
-                for k in range(state["epochs"])
-            ]
-        )
-        content.state = f"{state['epochs']} epochs"
-        return render(content, live=stamp)
+    def progress() -> dict[str, Any]:
+        epochs = [
+            {"stage": "warm-up", "epoch": k, "loss": 1 / (k + 1), "agreement": None, "seconds": 1}
+            for k in range(state["epochs"])
+        ]
+        return {
+            "crowd": f"model {state['model']}",
+            "state": f"{state['epochs']} epochs",
+            "training": training(epochs),
+            "comparison": [],
+        }
 
-    with ReportServer(0, lambda: str(state["epochs"]), build) as server:
+    def build() -> str:
+        now = progress()
+        content.training, content.state = now["training"], now["state"]
+        return render(content, live=now["crowd"])
+
+    with ReportServer(0, build, progress) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         page = opened(server.address)
-        assert page.inner_text(".state") == "1 epochs"
-        state["epochs"] = 3
-        page.locator(".state", has_text="3 epochs").wait_for(timeout=20_000)
+        points = page.locator("#chart-loss svg .mark-symbol.role-mark path")
+        assert (page.inner_text("#state"), points.count()) == ("2 epochs", 2)
+        page.fill("#item-search", "number 17")
+        state["epochs"] = 5
+        page.locator("#state", has_text="5 epochs").wait_for(timeout=20_000)
+        page.wait_for_timeout(300)
+        assert points.count() == 5
+        assert page.input_value("#item-search") == "number 17"  # the page was not loaded anew
+        with page.expect_event("load", timeout=20_000):
+            state["model"] = 2
+        assert page.input_value("#item-search") == ""
         page.wait_for_selector("html[data-complete=true]")
         page.goto("about:blank")
         server.shutdown()

@@ -134,7 +134,7 @@ def test_warnings_are_plain_words() -> None:
     assert "The labels of “lazy” hardly depend on the item" in said
     assert "“lazy” took less than a quarter of the usual 6.0 s per label" in said
     assert "20 of 100 items have one label only" in said
-    assert "1 labels repeat an item" in said
+    assert "1 label by annotators who had labelled the item before" in said
 
 
 def test_classes_that_nobody_chose_are_named() -> None:
@@ -313,11 +313,11 @@ def test_a_trained_model_shows_how_matrices_change_with_the_instance() -> None:
 
 
 def test_the_server_answers_this_machine_only() -> None:
-    with ReportServer(0, lambda: "now", lambda stamp: f"<p>{stamp}</p>") as server:
+    with ReportServer(0, lambda: "<p>now</p>", lambda: {"crowd": "</script>"}) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         assert server.server_address[0] == "127.0.0.1"
         assert urllib.request.urlopen(server.address).read() == b"<p>now</p>"
-        assert urllib.request.urlopen(server.address + "stamp").read() == b"now"
+        assert urllib.request.urlopen(server.address + "progress").read() == b'{"crowd":"\\u003c/script\\u003e"}'
         strange = urllib.request.Request(server.address, headers={"Host": "evil.example"})
         with pytest.raises(urllib.error.HTTPError, match="403"):
             urllib.request.urlopen(strange)
