@@ -205,6 +205,38 @@ def test_json_cannot_leave_its_element() -> None:
     assert json.loads(embedded) == {"text": text}
 
 
+def test_the_charts_javascript_is_made_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import vl_convert
+
+    from crowdwise.report import page
+
+    monkeypatch.setenv("CROWDWISE_CACHE", str(tmp_path / "cache"))
+    made = page._bundle.__wrapped__()
+    (kept,) = (tmp_path / "cache").iterdir()
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda entry: "window.vegaEmbed = 1;")
+    assert page._bundle.__wrapped__() == made
+    kept.write_text("", "utf-8")  # damaged: made anew
+    assert page._bundle.__wrapped__() == "window.vegaEmbed = 1;"
+    monkeypatch.setenv("CROWDWISE_CACHE", str(kept / "no folder"))
+    assert page._bundle.__wrapped__() == "window.vegaEmbed = 1;"
+
+
+def test_annotators_without_labels_are_named(source: Source) -> None:
+    crowd = Annotations.from_triples([0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 1, 1], annotators=["ann", "bob", "cyd"])
+    page = gather(Source("x", crowd))
+    assert "“cyd” gave no label." in page.overview["warnings"]
+    assert [row["name"] for row in page.annotators["rows"]] == ["ann", "bob"]
+
+
+def test_models_are_marked_and_not_asked_again(source: Source) -> None:
+    kinds = np.array(["model", *["person"] * 5])
+    page = gather(dataclasses.replace(source, kinds=kinds), budget=20)
+    assert [row["name"] for row in page.annotators["rows"] if "kind" in row] == ["person 0"]
+    assert len(page.next) == 20
+    assert "person 0" not in {row["annotator"] for row in page.next}
+    assert "1 model among them" in page.overview["sizes"][1][2]
+
+
 def test_the_page_names_no_address_outside_itself(source: Source) -> None:
     html = render_page(gather(source))
     own = re.sub(r"<script>.*?</script>", "", html, flags=re.DOTALL)  # Vega names its documentation in messages

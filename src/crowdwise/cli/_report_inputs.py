@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from crowdwise import datasets
 from crowdwise.annotations import Annotations
-from crowdwise.cli._aggregation import as_options, beside, read_export
+from crowdwise.cli._aggregation import as_options, beside, options_named, read_export
 from crowdwise.cli._console import say
 from crowdwise.errors import ConfigError, DataError, DatasetError, suggest
 from crowdwise.readers._files import FORMATS, bare_suffix, load_columns
@@ -144,7 +144,9 @@ def _run_from_python(request: Request, model: CrowdClassifier | None) -> Source 
         return dataclasses.replace(_labels(request.annotations, request), title=title)
     from crowdwise.material import from_files
 
-    material = from_files(str(request.inputs), str(request.annotations), None, request.reading)
+    with options_named():
+        material = from_files(str(request.inputs), str(request.annotations), None, request.reading)
+    material = dataclasses.replace(material, message=as_options(material.message))
     say(material.message)
     return from_material(_known_to(model, material), model, title)
 

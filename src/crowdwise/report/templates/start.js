@@ -42,9 +42,7 @@ function startNext() {
 }
 
 function showTraining(training) {
-  if (training.length) draw(at("chart-loss"), "loss", { training });
-  const agreeing = training.filter((row) => row.agreement != null);
-  if (agreeing.length) draw(at("chart-agreeing"), "agreeing", { training: agreeing });
+  for (const [element, name] of [["chart-loss", "loss"], ["chart-agreeing", "agreeing"]]) if (at(element)) draw(at(element), name, { training });
 }
 
 function startTraining() {
