@@ -43,7 +43,12 @@ def specs(classes: Sequence[str]) -> dict[str, Spec]:
         "agreeing": _training("agreement", "agreement with held-out labels"),
         "comparison": _comparison(),
     }
-    return {name: chart.to_dict(validate=False) for name, chart in charts.items()}  # Altair has checked each part
+    return {name: _described(chart.to_dict(validate=False)) for name, chart in charts.items()}  # each part was checked
+
+
+def _described(spec: Spec) -> Spec:
+    """A chart in words at its top, where screen readers look: Altair leaves the words of layers to the layers."""
+    return spec if "description" in spec else spec | {"description": spec["layer"][0]["description"]}
 
 
 def _altair() -> Any:
