@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import urllib.request
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
@@ -151,6 +152,14 @@ def test_from_an_export_of_label_studio_to_a_page_in_one_command(cli: Any, tmp_p
     assert {row["text"] for row in data["items"]["rows"]} == set(TEXTS.values())
     assert "'bert'" not in cli("report", "tasks.json", "--no-models", "-o", "b.html").output
     assert "crowdwise aggregate tasks.json --no-models -o" in cli("report", "tasks.json", "--no-models").output
+
+
+@pytest.mark.parametrize("file", ["people.zip", "consensus.zip"])
+def test_an_unpacked_export_is_a_folder_of_labels(cli: Any, tmp_path: Path, file: str) -> None:
+    with zipfile.ZipFile(sample(tmp_path, file)) as content:
+        content.extractall(tmp_path / "export")
+    cli("report", "export")
+    assert {row["name"] for row in page_data(tmp_path / "report.html")["annotators"]["rows"]} == {"ann", "bob", "cyd"}
 
 
 def test_a_file_name_is_text(cli: Any, files: dict[str, Path], tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from crowdwise import datasets
 from crowdwise.annotations import Annotations
 from crowdwise.cli._aggregation import as_options, beside, options_named, read_export
 from crowdwise.cli._console import say
-from crowdwise.errors import ConfigError, DataError, DatasetError, suggest
+from crowdwise.errors import ConfigError, DataError, DatasetError, ReadError, suggest
 from crowdwise.readers._files import FORMATS, bare_suffix, load_columns
 from crowdwise.readers._source import Source as File
 from crowdwise.report.content import Content, about_model, empty
@@ -88,7 +88,11 @@ def find(request: Request) -> Source | Content:
             return _run(request)
         if request.records is not None:
             return empty(path.resolve().name)
-        raise DataError(f"{path} is neither a run directory (it has no {RUN}) nor a benchmark (no records.jsonl)")
+        try:
+            return _labels(path, request)
+        except ReadError as error:
+            missing = f"{path} is neither a run directory (it has no {RUN}) nor a benchmark (no records.jsonl)"
+            raise DataError(f"{missing}, nor is it read as labels: {error}") from error
     if path.is_file():
         return _result(request) if is_result(path) else _labels(path, request)
     if request.what in datasets.names():
