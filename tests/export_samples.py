@@ -96,6 +96,10 @@ def label_studio_csv() -> bytes:
     return delimited([row | {"sent": json.dumps({"choices": [row["sent"]]})} for row in label_studio_rows()], ",")
 
 
+def label_studio_tsv() -> bytes:
+    return delimited(label_studio_rows(), "\t")
+
+
 def toloka() -> bytes:
     rows: list[dict[str, Any]] = []
     for k, (instance, who, label) in enumerate(SAID):
@@ -347,6 +351,7 @@ SAMPLES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "tasks.json": ("label-studio", label_studio),
     "min.json": ("label-studio", label_studio_min),
     "rows.csv": ("label-studio", label_studio_csv),
+    "rows.tsv": ("label-studio", label_studio_tsv),
     "pool.tsv": ("toloka", toloka),
     "frame.csv": ("crowd-kit", crowd_kit),
     "batch.csv": ("mturk", mturk),

@@ -220,6 +220,23 @@ class TestTraps:
         (tmp_path / "a.json").write_text(json.dumps(tasks))
         assert triples(read(tmp_path / "a.json")) == set(SAID)
 
+    def test_annotators_of_label_studio_without_address_are_known_by_name_or_number(self, tmp_path: Path) -> None:
+        tasks = json.loads(label_studio())
+        for annotation, who in zip(
+            tasks[0]["annotations"], ({"id": 3, "email": "", "username": "ann"}, {"id": 4, "email": ""}), strict=False
+        ):
+            annotation["completed_by"] = who
+        (tmp_path / "a.json").write_text(json.dumps(tasks))
+        assert {"ann", "4"} < {str(name) for name in read(tmp_path / "a.json").annotations.annotators}
+
+    def test_answers_of_label_studio_that_are_no_classes_are_named(self, tmp_path: Path) -> None:
+        region = {"from_name": "box", "to_name": "image", "type": "rectanglelabels", "value": {"x": 1}}
+        (tmp_path / "a.json").write_text(json.dumps([{"id": 1, "annotations": [{"result": [region]}]}]))
+        with pytest.raises(
+            ReadError, match="answers are of type 'rectanglelabels'; read are choices, rating, pairwise"
+        ):
+            read(tmp_path / "a.json")
+
     def test_consensus_labels_that_were_written_back_are_nobodys_opinion(self, tmp_path: Path) -> None:
         tasks = json.loads(label_studio())
         tasks[0]["predictions"] = [{"model_version": "crowdwise-dawid-skene", "result": [ls_result("neg")]}]

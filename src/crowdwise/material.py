@@ -13,7 +13,7 @@ import numpy.typing as npt
 from crowdwise import datasets, presets, simulate
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.readers import TableRead, read_table
+from crowdwise.readers import TableRead, read
 from crowdwise.readers._inputs import read_inputs, row_numbers, rows_of
 
 
@@ -33,15 +33,23 @@ class Material:
 
 
 def from_dataset(
-    options: Mapping[str, Any], *, simulated: Mapping[str, Any], table: str | None = None, seed: int = 0
+    options: Mapping[str, Any],
+    *,
+    simulated: Mapping[str, Any],
+    table: str | None = None,
+    reading: Mapping[str, Any] | None = None,
+    seed: int = 0,
 ) -> Material:
-    """A public data set with its own crowd, with that of an annotation table, or with a simulated one."""
+    """A public data set with its own crowd, with that of a file of annotations, or with a simulated one.
+
+    ``reading`` are arguments of `crowdwise.read`, as in `from_files`.
+    """
     data = load_dataset(options)
     if data.X_train is None:
         raise DataError(f"data set {data.name!r} has labels only: there are no instances to train a classifier on")
     crowd = None
     if table is not None:
-        annotations = _of_dataset(read_table(table), data, table)
+        annotations = _of_dataset(read(table, **(reading or {}), details=False), data, table)
     elif simulated:
         crowd = simulated_crowd(data, {"random_state": seed} | dict(simulated))
         annotations = named(crowd.annotations, data.class_names)
@@ -58,12 +66,12 @@ def from_dataset(
     return Material(message, data.X_train, annotations, data.X_test, data.y_test, crowd=crowd, name=data.name)
 
 
-def from_files(inputs: str, annotations: str, ids: str | None) -> Material:
-    """Instances from an array file or a table, and a long table of annotations that refers to them."""
+def from_files(inputs: str, annotations: str, ids: str | None, reading: Mapping[str, Any] | None = None) -> Material:
+    """Instances from an array file or a table, and a file of annotations, in any format, that refers to them."""
     instances = read_inputs(inputs, ids)
-    read = read_table(annotations)
-    rows = rows_of(read.annotations.instances, instances, Path(annotations).name)
-    found = read.annotations
+    export = read(annotations, **(reading or {}), details=False)
+    rows = rows_of(export.annotations.instances, instances, Path(annotations).name)
+    found = export.annotations
     crowd = Annotations.from_triples(
         rows[found.instance],
         found.annotator,
@@ -74,10 +82,10 @@ def from_files(inputs: str, annotations: str, ids: str | None) -> Material:
         classes=found.classes,
     )
     gold = None
-    if read.gold:
-        at = rows[found.instance_codes(list(read.gold))]
-        gold = at, np.array(list(read.gold.values()))
-    return Material(f"{instances.message}\n{read.message}", instances.X, crowd, gold=gold, name=Path(inputs).stem)
+    if export.gold:
+        at = rows[found.instance_codes(list(export.gold))]
+        gold = at, np.array(list(export.gold.values()))
+    return Material(f"{instances.message}\n{export.message}", instances.X, crowd, gold=gold, name=Path(inputs).stem)
 
 
 def load_dataset(options: Mapping[str, Any]) -> datasets.Dataset:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import urllib.request
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
 
+import numpy as np
 import pytest
+
+import crowdwise
+from crowdwise.registry import METHODS
+from export_samples import TEXTS, sample
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
@@ -78,6 +86,34 @@ def test_a_run_directory(cli: Any, files: dict[str, Path], tmp_path: Path) -> No
     assert "predicted" not in going["items"]["rows"][0]
 
 
+@pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarning")  # of a training that is much too short
+@pytest.mark.parametrize("method", ["taidtm", "crowd-layer"])
+def test_a_run_from_python(cli: Any, files: dict[str, Path], tmp_path: Path, method: str) -> None:
+    """Its folder has no labels: the model tells what it can, and the page says how to see the rest."""
+    read = crowdwise.read(files["rows"]).annotations
+    short = {"warmup_epochs": 8, "gcn_epochs": 1, "min_examples": 2} if method == "taidtm" else {}
+    METHODS[method](epochs=1, verbose=0, **short).fit(np.load(files["X"]), read, run_dir=tmp_path / "run")
+    cli("report", "run", "-o", "alone.html")
+    alone = page_data(tmp_path / "alone.html")
+    assert "Pass --annotations FILE and --inputs FILE" in alone["note"]
+    assert [row["name"] for row in alone["annotators"]["rows"]] == ["0", "1", "2", "3"]
+    assert all(0 <= row["skill"] <= 1 and row["similar"] for row in alone["annotators"]["rows"])
+    assert ("matrix" in alone["annotators"]["rows"][0]) == (method == "crowd-layer")  # the same for all instances
+    assert alone["map"]["heads"] == (method == "taidtm")
+    assert alone["training"]
+    cli("report", "run", "--annotations", files["rows"], "--inputs", files["X"], "-o", "all.html")
+    full = page_data(tmp_path / "all.html")
+    assert full["note"] == ""
+    assert full["overview"]["method"]["name"] == method
+    assert len(full["items"]["rows"][0]["predicted"]) == 2
+    assert len(full["annotators"]["rows"][0]["matrix"]) == 4
+    assert ("moments" in full["annotators"]["rows"][0]) == (method == "taidtm")
+    other = files["rows"].read_text().replace("cat", "owl")
+    (tmp_path / "other.csv").write_text(other)
+    output = cli("report", "run", "--annotations", "other.csv", "--inputs", files["X"], code=1).output
+    assert "the run knows no class 'owl'" in output
+
+
 def test_a_benchmark_folder(cli: Any, files: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "bench").mkdir()
     records = [{"column": "digits", "row": row, "test_accuracy": value} for row, value in (("CE", 80), ("TAIDTM", 90))]
@@ -91,6 +127,58 @@ def test_a_benchmark_folder(cli: Any, files: dict[str, Path], tmp_path: Path) ->
     data = page_data(tmp_path / "with.html")
     assert data["comparison"]
     assert data["annotators"]
+
+
+def test_failed_runs_of_a_benchmark_are_counted(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "bench").mkdir()
+    records = [
+        {"column": "digits", "row": "CE", "test_accuracy": 80.0},
+        {"column": "digits", "row": "CE", "error": "no"},
+    ]
+    (tmp_path / "bench" / "records.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records), "utf-8")
+    cli("report", "bench")
+    assert page_data(tmp_path / "report.html")["compared"] == "From 1 run; 1 failed."
+
+
+def test_from_an_export_of_label_studio_to_a_page_in_one_command(cli: Any, tmp_path: Path) -> None:
+    sample(tmp_path, "tasks.json")
+    output = cli("report", "tasks.json").output
+    assert "label-studio, as its tasks have 'annotations' (--format NAME reads it otherwise)" in output
+    assert f"Open it in a browser: file://{tmp_path}/report.html" in output
+    assert "crowdwise aggregate tasks.json -o labels.csv" in output
+    data = page_data(tmp_path / "report.html")
+    assert {row["name"]: row.get("kind") for row in data["annotators"]["rows"]}["bert"] == "model"
+    assert all(row["annotator"] != "bert" for row in data["next"])  # nobody asks a model again
+    assert {row["text"] for row in data["items"]["rows"]} == set(TEXTS.values())
+    assert "'bert'" not in cli("report", "tasks.json", "--no-models", "-o", "b.html").output
+    assert "crowdwise aggregate tasks.json --no-models -o" in cli("report", "tasks.json", "--no-models").output
+
+
+@pytest.mark.parametrize("file", ["people.zip", "consensus.zip"])
+def test_an_unpacked_export_is_a_folder_of_labels(cli: Any, tmp_path: Path, file: str) -> None:
+    with zipfile.ZipFile(sample(tmp_path, file)) as content:
+        content.extractall(tmp_path / "export")
+    cli("report", "export")
+    assert {row["name"] for row in page_data(tmp_path / "report.html")["annotators"]["rows"]} == {"ann", "bob", "cyd"}
+
+
+def test_a_file_name_is_text(cli: Any, files: dict[str, Path], tmp_path: Path) -> None:
+    name = "<img src=x onerror=alert(1)>.csv"
+    (tmp_path / name).write_bytes(files["named"].read_bytes())
+    cli("report", name)
+    html = (tmp_path / "report.html").read_text("utf-8")
+    assert "<img src=x" not in html
+    assert "&lt;img src=x onerror=alert(1)&gt;.csv" in html
+
+
+def test_a_page_about_labels_needs_no_torch(files: dict[str, Path], tmp_path: Path) -> None:
+    code = (
+        "import sys; from crowdwise.cli._report import write_report; from crowdwise.cli._report_inputs import Request; "
+        "from pathlib import Path; write_report(Request(sys.argv[1]), Path(sys.argv[2])); print('torch' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(files["named"]), str(tmp_path / "r.html")]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "False"
 
 
 def test_mistakes_are_one_line(cli: Any, files: dict[str, Path], tmp_path: Path) -> None:

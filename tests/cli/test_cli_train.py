@@ -71,6 +71,31 @@ def test_an_npz_file_may_hold_several_arrays(cli: Any, files: Files, tmp_path: P
     assert crowdwise.load("run").n_features_in_ == 3
 
 
+def test_an_export_of_an_annotation_tool_is_as_good_as_a_table(cli: Any, files: Files) -> None:
+    """The same labels as Label Studio exports them, beside another question: the same classifier."""
+    cli("convert", files["rows"], "export.json")
+    tasks = json.loads(Path("export.json").read_text())
+    for task in tasks:
+        answer = {"from_name": "size", "to_name": "text", "type": "choices", "value": {"choices": ["large"]}}
+        task["annotations"][0]["result"].append(answer)
+    Path("export.json").write_text(json.dumps(tasks))
+    common = ("train", "-m", "ce", "--epochs", 3, "--inputs", files["X"])
+    output = cli(*common, "--annotations", "export.json", "-o", "tool", code=1).output
+    assert "2 questions were answered: 'label', 'size'; choose one with --question NAME" in output
+    assert not Path("tool").exists()
+    output = cli(*common, "--annotations", "export.json", "--question", "label", "-o", "tool").output
+    assert "export.json: label-studio, as its tasks have 'annotations' (--format NAME" in output
+    assert json.loads(Path("tool/invocation.json").read_text())["reading"] == {"question": "label"}
+    cli(*common, "--annotations", files["rows"], "-o", "table")
+    for run in ("tool", "table"):
+        cli("predict", run, files["X"], "-o", f"{run}.csv", "--proba")
+    assert Path("tool.csv").read_bytes() == Path("table.csv").read_bytes()
+    assert "this run is finished" in cli("train", "--resume", "tool").output
+    assert (
+        "how --annotations are read" in cli("train", "-m", "ce", "--data", "digits", "--format", "dense", code=2).output
+    )
+
+
 @pytest.mark.parametrize("name", ["taidtm", "taidtm-ft"])
 def test_a_run_of_taidtm_leaves_pictures(cli: Any, files: Files, name: str) -> None:
     cli("train", "-m", name, "--inputs", files["X"], "--annotations", files["rows"], "--epochs", 1, *SHORT, "-o", "run")

@@ -1,4 +1,4 @@
-"""Crowds to report on, and a page in a real browser."""
+"""A crowd to report on, and a page in a real browser."""
 
 from __future__ import annotations
 
@@ -9,44 +9,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from crowdwise.annotations import Annotations
 from crowdwise.report.source import Source
+from report_crowds import crowd
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 Open = Callable[..., Any]
-
-
-def crowd(
-    n: int = 60, annotators: int = 6, per_item: int = 4, names: tuple[str, ...] = ("cat", "dog", "owl")
-) -> Source:
-    """Annotators from 95 % to 45 % right, with known truth, times, durations and texts."""
-    rng = np.random.default_rng(0)
-    truth = rng.integers(len(names), size=n)
-    skill = np.linspace(0.95, 0.45, annotators)
-    instance = np.repeat(np.arange(n), per_item)
-    annotator = np.concatenate([rng.choice(annotators, per_item, replace=False) for _ in range(n)])
-    wrong = rng.random(len(instance)) > skill[annotator]
-    label = (truth[instance] + np.where(wrong, rng.integers(1, len(names), len(instance)), 0)) % len(names)
-    annotations = Annotations.from_triples(
-        instance,
-        annotator,
-        label,
-        instances=[f"item {k}" for k in range(n)],
-        annotators=[f"person {k}" for k in range(annotators)],
-        classes=list(names),
-    )
-    return Source(
-        "animals",
-        annotations,
-        "a small crowd",
-        truth.astype(np.int32),
-        timestamps=np.arange(len(instance)) * 10.0,
-        durations=rng.uniform(2, 9, len(instance)),
-        texts=[f"a picture of number {k}" for k in range(n)],
-    )
 
 
 @pytest.fixture

@@ -134,7 +134,7 @@ def test_warnings_are_plain_words() -> None:
     assert "The labels of “lazy” hardly depend on the item" in said
     assert "“lazy” took less than a quarter of the usual 6.0 s per label" in said
     assert "20 of 100 items have one label only" in said
-    assert "1 labels repeat an item" in said
+    assert "1 label by annotators who had labelled the item before" in said
 
 
 def test_classes_that_nobody_chose_are_named() -> None:
@@ -203,6 +203,38 @@ def test_json_cannot_leave_its_element() -> None:
     embedded = limits.safe_json({"text": text})
     assert not re.search(r"[<>&\u2028\u2029]", embedded)
     assert json.loads(embedded) == {"text": text}
+
+
+def test_the_charts_javascript_is_made_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import vl_convert
+
+    from crowdwise.report import page
+
+    monkeypatch.setenv("CROWDWISE_CACHE", str(tmp_path / "cache"))
+    made = page._bundle.__wrapped__()
+    (kept,) = (tmp_path / "cache").iterdir()
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda entry: "window.vegaEmbed = 1;")
+    assert page._bundle.__wrapped__() == made
+    kept.write_text("", "utf-8")  # damaged: made anew
+    assert page._bundle.__wrapped__() == "window.vegaEmbed = 1;"
+    monkeypatch.setenv("CROWDWISE_CACHE", str(kept / "no folder"))
+    assert page._bundle.__wrapped__() == "window.vegaEmbed = 1;"
+
+
+def test_annotators_without_labels_are_named(source: Source) -> None:
+    crowd = Annotations.from_triples([0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 1, 1], annotators=["ann", "bob", "cyd"])
+    page = gather(Source("x", crowd))
+    assert "“cyd” gave no label." in page.overview["warnings"]
+    assert [row["name"] for row in page.annotators["rows"]] == ["ann", "bob"]
+
+
+def test_models_are_marked_and_not_asked_again(source: Source) -> None:
+    kinds = np.array(["model", *["person"] * 5])
+    page = gather(dataclasses.replace(source, kinds=kinds), budget=20)
+    assert [row["name"] for row in page.annotators["rows"] if "kind" in row] == ["person 0"]
+    assert len(page.next) == 20
+    assert "person 0" not in {row["annotator"] for row in page.next}
+    assert "1 model among them" in page.overview["sizes"][1][2]
 
 
 def test_the_page_names_no_address_outside_itself(source: Source) -> None:
@@ -313,11 +345,11 @@ def test_a_trained_model_shows_how_matrices_change_with_the_instance() -> None:
 
 
 def test_the_server_answers_this_machine_only() -> None:
-    with ReportServer(0, lambda: "now", lambda stamp: f"<p>{stamp}</p>") as server:
+    with ReportServer(0, lambda: "<p>now</p>", lambda: {"crowd": "</script>"}) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         assert server.server_address[0] == "127.0.0.1"
         assert urllib.request.urlopen(server.address).read() == b"<p>now</p>"
-        assert urllib.request.urlopen(server.address + "stamp").read() == b"now"
+        assert urllib.request.urlopen(server.address + "progress").read() == b'{"crowd":"\\u003c/script\\u003e"}'
         strange = urllib.request.Request(server.address, headers={"Host": "evil.example"})
         with pytest.raises(urllib.error.HTTPError, match="403"):
             urllib.request.urlopen(strange)

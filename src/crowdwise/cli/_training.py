@@ -16,6 +16,7 @@ from crowdwise import presets, simulate
 from crowdwise._files import tidy
 from crowdwise._text import json_value
 from crowdwise.cli import _settings
+from crowdwise.cli._aggregation import as_options, options_named
 from crowdwise.cli._console import say, show_facts, show_table
 from crowdwise.cli._pictures import save_pictures
 from crowdwise.engine.checkpoint import RunDirectory, read_json, write_json
@@ -40,15 +41,19 @@ class Invocation:
     inputs: str | None = None
     annotations: str | None = None
     ids: str | None = None
+    reading: dict[str, Any] = field(default_factory=dict)
+    """Arguments of `crowdwise.read` for the annotations."""
 
     @property
     def seed(self) -> int:
         return int(self.parameters.get("random_state", 0))
 
     def material(self) -> Material:
-        if self.inputs is not None and self.annotations is not None:
-            return from_files(self.inputs, self.annotations, self.ids)
-        return from_dataset(self.data, simulated=self.simulate, table=self.annotations, seed=self.seed)
+        given = {"reading": self.reading}
+        with options_named():
+            if self.inputs is not None and self.annotations is not None:
+                return from_files(self.inputs, self.annotations, self.ids, **given)
+            return from_dataset(self.data, simulated=self.simulate, table=self.annotations, seed=self.seed, **given)
 
     def model(self) -> CrowdClassifier:
         model: CrowdClassifier = METHODS[self.method](**self.parameters)
@@ -84,6 +89,7 @@ def plan(
     inputs: str | None = None,
     annotations: str | None = None,
     ids: str | None = None,
+    reading: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     download: bool = False,
 ) -> Invocation:
@@ -110,6 +116,7 @@ def plan(
         inputs=_absolute(inputs),
         annotations=_absolute(annotations),
         ids=_absolute(ids) if ids is not None and Path(ids).is_file() else ids,
+        reading=dict(reading or {}),
     )
 
 
@@ -178,7 +185,7 @@ STAGE_COLUMNS = ("stage", "epochs", "loss", "agreement", "seconds")
 
 
 def _train(invocation: Invocation, material: Material, path: Path) -> None:
-    say(material.message)
+    say(as_options(material.message))
     model = invocation.model()
     try:
         if _started(path):

@@ -3,46 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from crowdwise.cli._console import verb
-
-File = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE",
-        help="Annotations: an export of Label Studio, Toloka, MTurk, Prodigy, Argilla, CVAT or doccano, a table with a "
-        "row per label, or a matrix; aggregate also takes a folder of parquet files.",
-    ),
-]
-Format = Annotated[
-    str, typer.Option("--format", "-f", metavar="NAME|auto", help="Format of FILE; auto tells it by the content.")
-]
-Question = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The question to read, where FILE has answers to several.")
-]
-Several = Annotated[
-    str,
-    typer.Option(metavar="error|first|skip", help="What to do with annotations that hold more than one choice."),
-]
-Models = Annotated[bool, typer.Option("--models/--no-models", help="Whether models count as annotators.")]
-Method = Annotated[
-    str,
-    typer.Option(
-        "--method", "-m", metavar="NAME|auto", help="An aggregator such as dawid-skene; auto chooses and says why."
-    ),
-]
-Instance = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column of the instance; found by its usual names by default.")
-]
-Annotator = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the annotator.")]
-Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
+from crowdwise.cli._reading import File, Method, Seed, reads
 
 
 @verb
+@reads
 def aggregate(
     file: File,
     out: Annotated[
@@ -62,13 +32,6 @@ def aggregate(
     annotators_out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Table of annotators to write; by default beside OUT.")
     ] = None,
-    instance: Instance = None,
-    annotator: Annotator = None,
-    label: Label = None,
-    format: Format = "auto",
-    question: Question = None,
-    several: Several = "error",
-    models: Models = True,
     to: Annotated[
         str,
         typer.Option(
@@ -95,6 +58,8 @@ def aggregate(
             metavar="DIR", help="Folder for the parts when streaming, which is kept; by default one beside OUT."
         ),
     ] = None,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Infer the label of every instance from the labels of many annotators."""
     if gold is not None and gold_column is not None:
@@ -104,9 +69,8 @@ def aggregate(
         raise typer.BadParameter("--stream knows no gold labels; leave out --gold and --gold-column")
     if stream is False and (memory is not None or work is not None):
         raise typer.BadParameter("--memory and --work are for streaming; leave out --no-stream")
-    columns = {"instance": instance, "annotator": annotator, "label": label}
-    reading = {"format": format, "question": question, "several": several, "models": models}
-    plain = format in ("auto", "table", "crowd-kit") and question is None and models and to in ("auto", "table")
+    table = reading["format"] in ("auto", "table", "crowd-kit") and reading["question"] is None and reading["models"]
+    plain = table and to in ("auto", "table")
     if not plain and (stream or memory is not None or work is not None):
         raise typer.BadParameter("only tables can be streamed, to tables: leave out --stream, --memory and --work")
     if stream is not False and not informed and plain:
@@ -116,9 +80,10 @@ def aggregate(
         reason = why_stream(file, out, method, stream or memory is not None or work is not None)
         if reason is not None:
             options = {"memory": memory, "work": work, "proba": proba, "seed": seed}
+            columns = {role: reading[role] for role in ("instance", "annotator", "label")}
             streamed(file, out, annotators_out, method, columns, reason, **options)  # type: ignore[arg-type]
             return
     from crowdwise.cli._aggregation import aggregate as in_memory
 
     rest = {"gold": gold, "gold_column": gold_column, "proba": proba, "seed": seed}
-    in_memory(file, out, annotators_out, method, columns | reading, to=to, **rest)  # type: ignore[arg-type]
+    in_memory(file, out, annotators_out, method, reading, to=to, **rest)  # type: ignore[arg-type]

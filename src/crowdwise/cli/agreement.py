@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from crowdwise.cli._console import verb
-from crowdwise.cli.aggregate import Annotator, File, Format, Instance, Label, Models, Question, Seed, Several
+from crowdwise.cli._reading import File, Seed, reads
 
 
 class Level(StrEnum):
@@ -21,6 +21,7 @@ class Level(StrEnum):
 
 
 @verb
+@reads
 def agreement(
     file: File,
     level: Annotated[
@@ -31,19 +32,12 @@ def agreement(
     bootstrap: Annotated[
         int, typer.Option(min=0, help="How often instances are resampled for the intervals; 0: no intervals.")
     ] = 1000,
-    instance: Instance = None,
-    annotator: Annotator = None,
-    label: Label = None,
-    format: Format = "auto",
-    question: Question = None,
-    several: Several = "error",
-    models: Models = True,
     seed: Seed = 0,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Say how far annotators agree, beyond chance, with confidence intervals."""
     from crowdwise.cli._aggregation import agreement as work
 
-    columns = {"instance": instance, "annotator": annotator, "label": label}
-    reading = {"format": format, "question": question, "several": several, "models": models}
     levels = [one.value for one in level or [Level.nominal]]
-    work(file, columns | reading, levels, confidence=confidence, n_bootstrap=bootstrap, seed=seed)
+    work(file, reading, levels, confidence=confidence, n_bootstrap=bootstrap, seed=seed)

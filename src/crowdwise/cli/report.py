@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from crowdwise.cli._console import verb
-from crowdwise.cli.aggregate import Annotator, Format, Instance, Label, Method, Models, Question, Seed, Several
+from crowdwise.cli._reading import Method, Seed, reads
 
 
 @verb
+@reads
 def report(
     what: Annotated[
         str,
         typer.Argument(
             metavar="INPUT",
-            help="A table of labels, a table that `crowdwise aggregate` wrote, a run of `crowdwise train`, the folder "
-            "of a benchmark, or a data set's name.",
+            help="A file of annotations (an export of Label Studio, Toloka, MTurk, Prodigy, Argilla, CVAT or doccano, "
+            "a table, a matrix), a table that `crowdwise aggregate` wrote, a run of `crowdwise train`, the folder of a "
+            "benchmark, or a data set's name.",
         ),
     ],
     out: Annotated[
@@ -26,32 +28,34 @@ def report(
     ] = None,
     annotations: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The labels behind INPUT, where that is a table of results or a model."),
+        typer.Option(
+            metavar="FILE", help="The labels behind INPUT, where that is a table of results or a run from Python."
+        ),
+    ] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The instances behind INPUT (npy, npz or a table), where that is a run from Python."
+        ),
     ] = None,
     bench: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A benchmark whose methods are compared in the report.")
     ] = None,
     method: Method = "auto",
-    instance: Instance = None,
-    annotator: Annotator = None,
-    label: Label = None,
-    format: Format = "auto",
-    question: Question = None,
-    several: Several = "error",
-    models: Models = True,
     budget: Annotated[int, typer.Option(min=0, help="Labels to suggest in the section on what to label next.")] = 200,
     seed: Seed = 0,
     serve: Annotated[
         bool, typer.Option("--serve", help="Show it on localhost, anew whenever INPUT changes, until Ctrl-C.")
     ] = False,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of --serve; 0 takes any that is free.")] = 8765,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Make a page to look at: annotators, items, what to label next; one file that opens anywhere."""
-    from crowdwise.cli._report import Request, serve_report, write_report
+    from crowdwise.cli._report import serve_report, write_report
+    from crowdwise.cli._report_inputs import Request
 
-    columns = {"instance": instance, "annotator": annotator, "label": label}
-    reading = {"format": format, "question": question, "several": several, "models": models}
-    request = Request(what, annotations, bench, method, columns | reading, budget, seed)
+    request = Request(what, annotations, inputs, bench, method, reading, budget, seed)
     if serve:
         serve_report(request, port, out)
     else:

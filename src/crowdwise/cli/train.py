@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from crowdwise.cli._console import verb
+from crowdwise.cli._reading import OPTIONS, reads
 
 
 @verb
+@reads
 def train(
     method: Annotated[
         str | None, typer.Option("--method", "-m", metavar="NAME", help="See `crowdwise methods`.")
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="A public data set; with --annotations, labelled by that table instead."),
+        typer.Option(metavar="NAME", help="A public data set; with --annotations, labelled by that file instead."),
     ] = None,
     inputs: Annotated[
         str | None,
@@ -31,8 +33,8 @@ def train(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="A table with a row per label: instance, annotator, label. Instances are row numbers 0..n-1 of the "
-            "inputs, or ids (--ids).",
+            help="Labels: a table with a row per label, or an export of an annotation tool. Instances are row numbers "
+            "0..n-1 of the inputs, or ids (--ids).",
         ),
     ] = None,
     ids: Annotated[
@@ -68,10 +70,26 @@ def train(
         Path | None, typer.Option(metavar="RUN_DIR", help="Go on with an interrupted run; needs nothing else.")
     ] = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch the data set if it is not here.")] = False,
+    *,
+    reading: dict[str, Any],
 ) -> None:
     """Train a classifier on annotations, in a run directory. After Ctrl-C, go on with --resume."""
+    reading = {name: value for name, value in reading.items() if value != OPTIONS[name][1]}
     if resume is not None:
-        given = (method, data, inputs, annotations, ids, preset, settings, epochs, seed, out, download or None)
+        given = (
+            method,
+            data,
+            inputs,
+            annotations,
+            ids,
+            preset,
+            settings,
+            epochs,
+            seed,
+            out,
+            download or None,
+            reading or None,
+        )
         if any(value is not None for value in given):
             raise typer.BadParameter("a run goes on as it was started: beside --resume only --device may be given")
         from crowdwise.cli._training import resume as go_on
@@ -81,6 +99,8 @@ def train(
         raise typer.BadParameter("say which method: --method NAME (see `crowdwise methods`), or --resume RUN_DIR")
     if inputs is not None and (data is not None or annotations is None):
         raise typer.BadParameter("--inputs needs --annotations, and does not go with --data")
+    if reading and annotations is None:
+        raise typer.BadParameter(f"--{next(iter(reading))} says how --annotations are read")
     if ids is not None and inputs is None:
         raise typer.BadParameter("--ids are ids of the rows of --inputs")
     from crowdwise.cli._settings import parse
@@ -95,6 +115,7 @@ def train(
         inputs=inputs,
         annotations=annotations,
         ids=ids,
+        reading=reading,
         settings=chosen,
         download=download,
     )

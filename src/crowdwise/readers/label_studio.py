@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from crowdwise.errors import ReadError
@@ -46,6 +47,10 @@ def _rows(names: set[str]) -> bool:
 
 def _read_tasks(source: Source, request: Request) -> Export:
     controls = _controls(source.records)
+    if not controls:
+        kinds = dict.fromkeys(_kinds(source.records))
+        found = f"answers are of type {', '.join(map(repr, kinds))}" if kinds else "there are no answers"
+        raise ReadError(f"nobody answered a question with a class: {found}; read are {', '.join(ANSWERS)}")
     question = request.choose(list(controls))
     made = Collector(source, request)
     for task in source.records:
@@ -94,6 +99,13 @@ def _controls(tasks: list[Node]) -> dict[str, dict[str, str]]:
     return found
 
 
+def _kinds(tasks: list[Node]) -> Iterator[str]:
+    """The types of all answers."""
+    for task in tasks:
+        for given in (*_annotations(task), *_predictions(task)):
+            yield from (str(result.fields().get("type")) for result in given.list("result"))
+
+
 def _choices(annotation: Node, question: str) -> list[Node]:
     """What was chosen as the answer to a question."""
     chosen: list[Node] = []
@@ -107,7 +119,9 @@ def _choices(annotation: Node, question: str) -> list[Node]:
 
 
 def _who(who: Node) -> Id:
-    return who.need("email", "username", "id").id() if isinstance(who.value, dict) else who.id()
+    if not isinstance(who.value, dict):
+        return who.id()
+    return next((known for key in ("email", "username") if (known := who.text(key))), None) or who.need("id").id()
 
 
 # -- JSON_MIN, CSV and TSV: one record per annotation --------------------------------------------------------------------

@@ -35,7 +35,7 @@ def specs(classes: Sequence[str]) -> dict[str, Spec]:
         "classes": _classes(_angle(classes, 480)),
         "confidence": _confidence(),
         "skills": _skills(),
-        "matrix": _matrix(len(classes), _angle(classes, 260)),
+        "matrix": _matrix(classes, _angle(classes, 260)),
         "curve": _curve(),
         "map": _map(),
         "gain": _gain(),
@@ -43,7 +43,12 @@ def specs(classes: Sequence[str]) -> dict[str, Spec]:
         "agreeing": _training("agreement", "agreement with held-out labels"),
         "comparison": _comparison(),
     }
-    return {name: chart.to_dict() for name, chart in charts.items()}
+    return {name: _described(chart.to_dict(validate=False)) for name, chart in charts.items()}  # each part was checked
+
+
+def _described(spec: Spec) -> Spec:
+    """A chart in words at its top, where screen readers look: Altair leaves the words of layers to the layers."""
+    return spec if "description" in spec else spec | {"description": spec["layer"][0]["description"]}
 
 
 def _altair() -> Any:
@@ -122,13 +127,14 @@ def _classes(angle: int) -> Any:
 
 def _confidence() -> Any:
     alt = _altair()
+    tens = alt.Axis(format=".0%", values=[k / 10 for k in range(11)], grid=False)
     return (
         _chart("confidence", 190, "Number of items by the probability of their consensus label")
         .mark_bar(binSpacing=1)
         .encode(
-            x=alt.X("low:Q", bin="binned", title="probability of the consensus", axis=alt.Axis(format=".0%")),
+            x=alt.X("low:Q", bin="binned", title="probability of the consensus", axis=tens),
             x2="high:Q",
-            y=alt.Y("items:Q", title="items", axis=alt.Axis(tickCount=4)),
+            y=alt.Y("items:Q", title="items", axis=alt.Axis(tickCount=4, tickMinStep=1)),
             tooltip=[alt.Tooltip("low:Q", format=".0%"), alt.Tooltip("high:Q", format=".0%"), alt.Tooltip("items:Q")],
         )
     )
@@ -151,7 +157,7 @@ def _skills() -> Any:
     chosen = "datum.id === picked"
     whisker = base.mark_rule(opacity=0.45).encode(
         x=x,
-        y=alt.Y("low:Q", title="skill", axis=alt.Axis(format=".0%", tickCount=4), scale=alt.Scale(zero=False)),
+        y=alt.Y("low:Q", title="skill", axis=alt.Axis(format=".0%", tickCount=4), scale=alt.Scale(domain=[0, 1])),
         y2="high:Q",
         strokeWidth=alt.condition(chosen, alt.value(4), alt.value(1.5)),
     )
@@ -164,8 +170,10 @@ def _skills() -> Any:
     return (whisker + point).add_params(_picked(alt))
 
 
-def _matrix(n_classes: int, angle: int) -> Any:
+def _matrix(classes: Sequence[str], angle: int) -> Any:
+    """Cells of a matrix; of many classes, the page leaves out those that are 0."""
     alt = _altair()
+    n_classes, scale = len(classes), alt.Scale(domain=list(classes))
     named = n_classes <= 40
     base = _chart(
         "matrix", min(max(26 * n_classes, 120), 340), "How often the annotator gives each label to each class"
@@ -173,13 +181,13 @@ def _matrix(n_classes: int, angle: int) -> Any:
     base = base.encode(
         x=alt.X(
             "label:N",
-            sort=None,
+            scale=scale,
             title="label given, %",
             axis=alt.Axis(orient="top", labelAngle=angle, labels=named, ticks=False, domain=False, labelLimit=90),
         ),
         y=alt.Y(
             "true:N",
-            sort=None,
+            scale=scale,
             title="true class",
             axis=alt.Axis(labels=named, ticks=False, domain=False, labelLimit=90),
         ),
@@ -193,7 +201,7 @@ def _matrix(n_classes: int, angle: int) -> Any:
         color=alt.Color("share:Q", scale=alt.Scale(domain=[0, 1]), legend=None)
     )
     if n_classes > NAMED_CELLS:
-        return rect
+        return rect.properties(view=alt.ViewBackground(stroke="#8a96a3"))
     text = alt.Text("whole:Q")
     weak = base.transform_filter("datum.share <= 0.45").mark_text(fontSize=11, aria=False)
     strong = base.transform_filter("datum.share > 0.45").mark_text(fontSize=11, aria=False, color="#ffffff")
@@ -282,7 +290,7 @@ def _gain() -> Any:
         _chart("gain", 170, "Expected number of items put right by the first labels of the list")
         .mark_area(opacity=0.35, line=True)
         .encode(
-            x=alt.X("number:Q", title="labels bought", axis=alt.Axis(grid=False, tickMinStep=1)),
+            x=alt.X("number:Q", title="further labels", axis=alt.Axis(grid=False, tickMinStep=1)),
             y=alt.Y("right:Q", title="items put right", axis=alt.Axis(tickCount=4)),
             tooltip=[alt.Tooltip("number:Q", title="labels"), alt.Tooltip("right:Q", title="put right", format=".2f")],
         )

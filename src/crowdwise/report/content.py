@@ -8,17 +8,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from statistics import fmean, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import crowdwise
+from crowdwise._codes import count
 from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import AGGREGATORS
 from crowdwise.report.analysis import analyse
 from crowdwise.report.items import items, next_labels
 from crowdwise.report.limits import PAGE_BYTES, RESERVED, number, size
 from crowdwise.report.overview import overview
-from crowdwise.report.people import people
+from crowdwise.report.people import people, people_of
 from crowdwise.report.source import Source
+
+if TYPE_CHECKING:
+    from crowdwise.methods.base import CrowdClassifier
 
 BUDGET = 200  # labels to suggest
 
@@ -37,8 +41,12 @@ class Content:
     next: list[dict[str, Any]] = field(default_factory=list)
     training: list[dict[str, Any]] = field(default_factory=list)
     comparison: list[dict[str, Any]] = field(default_factory=list)
+    compared: str = ""
+    """What was compared, in words."""
     state: str = ""
     """How far a run is, in words."""
+    note: str = ""
+    """Why something is missing, and how to get it."""
 
 
 def empty(title: str) -> Content:
@@ -62,6 +70,15 @@ def gather(source: Source, *, method: str = "auto", budget: int = BUDGET, seed: 
     page.map = shown.chart or {}
     page.next = next_labels(analysis, budget) if budget else []
     page.items = items(analysis, shown.shown, PAGE_BYTES - RESERVED - size(dataclasses.asdict(page)))
+    return page
+
+
+def about_model(model: CrowdClassifier, title: str) -> Content:
+    """What a trained model alone tells of its annotators, where their labels are not at hand."""
+    page, shown = empty(title), people_of(model)
+    page.classes = [str(name) for name in model.classes_.tolist()]
+    page.annotators = {"rows": shown.rows, "total": shown.total}
+    page.map = shown.chart or {}
     return page
 
 
@@ -107,6 +124,16 @@ def comparison(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def compared(records: Sequence[Mapping[str, Any]]) -> str:
+    """How many runs a comparison is made from, a sentence.
+
+    >>> compared([{"test_accuracy": 80.0}, {"error": "out of memory"}])
+    'From 1 run; 1 failed.'
+    """
+    known = sum(record.get("test_accuracy") is not None for record in records)
+    return f"From {count(known, 'runs')}" + (f"; {len(records) - known:,} failed." if len(records) > known else ".")
 
 
 def _known(value: Any) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise import quality
+from crowdwise.readers._export import MODEL
 from crowdwise.report.analysis import Analysis, Ints
 from crowdwise.report.limits import MOST_ITEMS, PICTURE_BYTES, TEXT_LENGTH, number, size
 from crowdwise.report.thumbnails import thumbnail
@@ -91,7 +92,11 @@ def next_labels(analysis: Analysis, budget: int) -> list[dict[str, Any]]:
     crowd = analysis.source.annotations
     if not len(crowd) or crowd.n_classes < 2:
         return []
-    table = quality.next_labels(crowd, analysis.posterior, budget=budget, confusion=analysis.confusion)
+    kinds = analysis.source.kinds
+    people = None if kinds is None or (kinds == MODEL).all() else kinds != MODEL  # a model has said what it can
+    table = quality.next_labels(
+        crowd, analysis.posterior, budget=budget, confusion=analysis.confusion, annotators=people
+    )
     return [
         {
             "item": str(row["instance"]),

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from crowdwise import agreement
+from crowdwise._codes import count
+from crowdwise.readers._export import MODEL
 from crowdwise.report.analysis import Analysis
 from crowdwise.report.limits import number
 
@@ -35,6 +37,7 @@ def overview(analysis: Analysis, rows: Sequence[dict[str, Any]], *, seed: int = 
     histogram = np.histogram(confidence, bins=20, range=(0, 1))[0]
     return {
         "message": analysis.source.message,
+        "labelled": int(np.count_nonzero(labelled)),
         "sizes": _sizes(analysis),
         "agreement": measured,
         "method": {"name": analysis.method, "reason": analysis.reason, "differs": differs, "tied": tied},
@@ -51,15 +54,16 @@ def overview(analysis: Analysis, rows: Sequence[dict[str, Any]], *, seed: int = 
 
 def _sizes(analysis: Analysis) -> list[tuple[str, str, str]]:
     """Number, what it counts, and a remark."""
-    crowd = analysis.source.annotations
+    crowd, kinds = analysis.source.annotations, analysis.source.kinds
     n, people, labels = crowd.n_instances, int(np.count_nonzero(crowd.labels_per_annotator)), len(crowd)
-    unlabelled = int(np.count_nonzero(crowd.labels_per_instance == 0))
-    sizes = [(f"{n:,}", "items", f"{unlabelled:,} without labels" if unlabelled and labels else "")]
+    unlabelled, models = int(np.count_nonzero(crowd.labels_per_instance == 0)), int(np.sum(kinds == MODEL))
+    sizes = [(n, "items", f"{unlabelled:,} without labels" if unlabelled and labels else "")]
     if labels:
-        sizes.append((f"{people:,}", "annotators", f"{labels / max(people, 1):,.1f} labels each"))
-        sizes.append((f"{labels:,}", "labels", f"{labels / max(n - unlabelled, 1):.1f} per item"))
-    sizes.append((f"{crowd.n_classes:,}", "classes", ""))
-    return sizes
+        each = f"{labels / max(people, 1):,.1f} labels each"
+        sizes.append((people, "annotators", f"{each}; {count(models, 'models')} among them" if models else each))
+        sizes.append((labels, "labels", f"{labels / max(n - unlabelled, 1):.1f} per item"))
+    sizes.append((crowd.n_classes, "classes", ""))
+    return [(f"{number:,}", count(number, what).partition(" ")[2], remark) for number, what, remark in sizes]
 
 
 def _agreement(analysis: Analysis, seed: int) -> list[dict[str, Any]]:
@@ -134,7 +138,10 @@ def _warnings(
     if tied > 0.05 * labelled:
         found.append(f"{tied:,} of {labelled:,} items are ties by votes alone.")
     if crowd.n_duplicates:
-        found.append(f"{crowd.n_duplicates:,} labels repeat an item that the same annotator had labelled before.")
+        found.append(f"{count(crowd.n_duplicates, 'labels')} by annotators who had labelled the item before.")
+    silent = [str(name) for name in crowd.annotators[crowd.labels_per_annotator == 0]]
+    if silent:
+        found.append(f"{_listed(silent)} gave no label.")
     unseen = [str(name) for name in crowd.classes[np.bincount(crowd.label, minlength=crowd.n_classes) == 0]]
     if unseen:
         found.append(f"Nobody chose {_listed(unseen)}.")

@@ -7,22 +7,27 @@ import dataclasses
 import functools
 import hashlib
 import os
+from contextlib import suppress
+from importlib.metadata import version
 from pathlib import Path
 
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.datasets.files import cache_folder, write_atomically
+from crowdwise.errors import ConfigError
+from crowdwise.readers.table import replacing
 from crowdwise.report import charts
 from crowdwise.report.content import Content
 from crowdwise.report.limits import safe_json
 
 TEMPLATES = Path(__file__).parent / "templates"
+ENTRY = "window.vegaEmbed = vegaEmbed;"  # what the charts' JavaScript gives to the page
 SCRIPTS = ("core.js", "annotators.js", "map.js", "items.js", "start.js")
 
 
 def render(page: Content, *, live: str | None = None) -> str:
     """The whole page.
 
-    ``live`` is a stamp of what it is made from; with it, the page asks its server for ``stamp`` every two seconds, and
-    loads itself anew when that has changed.
+    ``live`` is a stamp of what it is made from; with it, the page asks its server for ``progress`` every two seconds,
+    and loads itself anew when the stamp has changed.
     """
     import jinja2
 
@@ -45,15 +50,9 @@ def render(page: Content, *, live: str | None = None) -> str:
 
 def write(page: Content, path: str | os.PathLike[str]) -> Path:
     """Write the page; the file appears whole or not at all."""
-    path = Path(path)
-    if not path.parent.is_dir():
-        raise DataError(f"{path}: the folder {path.parent} does not exist")
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(render(page).encode("utf-8", "replace"))
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    path, html = Path(path), render(page).encode("utf-8", "replace")
+    with replacing(path) as file:
+        file.write(html)
     return path
 
 
@@ -82,13 +81,20 @@ def _policy(*scripts: str, live: bool) -> str:
 
 @functools.cache
 def _bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed, as vl-convert brings them along."""
+    """Vega, Vega-Lite and Vega-Embed, as vl-convert brings them along; made once, as that takes seconds, then kept."""
     try:
         import vl_convert
     except ImportError as error:
         raise ConfigError(charts.HINT) from error
-    script: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    return _checked(script)
+    kept = cache_folder() / f"vega-{version('vl-convert-python')}.js"
+    with suppress(OSError, UnicodeDecodeError):
+        script = kept.read_bytes().decode()
+        if ENTRY.split()[0] in script:
+            return _checked(script)
+    script = _checked(vl_convert.javascript_bundle(ENTRY))
+    with suppress(OSError):  # a home that cannot be written costs time only
+        write_atomically(kept, lambda file: file.write(script.encode()))
+    return script
 
 
 @functools.cache

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
 from crowdwise import graph, quality
+from crowdwise.readers._export import MODEL
 from crowdwise.report.analysis import Analysis, Floats, Ints
 from crowdwise.report.limits import MATRIX_NUMBERS, MOST_ANNOTATORS, MOST_EDGES, number
+
+if TYPE_CHECKING:
+    from crowdwise.methods.base import CrowdClassifier
 
 NEIGHBOURS = 5  # most similar annotators that are named
 FEWEST = 3  # annotators that make a map
@@ -71,14 +75,36 @@ def people(analysis: Analysis) -> People:
     rows = [
         _row(row, str(name)) for row, name in zip(table.take(shown).to_pylist(), crowd.annotators[shown], strict=True)
     ]
+    for row, code in zip(rows, shown.tolist() if source.kinds is not None else [], strict=False):
+        if source.kinds[code] == MODEL:  # type: ignore[index]
+            row["kind"] = MODEL
     _add_curves(rows, analysis, shown)
     chart = None
     if len(shown) and crowd.n_classes:
         matrices = analysis.matrices(shown)
         _add_matrices(rows, matrices)
         _add_moments(rows, analysis, shown)
-        chart = _map(rows, analysis, shown, matrices) if len(shown) >= FEWEST else None
+        weight = crowd.labels_per_annotator[shown].astype(float)
+        chart = _map(rows, shown, matrices, weight, source.model)
     return People(shown, int(np.count_nonzero(crowd.labels_per_annotator)), rows, chart)
+
+
+def people_of(model: CrowdClassifier) -> People:
+    """What a model has learnt of its annotators: skill, matrices that are the same for all instances, and the graph."""
+    from crowdwise.networks.transition import ConstantTransition
+
+    total = len(model.annotators_)
+    shown = np.arange(min(total, MOST_ANNOTATORS))
+    rows: list[dict[str, Any]] = [{"name": str(name)} for name in model.annotators_[shown].tolist()]
+    for row, skill in zip(rows, model.skill_[shown].tolist(), strict=True):
+        if number(skill) is not None:
+            row["skill"] = number(skill)
+    matrices = None
+    if isinstance(model.transition_, ConstantTransition):
+        constant, size = model.transition_.matrices.detach().cpu().double().numpy(), len(model.classes_)
+        matrices = np.broadcast_to(constant, (total, size, size))[shown]
+        _add_matrices(rows, matrices)
+    return People(shown, total, rows, _map(rows, shown, matrices, np.ones(len(shown)), model))
 
 
 def _row(values: dict[str, Any], name: str) -> dict[str, Any]:
@@ -143,18 +169,24 @@ def _add_curves(rows: Sequence[dict[str, Any]], analysis: Analysis, shown: Ints)
         ]
 
 
-def _map(rows: Sequence[dict[str, Any]], analysis: Analysis, shown: Ints, matrices: Floats) -> dict[str, Any]:
-    """Positions, groups, and edges before and after purifying; ``similar`` is added to the rows."""
-    model = analysis.source.model
+def _map(
+    rows: Sequence[dict[str, Any]], shown: Ints, matrices: Floats | None, weight: Floats, model: CrowdClassifier | None
+) -> dict[str, Any] | None:
+    """Positions, groups, and edges before and after purifying, by a model's heads or else by matrices (K, C, C).
+
+    Of the matrices, each counts by its annotator's ``weight`` (K,). ``group`` and ``similar`` are added to the rows.
+    """
     heads = model is not None and "graph_positions" in model.arrays_
+    if len(rows) < FEWEST or (matrices is None and not heads):
+        return None
     if heads:
         found = model.annotator_graph_  # type: ignore[union-attr]
         positions = found.positions[shown]
         before, after = (sparse.csr_array(each)[shown][:, shown] for each in (found.before, found.after))
         groups = graph.found_groups(found.after)[shown]
     else:
+        assert matrices is not None
         flat = matrices.reshape(len(matrices), -1)
-        weight = analysis.source.annotations.labels_per_annotator[shown].astype(float)
         average = np.average(flat, axis=0, weights=weight)
         positions = graph.pca(flat)
         k = int(np.clip(len(shown) // 8, 2, 10))

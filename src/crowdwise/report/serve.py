@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from crowdwise.report.limits import safe_json
 
 HOST = "127.0.0.1"
 
 
 class ReportServer(ThreadingHTTPServer):
-    """Serves ``/``, the page, and ``/stamp``, which changes with what the page is made from; to this machine only.
+    """Serves ``/``, the page, and ``/progress``, what of it changes while a run goes on; to this machine only.
 
-    ``stamp`` is called for every question and must be quick; ``build`` makes the page when the stamp has changed.
+    ``progress`` is asked for every two seconds. Its entry ``crowd`` changes with everything else that the page is made
+    from: the page then loads itself anew.
     """
 
     daemon_threads = True
 
-    def __init__(self, port: int, stamp: Callable[[], str], build: Callable[[str], str]) -> None:
+    def __init__(self, port: int, build: Callable[[], str], progress: Callable[[], Mapping[str, Any]]) -> None:
         super().__init__((HOST, port), _Handler)
-        self.stamp, self._build = stamp, build
+        self._build, self._progress = build, progress
         self._lock = threading.Lock()
-        self._made: tuple[str, bytes] | None = None
 
     @property
     def address(self) -> str:
         return f"http://{HOST}:{self.server_port}/"
 
-    def page(self) -> bytes:
-        """The page as it is now; one is made at a time."""
+    def answer(self, path: str) -> tuple[str, str] | None:
+        """Content and its type; one is made at a time."""
         with self._lock:
-            now = self.stamp()
-            if self._made is None or self._made[0] != now:
-                self._made = now, self._build(now).encode("utf-8", "replace")
-            return self._made[1]
+            if path == "/":
+                return self._build(), "text/html"
+            return (safe_json(self._progress()), "application/json") if path == "/progress" else None
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -45,21 +48,23 @@ class _Handler(BaseHTTPRequestHandler):
         hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
         if self.headers.get("Host") not in hosts:
             return self.send_error(HTTPStatus.FORBIDDEN, "ask for it at localhost")
-        if self.path == "/":
-            try:
-                content, kind = self.server.page(), "text/html"
-            except Exception as error:  # of any kind: the next question may find better data
-                content, kind = f"{type(error).__name__}: {error}".encode("utf-8", "replace"), "text/plain"
-        elif self.path == "/stamp":
-            content, kind = self.server.stamp().encode(), "text/plain"
-        else:
+        status = HTTPStatus.OK
+        try:
+            answer = self.server.answer(self.path)
+        except Exception as error:  # of any kind: the next question may find better data
+            status, answer = HTTPStatus.SERVICE_UNAVAILABLE, (f"{type(error).__name__}: {error}", "text/plain")
+        if answer is None:
             return self.send_error(HTTPStatus.NOT_FOUND)
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        content = answer[0].encode("utf-8", "replace")
+        self.send_response(status)
+        self.send_header("Content-Type", f"{answer[1]}; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Cache-Control", "no-store")
+        if status != HTTPStatus.OK:
+            self.send_header("Refresh", "2")
         self.end_headers()
-        self.wfile.write(content)
+        with suppress(ConnectionError):  # the page was closed or loaded anew
+            self.wfile.write(content)
         return None
 
     def log_message(self, format: str, *args: object) -> None:

@@ -38,6 +38,8 @@ class Source:
     timestamps: Floats | None = None
     """When each annotation was made, (E,), in seconds; NaN where unknown. Likewise ``durations``."""
     durations: Floats | None = None
+    kinds: npt.NDArray[np.str_] | None = None
+    """Whether each annotator is a "person" or a "model", (R,)."""
     texts: Sequence[Any] | None = None
     """Text of every instance, (n,)."""
     pictures: Sequence[Any] | None = None
@@ -66,6 +68,7 @@ def from_export(path: Path, read: Export) -> Source:
         truth,
         timestamps=None if read.timestamps is None else _seconds(read.timestamps),
         durations=read.durations,
+        kinds=read.kinds,
         texts=None if read.texts is None else read.texts.to_pylist(),
         pictures=None if read.pictures is None else read.pictures.to_pylist(),
         folder=path.parent,

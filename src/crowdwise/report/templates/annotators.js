@@ -16,26 +16,22 @@ const columns = [
   { key: "group", title: "Group", number: true },
 ].filter((column) => people.some((row) => row[column.key] != null));
 
-const groupColour = (group) => `var(--g${Math.min(group, 6)})`;
 const groupName = (group) => `group ${group + 1}`;
-const confusion = (row) => (row.confused == null ? "–" : `${row.confused} as ${row.with}`);
+const confusion = (row, cut = (name) => name) => [own(cut(row.confused)), " as ", own(cut(row.with))];
 const signed = (value) => (value == null ? "–" : `${value > 0 ? "+" : ""}${(100 * value).toFixed(0)}%`);
 
-function dot(group) {
-  const mark = make("span", { class: "dot", "aria-hidden": "true" });
-  mark.style.background = groupColour(group);
-  return mark;
-}
+// Colour and shape of a group, as on the map.
+const dot = (group) => make("span", { class: `dot shape${Math.min(group, 6)}`, "aria-hidden": "true" });
 
 function pick(id, { scroll = false } = {}) {
   if (!people[id]) return;
   picked = id;
   followers.forEach((follow) => follow(id));
-  if (scroll) at("annotator-detail").scrollIntoView({ block: "center" });
+  if (scroll) at("annotator-detail").scrollIntoView({ block: "nearest" });
 }
 
 function nameButton(id) {
-  const name = report.items.people?.[id] ?? people[id].name;
+  const name = report.items.people?.[id] ?? people[id].name; // people beyond those of the table have labelled items, too
   return id < people.length ? make("button", { type: "button", class: "plain data", click: () => pick(id, { scroll: true }) }, name) : make("span", { class: "data" }, name);
 }
 
@@ -49,14 +45,14 @@ function skillBar(row) {
 
 function cell(row, id, column) {
   const value = row[column.key];
-  if (column.key === "name") return make("th", { scope: "row" }, make("button", { type: "button", class: "plain data", "data-pick": id }, row.name));
-  if (column.key === "skill") return make("td", { class: "number" }, percent(value), make("span", { class: "hidden" }, `, ${percent(row.low)} to ${percent(row.high)}`), skillBar(row));
-  const text = {
-    labels: () => count(value), agreement: () => percent(value), confused: () => confusion(row), spammer: () => value?.toFixed(2),
-    worst: () => (value == null ? "–" : `${value} (${percent(row.worstSkill)})`), seconds: () => value?.toFixed(1), drift: () => signed(value),
+  const content = {
+    name: () => [make("button", { type: "button", class: "plain data", tabindex: -1, title: row.name.length > 20 ? row.name : null }, row.name), row.kind ? make("span", { class: "tag" }, row.kind) : null],
+    labels: () => count(value), agreement: () => percent(value), confused: () => confusion(row, (name) => short(name, 16)), spammer: () => value.toFixed(2),
+    skill: () => [percent(value), ...(row.low == null ? [] : [make("span", { class: "hidden" }, `, ${percent(row.low)} to ${percent(row.high)}`), skillBar(row)])],
+    worst: () => [own(short(value)), ` (${percent(row.worstSkill)})`], seconds: () => value.toFixed(1), drift: () => signed(value), group: () => [dot(value), ` ${value + 1}`],
   }[column.key];
-  if (column.key === "group") return make("td", { class: "number" }, value == null ? "–" : [dot(value), ` ${value + 1}`]);
-  return make("td", { class: column.number ? "number" : "data" }, text() ?? "–");
+  const attributes = column.key === "name" ? { scope: "row" } : { class: column.number ? "number" : "words" };
+  return make(column.key === "name" ? "th" : "td", attributes, value == null ? "–" : content());
 }
 
 function startAnnotators() {
@@ -93,26 +89,30 @@ function startAnnotators() {
       line.hidden = !text.includes(wanted);
       shown += !line.hidden;
     });
-    at("annotator-count").textContent = shown === people.length ? `${count(shown)} annotators` : `${count(shown)} of ${count(people.length)} annotators`;
+    at("annotator-count").textContent = shown === people.length ? counted(shown, "annotator") : `${count(shown)} of ${counted(people.length, "annotator")}`;
   }
 
   body.addEventListener("click", (event) => pick(Number(event.target.closest("tr").dataset.id)));
   body.addEventListener("keydown", (event) => {
-    const step = { ArrowDown: "nextElementSibling", ArrowUp: "previousElementSibling" }[event.key];
-    let line = step && event.target.closest("tr")[step];
-    while (line && line.hidden) line = line[step];
+    const shown = [...body.rows].filter((line) => !line.hidden);
+    const place = shown.indexOf(event.target.closest("tr"));
+    const line = shown[{ ArrowDown: place + 1, ArrowUp: place - 1, Home: 0, End: shown.length - 1 }[event.key]];
     if (!line) return;
     event.preventDefault();
-    line.querySelector("button").focus();
     pick(Number(line.dataset.id));
+    line.querySelector("button").focus();
   });
   at("annotator-search").addEventListener("input", search);
   followers.push((id) => {
-    lines.forEach((line, place) => {
+    lines.forEach((line, place) => { // one stop of the tab key is enough: arrow keys go on from there
       line.classList.toggle("picked", place === id);
       if (place === id) line.setAttribute("aria-current", "true");
       else line.removeAttribute("aria-current");
+      line.querySelector("button").tabIndex = place === id ? 0 : -1;
     });
+    const [frame, line, head] = [body.closest(".scroll"), lines[id], body.parentElement.tHead.offsetHeight];
+    if (line.offsetTop < frame.scrollTop + head) frame.scrollTop = line.offsetTop - head;
+    else if (line.offsetTop + line.offsetHeight > frame.scrollTop + frame.clientHeight) frame.scrollTop = line.offsetTop + line.offsetHeight - frame.clientHeight;
     detail(id);
     signal(at("chart-skills"), { picked: id });
   });
@@ -137,31 +137,49 @@ function matrixTable(flat) {
     make("thead", {}, make("tr", {}, make("td"), report.classes.map((name) => make("th", { scope: "col", class: "data" }, name)))), make("tbody", {}, rows));
 }
 
+// The most frequent errors in words, where there are too many classes for a table of all.
+function errorTable(flat) {
+  const size = report.classes.length;
+  const errors = [...flat.entries()].filter(([place, share]) => share > 0 && Math.floor(place / size) !== place % size).sort((a, b) => b[1] - a[1]).slice(0, 10);
+  const rows = errors.map(([place, share]) => make("tr", {}, make("th", { scope: "row", class: "data" }, report.classes[Math.floor(place / size)]),
+    make("td", { class: "data" }, report.classes[place % size]), make("td", { class: "number" }, `${share}%`)));
+  const heads = ["True class", "Label given", "Share"].map((title, place) => make("th", { scope: "col", class: place === 2 ? "number" : null }, title));
+  return make("table", {}, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, rows));
+}
+
 // The matrix of an annotator; where it depends on the item, and there is room, with a slider through some of the items.
 function matrix(row, prefix, slides) {
+  if (!people.some((each) => each.matrix)) return [];
   if (!row.matrix) return [make("p", { class: "muted" }, "The matrix is left out to keep this page small.")];
+  const many = report.classes.length > 12;
   const chart = make("div", { class: "chart matrix", id: `${prefix}-matrix` });
-  const details = report.classes.length > 12 ? null : make("details", {}, make("summary", {}, "As a table"), matrixTable(row.matrix));
-  const parts = [chart, details];
-  if (slides && row.moments?.length > 1) {
-    const words = make("p", { class: "muted data", role: "status" });
-    const slider = make("input", { type: "range", min: 0, max: row.moments.length, value: 0, step: 1, "aria-label": "Item at which the matrix is shown", input: show });
-    function show() {
-      const moment = row.moments[slider.value - 1];
-      words.textContent = moment ? `At item ${moment.item}: ${percent(moment.right)} likely to be right.` : "Mean over the annotator's items. Move the slider to see how it changes with the item.";
-      slider.setAttribute("aria-valuetext", words.textContent);
-      draw(chart, "matrix", { matrix: cells((moment || row).matrix) });
-    }
-    words.textContent = "Mean over the annotator's items. Move the slider to see how it changes with the item.";
-    slider.setAttribute("aria-valuetext", words.textContent);
-    parts.splice(1, 0, slider, words);
+  const table = make("details", {}, make("summary", {}, many ? "Most frequent errors" : "As a table"));
+  const parts = [chart, table];
+  const mean = "Mean over the annotator's items. Move the slider to see how it changes with the item.";
+  const words = make("p", { class: "muted data", role: "status" }, mean);
+  const slider = make("input", { type: "range", min: 0, max: row.moments?.length, value: 0, step: 1, "aria-label": "Item at which the matrix is shown", "aria-valuetext": mean, input: move });
+
+  function show({ matrix: flat }) {
+    table.replaceChildren(table.firstChild, many ? errorTable(flat) : matrixTable(flat));
+    draw(chart, "matrix", { matrix: cells(flat).filter(({ whole }) => !many || whole > 0) }, { renderer: many ? "canvas" : "svg" }); // thousands of cells
   }
-  queueMicrotask(() => draw(chart, "matrix", { matrix: cells(row.matrix) }));
+
+  function move() {
+    const moment = row.moments[slider.value - 1];
+    fill(words, moment ? ["At item ", own(moment.item), `: ${percent(moment.right)} likely to be right.`] : [mean]);
+    slider.setAttribute("aria-valuetext", words.textContent);
+    show(moment || row);
+  }
+
+  if (slides && row.moments?.length > 1) parts.splice(1, 0, slider, words);
+  queueMicrotask(() => show(row));
   return parts;
 }
 
+const skill = (row) => (row.skill == null ? null : `${percent(row.skill)}${row.low == null ? "" : `, from ${percent(row.low)} to ${percent(row.high)}`}`);
+
 function similar(row) {
-  return (row.similar || []).flatMap((id, place) => [place ? ", " : "", nameButton(id)]);
+  return make("span", { class: "names" }, row.similar.map(nameButton));
 }
 
 function detail(id) {
@@ -170,18 +188,19 @@ function detail(id) {
   fill(at("annotator-detail"),
     make("h3", { class: "data" }, row.name),
     facts([
-      ["Labels", count(row.labels)],
-      ["Skill", row.skill == null ? null : `${percent(row.skill)}, from ${percent(row.low)} to ${percent(row.high)}`],
-      ["Worst class", row.worst == null ? null : `${row.worst}, recognised ${percent(row.worstSkill)}`],
-      ["Most frequent error", row.confused == null ? null : confusion(row)],
+      ["Kind", row.kind],
+      ["Labels", row.labels == null ? null : count(row.labels)],
+      ["Skill", skill(row)],
+      ["Worst class", row.worst == null ? null : [own(row.worst), `, recognised ${percent(row.worstSkill)}`]],
+      ["Main error", row.confused == null ? null : confusion(row)],
       ["Overuses", row.overused],
-      ["Group", row.group == null ? null : make("span", {}, dot(row.group), ` ${groupName(row.group)}`)],
-      ["Errs like", row.similar?.length ? make("span", {}, similar(row)) : null],
-      ["Seconds per label", row.seconds?.toFixed(1)],
+      ["Group", row.group == null ? null : [dot(row.group), ` ${groupName(row.group)}`]],
+      ["Errs like", row.similar?.length ? similar(row) : null],
+      ["Pace", row.seconds == null ? null : `${row.seconds.toFixed(1)} s per label`],
       ["Drift", row.drift == null ? null : `${signed(row.drift)} from first to last label (${signed(row.driftLow)} to ${signed(row.driftHigh)})`],
-      ["Labels to check", report.items.rows ? make("button", { type: "button", class: "plain", click: () => showItemsOf(id) }, "show the items") : null],
+      ["Items", report.items.rows && report.items.people.length ? make("button", { type: "button", class: "plain", click: () => showItemsOf(id) }, "show those labelled") : null],
     ]),
-    report.classes.length && people.some((each) => each.matrix) ? matrix(row, "annotator", true) : null,
+    matrix(row, "annotator", true),
     curve ? [make("h4", {}, "Over time"), curve] : null);
   if (curve) draw(curve, "curve", { curve: row.curve.map(([labels, right]) => ({ labels, right })) });
 }

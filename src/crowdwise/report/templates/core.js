@@ -5,6 +5,9 @@ const people = report.annotators.rows || [];
 const at = (id) => document.getElementById(id);
 const percent = (share, digits = 0) => (share == null ? "–" : `${(100 * share).toFixed(digits)}%`);
 const count = (value) => value.toLocaleString("en");
+const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+const short = (text, most = 24) => ([...text].length > most ? `${[...text].slice(0, most - 1).join("")}…` : text);
+const own = (text) => make("bdi", {}, text); // text from data inside a sentence, whichever way it is written
 
 // An element with attributes, listeners (functions) and children; a string becomes text.
 function make(tag, attributes = {}, ...children) {
@@ -41,7 +44,7 @@ function theme() {
 async function embed(element, chart) {
   const spec = { ...report.specs[chart.name], datasets: chart.datasets, ...(chart.height ? { height: chart.height } : {}) };
   if (chart.signals && spec.params) spec.params = spec.params.map((param) => ({ ...param, value: chart.signals[param.name] ?? param.value }));
-  const result = await vegaEmbed(element, spec, { config: report.themes[theme()], renderer: "svg", actions: false, ast: true, tooltip: { theme: theme() } });
+  const result = await vegaEmbed(element, spec, { config: report.themes[theme()], renderer: chart.renderer || "svg", actions: false, ast: true, tooltip: { theme: theme() } });
   chart.view = result.view;
   for (const [type, listener] of Object.entries(chart.listeners || {})) chart.view.addEventListener(type, (event, item) => listener(item && item.datum));
 }
@@ -63,11 +66,11 @@ function nextTurn() {
 }
 
 // Draw a chart, or give one that is there new data and signals.
-function draw(element, name, datasets, { signals, listeners, height } = {}) {
+function draw(element, name, datasets, { signals, listeners, height, renderer } = {}) {
   const chart = drawn.get(element);
   if (!element) return Promise.resolve();
   if (!chart || !element.isConnected) {
-    const fresh = { name, datasets, signals, listeners, height };
+    const fresh = { name, datasets, signals, listeners, height, renderer };
     fresh.ready = turn(element).then(() => embed(element, fresh));
     drawn.set(element, fresh);
     return fresh.ready;

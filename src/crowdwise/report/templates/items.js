@@ -27,9 +27,9 @@ function card(item) {
     bar.style.width = `${100 * share}%`;
     return [make("span", { class: "data" }, name(label)), bar, make("span", { class: "number" }, percent(share))];
   }));
-  const given = make("dl", { class: "votes" }, tally(item).map(([label, who]) => make("div", {}, make("dt", { class: "data" }, `${name(label)} (${who.length})`), who.map((id) => make("dd", {}, nameButton(id))))));
-  const truth = item.truth == null ? null : make("span", { class: `tag data ${item.truth === item.likely[0][0] ? "good" : "bad"}` }, `truth: ${name(item.truth)}`);
-  const predicted = item.predicted ? make("span", { class: "tag data" }, `classifier: ${name(item.predicted[0])} (${percent(item.predicted[1])})`) : null;
+  const given = make("dl", { class: "votes" }, tally(item).map(([label, who]) => make("div", {}, make("dt", {}, own(name(label)), ` (${who.length})`), who.map((id) => make("dd", {}, nameButton(id))))));
+  const truth = item.truth == null ? null : make("span", { class: `tag ${item.truth === item.likely[0][0] ? "good" : "bad"}` }, "truth: ", own(name(item.truth)));
+  const predicted = item.predicted ? make("span", { class: "tag" }, "classifier: ", own(name(item.predicted[0])), ` (${percent(item.predicted[1])})`) : null;
   return make("li", { class: `card item${item.picture ? " pictured" : ""}` },
     item.picture ? make("img", { src: item.picture, alt: `Item ${item.id}` }) : null,
     make("h3", {}, make("span", { class: "data" }, item.id), make("span", { class: "muted" }, `${percent(item.doubt)} likely wrong`)),
@@ -66,7 +66,8 @@ function startItems() {
       && (who === "" || votes(item).some(([id]) => id === Number(who)))
       && (wanted === "" || `${item.id}\n${item.text ?? ""}`.toLowerCase().includes(wanted)));
     page = 0;
-    at("item-count").textContent = found.length === rows.length ? `${count(found.length)} items` : `${count(found.length)} of ${count(rows.length)} items`;
+    at("item-count").textContent = found.length === rows.length ? counted(found.length, "item") : `${count(found.length)} of ${counted(rows.length, "item")}`;
+    at("item-none").hidden = found.length > 0;
     show();
   }
 

@@ -19,9 +19,9 @@ function startMap() {
     const row = people[id];
     fill(at("map-detail"), make("h3", { class: "data" }, row.name),
       facts([
-        ["Group", make("span", {}, dot(row.group), ` ${groupName(row.group)}`)],
-        ["Skill", `${percent(row.skill)} (${percent(row.low)} to ${percent(row.high)})`],
-        ["Errs like", row.similar.length ? make("span", {}, similar(row)) : "nobody"],
+        ["Group", [dot(row.group), ` ${groupName(row.group)}`]],
+        ["Skill", skill(row)],
+        ["Errs like", row.similar.length ? similar(row) : "nobody"],
       ]), matrix(row, "map", false));
   }
 
@@ -33,7 +33,7 @@ function startMap() {
   };
   for (const [element, lines, total] of charts) {
     draw(at(element), "map", { nodes, edges: lines }, { signals: { picked }, listeners });
-    at(`map-${element.slice(6)}-count`).textContent = `${count(total)} pairs${lines.length < total ? `, the ${count(lines.length)} strongest drawn` : ""}`;
+    at(`map-${element.slice(6)}-count`).textContent = `${counted(total, "pair")}${lines.length < total ? `, the ${count(lines.length)} strongest drawn` : ""}`;
   }
   fill(at("map-legend"), [...new Set(groups)].sort((a, b) => a - b).filter((group) => group < 7).map((group) =>
     make("span", { role: "listitem" }, dot(group), `${groupName(group)}${group === 6 ? " and further" : ""} (${groups.filter((each) => Math.min(each, 6) === group).length})`)));

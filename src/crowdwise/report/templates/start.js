@@ -6,9 +6,9 @@ function startOverview() {
   if (agreement.length) draw(at("chart-agreement"), "agreement", { agreement });
   const shares = [["labels", classes.labels], ["consensus", classes.consensus]].filter(([, values]) => values.some(Boolean));
   draw(at("chart-classes"), "classes", { classes: report.classes.flatMap((name, code) => shares.map(([what, values]) => ({ class: name, what, share: values[code] }))) });
-  const first = Math.max(0, confidence.findIndex(Boolean));
+  const first = Math.min(confidence.findIndex(Boolean), confidence.length / 2);
   const bins = confidence.map((items, bin) => ({ low: bin / confidence.length, high: (bin + 1) / confidence.length, items }));
-  draw(at("chart-confidence"), "confidence", { confidence: bins.slice(first) });
+  draw(at("chart-confidence"), "confidence", { confidence: bins.slice(Math.max(0, first)) });
 }
 
 function startNext() {
@@ -21,7 +21,7 @@ function startNext() {
     let right = 0;
     const gain = [{ number: 0, right: 0 }, ...chosen.map((row, place) => ({ number: place + 1, right: (right += row.better) }))];
     const asked = new Set(chosen.map((row) => row.annotator)).size;
-    at("next-words").textContent = `${count(chosen.length)} labels from ${count(asked)} ${asked === 1 ? "annotator" : "annotators"} are expected to put ${right.toFixed(1)} items right.`;
+    at("next-words").textContent = `${counted(chosen.length, "label")} from ${counted(asked, "annotator")} ${chosen.length === 1 ? "is" : "are"} expected to put ${right.toFixed(1)} items right.`;
     fill(document.querySelector("#next-table tbody"), chosen.map((row) => make("tr", {}, make("th", { scope: "row", class: "data" }, row.item), make("td", { class: "data" }, row.annotator),
       make("td", { class: "data" }, row.label), make("td", { class: "number" }, percent(row.sure)), make("td", { class: "number" }, row.gain.toFixed(2)))));
     draw(at("chart-gain"), "gain", { gain });
@@ -41,11 +41,12 @@ function startNext() {
   show();
 }
 
+function showTraining(training) {
+  for (const [element, name] of [["chart-loss", "loss"], ["chart-agreeing", "agreeing"]]) if (at(element)) draw(at(element), name, { training });
+}
+
 function startTraining() {
-  if (report.training.length) {
-    draw(at("chart-loss"), "loss", { training: report.training });
-    if (at("chart-agreeing")) draw(at("chart-agreeing"), "agreeing", { training: report.training });
-  }
+  showTraining(report.training);
   if (!report.comparison.length) return;
   const settings = [...new Set(report.comparison.map((row) => row.column))];
   for (const setting of settings) {
@@ -54,19 +55,25 @@ function startTraining() {
     const lines = comparison.map((row) => make("tr", {}, make("th", { scope: "row", class: "data" }, row.row),
       make("td", { class: "number" }, row.mean.toFixed(2)), make("td", { class: "number" }, row.spread == null ? "–" : row.spread.toFixed(2)), make("td", { class: "number" }, row.runs)));
     const heads = ["Method", "Accuracy, %", "Standard deviation", "Runs"].map((title, place) => make("th", { scope: "col", class: place ? "number" : null }, title));
-    at("comparison").append(make("figure", { class: "card" }, make("figcaption", { class: "data" }, setting), chart,
+    at("comparison").append(make("figure", { class: "card" }, make("figcaption", { class: "data" }, setting.replaceAll("|", " · ")), chart,
       make("details", {}, make("summary", {}, "As a table"), make("table", {}, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, lines)))));
     draw(chart, "comparison", { comparison }, { height: 32 * comparison.length });
   }
 }
 
-// While it is served: show the page anew when what it is made from has changed.
+// While it is served: follow the training, and load the page anew when anything else that it is made from has changed.
 function startWatching() {
-  if (!report.live) return;
+  if (report.live == null) return;
+  const shape = ({ training, comparison }) => JSON.stringify([training.length > 0, training.some((row) => row.agreement != null), comparison]);
   setInterval(async () => {
     try {
-      const answer = await fetch("stamp");
-      if (answer.ok && (await answer.text()) !== report.live) location.reload();
+      const answer = await fetch("progress");
+      const now = answer.ok ? await answer.json() : null;
+      if (now && (now.crowd !== report.live || shape(now) !== shape(report))) location.reload();
+      else if (now && at("state") && now.state !== at("state").textContent) {
+        at("state").textContent = now.state;
+        showTraining(now.training);
+      }
     } catch { /* the server is gone: what is shown stays */ }
   }, 2000);
 }

@@ -1,0 +1,262 @@
+"""What a report is made from: find out what the input of `crowdwise report` is, and read it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from crowdwise import datasets
+from crowdwise.annotations import Annotations
+from crowdwise.cli._aggregation import as_options, beside, options_named, read_export
+from crowdwise.cli._console import say
+from crowdwise.errors import ConfigError, DataError, DatasetError, ReadError, suggest
+from crowdwise.readers._files import FORMATS, bare_suffix, load_columns
+from crowdwise.readers._source import Source as File
+from crowdwise.report.content import Content, about_model, empty
+from crowdwise.report.source import Source, from_dataset, from_export, from_material
+
+if TYPE_CHECKING:
+    from crowdwise.material import Material
+    from crowdwise.methods.base import CrowdClassifier
+
+RUN = "run.json"
+RESULT = ("instance", "label", "confidence", "n_annotations")  # columns that `crowdwise aggregate` writes
+FROM_PYTHON = "This run was started from Python: its folder holds neither the labels nor the instances. "
+PASS_FILES = "Pass --annotations FILE and --inputs FILE to see agreement, items, and how each annotator errs on them."
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the report is to be about.
+
+    What only folders need is imported where it is needed: it brings torch, which takes longer than a page of labels.
+    """
+
+    what: str
+    annotations: Path | None = None
+    inputs: Path | None = None
+    bench: Path | None = None
+    method: str = "auto"
+    reading: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """How files of labels are read: arguments of `crowdwise.read`."""
+    budget: int = 200
+    seed: int = 0
+
+    @property
+    def path(self) -> Path:
+        return Path(self.what)
+
+    @property
+    def is_run(self) -> bool:
+        if not self.path.is_dir():
+            return False
+        from crowdwise.cli._training import INVOCATION
+
+        return any((self.path / name).exists() for name in (RUN, INVOCATION))
+
+    @property
+    def records(self) -> Path | None:
+        """The file of a benchmark whose methods are compared."""
+        folders = [folder for folder in (self.path, self.bench) if folder is not None and folder.is_dir()]
+        if not folders:
+            return self.bench
+        from crowdwise.bench.runner import RECORDS
+
+        return next((folder / RECORDS for folder in folders if (folder / RECORDS).exists()), self.bench)
+
+    def crowd_stamp(self) -> str:
+        """Changes with everything that decides what is said about the crowd."""
+        files = [self.annotations, self.inputs]
+        if not self.path.is_dir():
+            return _stamp([*files, self.path])
+        from crowdwise.cli._training import INVOCATION, RESULTS
+
+        return _stamp([*files, *(self.path / name for name in (INVOCATION, RESULTS, "model/model.json"))])
+
+
+def find(request: Request) -> Source | Content:
+    """The crowd that the input is about; content where there is no crowd, but a benchmark or a model."""
+    path = request.path
+    if path.is_dir():
+        if request.is_run:
+            return _run(request)
+        if request.records is not None:
+            return empty(path.resolve().name)
+        try:
+            return _labels(path, request)
+        except ReadError as error:
+            missing = f"{path} is neither a run directory (it has no {RUN}) nor a benchmark (no records.jsonl)"
+            raise DataError(f"{missing}, nor is it read as labels: {error}") from error
+    if path.is_file():
+        return _result(request) if is_result(path) else _labels(path, request)
+    if request.what in datasets.names():
+        try:
+            return from_dataset(datasets.load(request.what))
+        except DatasetError as error:
+            raise DataError(f"{request.what}: {error}") from error
+    raise ConfigError(
+        f"there is no file or directory {path}, nor a data set of that name{suggest(request.what, datasets.names())}"
+    )
+
+
+def is_result(path: Path) -> bool:
+    """Whether a table has the columns that `crowdwise aggregate` writes."""
+    return bare_suffix(path) in FORMATS and set(RESULT) <= set(File(path).names)
+
+
+def _labels(path: Path, request: Request) -> Source:
+    read = read_export(path, request.reading, details=True)
+    read = dataclasses.replace(read, message=as_options(read.message))
+    say(read.message)
+    return from_export(path, read)
+
+
+def _run(request: Request) -> Source | Content:
+    """The labels of a run, and its classifier where it is finished."""
+    import crowdwise
+    from crowdwise.cli import _training
+
+    path = request.path
+    model = crowdwise.load(path) if _training.finished(path) else None
+    if not (path / _training.INVOCATION).exists():
+        return _run_from_python(request, model)
+    invocation = _training.Invocation.read(path)
+    source = from_material(invocation.material(), model, path.resolve().name)
+    facts = {"classifier": invocation.method, "seed": str(invocation.seed)}
+    if model is not None and (path / _training.RESULTS).exists():
+        from crowdwise.engine.checkpoint import read_json
+
+        results = _training.result_facts(read_json(path / _training.RESULTS))
+        facts |= {name: value for name, value in results.items() if value is not None}
+    return dataclasses.replace(source, facts=facts)
+
+
+def _run_from_python(request: Request, model: CrowdClassifier | None) -> Source | Content:
+    """What the files that are named beside the run tell; without any, what the model alone does."""
+    title = request.path.resolve().name
+    if request.annotations is None:
+        page = empty(title) if model is None else about_model(model, title)
+        page.note = FROM_PYTHON + PASS_FILES
+        return page
+    if request.inputs is None or model is None:
+        return dataclasses.replace(_labels(request.annotations, request), title=title)
+    from crowdwise.material import from_files
+
+    with options_named():
+        material = from_files(str(request.inputs), str(request.annotations), None, request.reading)
+    material = dataclasses.replace(material, message=as_options(material.message))
+    say(material.message)
+    return from_material(_known_to(model, material), model, title)
+
+
+def _known_to(model: CrowdClassifier, material: Material) -> Material:
+    """The material in the vocabularies of a model that was trained on it."""
+    crowd, places = material.annotations, {}
+    for what, own, known in (
+        ("annotator", crowd.annotators, model.annotators_),
+        ("class", crowd.classes, model.classes_),
+    ):
+        code = {str(name): place for place, name in enumerate(known.tolist())}
+        unknown = [name for name in own.tolist() if str(name) not in code]
+        if unknown:
+            raise DataError(f"the run knows no {what} {str(unknown[0])!r}: was it trained on other labels?")
+        places[what] = np.array([code[str(name)] for name in own.tolist()], np.int64)
+    annotations = Annotations.from_triples(
+        crowd.instance,
+        places["annotator"][crowd.annotator],
+        places["class"][crowd.label],
+        n_instances=crowd.n_instances,
+        instances=crowd.instances,
+        annotators=model.annotators_,
+        classes=model.classes_,
+    )
+    gold = material.gold
+    if gold is not None:
+        gold = gold[0], model.classes_[places["class"][crowd.class_codes(gold[1])]]
+    return dataclasses.replace(material, annotations=annotations, gold=gold)
+
+
+def _result(request: Request) -> Source:
+    """A table of labels with confidence; with the annotations behind it where they are given."""
+    path = request.path
+    names: list[str] = []
+
+    def choose(columns: Any) -> Any:
+        names.extend(name for name in columns if name in RESULT[:3] or name.startswith("p_"))
+        return names
+
+    loaded = {name: _plain(column) for name, column in load_columns(path, choose).items()}
+    labels, confidence = loaded["label"], np.array(loaded["confidence"], np.float64)
+    classes = [name[2:] for name in names if name.startswith("p_")] or sorted({str(label) for label in labels})
+    method = f"the labels of {path.name}"
+    if request.annotations is None:
+        nobody = np.empty(0, np.int64)
+        crowd = Annotations.from_triples(
+            nobody,
+            nobody,
+            nobody,
+            instances=[str(each) for each in loaded["instance"]],
+            n_annotators=0,
+            classes=classes,
+        )
+        source = Source(path.name, crowd, f"{path.name}: labels of {crowd.n_instances:,} items", method=method)
+        sidecar = beside(path)
+        if sidecar.is_file():
+            table = load_columns(sidecar, list)
+            source = dataclasses.replace(source, profiles=pa.table({k: _typed(k, v) for k, v in table.items()}))
+    else:
+        source = _labels(request.annotations, request)
+        source = dataclasses.replace(source, title=path.name, method=method)
+    return dataclasses.replace(
+        source, posterior=_posterior(source.annotations, loaded, classes, labels, confidence, path)
+    )
+
+
+def _posterior(
+    crowd: Annotations, loaded: Mapping[str, Any], classes: list[str], labels: Any, confidence: Any, path: Path
+) -> Any:
+    """Posterior (n, C) from the columns p_CLASS, or from label and confidence: the rest is then shared by the others."""
+    rows = {str(name): row for row, name in enumerate(loaded["instance"])}
+    try:
+        order = np.array([rows[str(name)] for name in crowd.instances.tolist()], np.int64)
+        code = {str(name): place for place, name in enumerate(crowd.classes.tolist())}
+        place = np.array([code[str(label)] for label in labels], np.int64)
+        columns = [code[name] for name in classes]
+    except KeyError as error:
+        raise DataError(f"{path} does not fit the annotations: {error.args[0]!r} is in one of them only") from error
+    size = crowd.n_classes
+    if "p_" + classes[0] in loaded:
+        posterior = np.zeros((len(labels), size))
+        for column, name in zip(columns, classes, strict=True):
+            posterior[:, column] = np.array(loaded[f"p_{name}"], np.float64)
+    else:
+        posterior = np.repeat(((1 - confidence) / max(size - 1, 1))[:, None], size, axis=1)
+        posterior[np.arange(len(labels)), place] = confidence if size > 1 else 1.0
+    return (posterior / posterior.sum(axis=1, keepdims=True))[order]
+
+
+def _plain(column: Any) -> list[Any]:
+    values: list[Any] = column if isinstance(column, list) else column.to_pylist()
+    return values
+
+
+def _typed(name: str, column: Any) -> pa.Array:
+    """A column of the annotators' table: ids and classes as text, all others as numbers."""
+    values = pa.array(_plain(column))
+    ids = name == "annotator" or name.endswith(("_class", "_with"))
+    return values.cast(pa.string() if ids else pa.float64())
+
+
+def _stamp(files: list[Path | None]) -> str:
+    parts = []
+    for path in files:
+        if path is not None and path.is_file():
+            about = path.stat()
+            parts.append(f"{path.name}-{about.st_size}-{about.st_mtime_ns}")
+    return ";".join(parts)
