@@ -13,6 +13,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "crowdwise"
 LAYERS = [
     ["errors", "registry"],
+    ["cluster"],
     ["_codes", "_factorise", "_frames", "annotations"],
     ["agreement"],
     ["simulate", "readers", "datasets"],

@@ -40,6 +40,16 @@ Instance = Annotated[
 Annotator = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the annotator.")]
 Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="local|auto|HOST:PORT",
+        help="Spread the work over a Ray: one that is started here, or a running cluster.",
+    ),
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Workers of the Ray to use; by default one for each CPU.", show_default=False)
+]
 
 
 @verb
@@ -95,6 +105,8 @@ def aggregate(
             metavar="DIR", help="Folder for the parts when streaming, which is kept; by default one beside OUT."
         ),
     ] = None,
+    ray: Ray = None,
+    workers: Workers = None,
 ) -> None:
     """Infer the label of every instance from the labels of many annotators."""
     if gold is not None and gold_column is not None:
@@ -102,20 +114,30 @@ def aggregate(
     informed = gold is not None or gold_column is not None
     if stream and informed:
         raise typer.BadParameter("--stream knows no gold labels; leave out --gold and --gold-column")
-    if stream is False and (memory is not None or work is not None):
-        raise typer.BadParameter("--memory and --work are for streaming; leave out --no-stream")
+    if workers is not None and ray is None:
+        raise typer.BadParameter("--workers are those of a Ray: say which with --ray")
+    streaming = {"memory": memory, "work": work, "ray": ray}
+    given = any(value is not None for value in streaming.values())
+    if stream is False and given:
+        raise typer.BadParameter("--memory, --work and --ray are for streaming; leave out --no-stream")
+    if ray is not None and informed:
+        raise typer.BadParameter(
+            "--ray is for streaming, which knows no gold labels; leave out --gold and --gold-column"
+        )
     columns = {"instance": instance, "annotator": annotator, "label": label}
     reading = {"format": format, "question": question, "several": several, "models": models}
     plain = format in ("auto", "table", "crowd-kit") and question is None and models and to in ("auto", "table")
-    if not plain and (stream or memory is not None or work is not None):
-        raise typer.BadParameter("only tables can be streamed, to tables: leave out --stream, --memory and --work")
+    if not plain and (stream or given):
+        raise typer.BadParameter(
+            "only tables can be streamed, to tables: leave out --stream, --memory, --work and --ray"
+        )
     if stream is not False and not informed and plain:
         from crowdwise.cli._streaming import stream as streamed
         from crowdwise.cli._streaming import why_stream
 
-        reason = why_stream(file, out, method, stream or memory is not None or work is not None)
+        reason = why_stream(file, out, method, stream or given)
         if reason is not None:
-            options = {"memory": memory, "work": work, "proba": proba, "seed": seed}
+            options = {**streaming, "workers": workers, "proba": proba, "seed": seed}
             streamed(file, out, annotators_out, method, columns, reason, **options)  # type: ignore[arg-type]
             return
     from crowdwise.cli._aggregation import aggregate as in_memory
