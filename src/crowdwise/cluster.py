@@ -24,7 +24,11 @@ LOCAL = "local"
 RETRIES = 3  # times that a task is run again when its worker is lost
 ANSWER = 5.0  # seconds within which a cluster takes a connection
 STARTUP = 120.0  # seconds within which a node runs its first task
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_TRAIN_V2_ENABLED": "1", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1"}
+SETTINGS = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is reported to anybody
+    "RAY_TRAIN_V2_ENABLED": "1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "1",  # what has no GPU sees none
+}
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ def remote(function: Callable[..., Any], **options: Any) -> Any:
 
 
 def _import() -> Any:
-    for name, value in QUIET.items():
+    for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     try:
         import ray
@@ -108,7 +112,7 @@ def _import() -> Any:
 def _start(ray: Any, address: str, workers: int | None) -> None:
     quiet = {"include_dashboard": False} if address == LOCAL else {}
     options = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True, **quiet}
-    passed = {name: value for name, value in os.environ.items() if name.startswith("CROWDWISE_")}
+    passed = SETTINGS | {name: value for name, value in os.environ.items() if name.startswith("CROWDWISE_")}
     if address == LOCAL:
         have = os.cpu_count() or 1
         if workers is not None and workers > have:
