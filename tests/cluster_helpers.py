@@ -57,7 +57,7 @@ def workers(title: str) -> list[int]:
 
 
 @contextmanager
-def once(signal: int, title: str, ready: Callable[[], bool]) -> Iterator[list[int]]:
+def once(signal: int, title: str, ready: Callable[[], bool], which: int = 0) -> Iterator[list[int]]:
     """Send a signal to one worker with a title, as soon as ``ready``; the list has its number."""
     sent: list[int] = []
     over: list[bool] = []
@@ -65,8 +65,8 @@ def once(signal: int, title: str, ready: Callable[[], bool]) -> Iterator[list[in
     def watch() -> None:
         while not sent and not over:
             if ready() and (found := workers(title)):
-                os.kill(found[0], signal)
-                sent.append(found[0])
+                os.kill(found[which], signal)
+                sent.append(found[which])
             time.sleep(0.02)
 
     thread = Thread(target=watch)

@@ -111,8 +111,8 @@ def plan(
     )
 
 
-def start(invocation: Invocation, out: Path | None) -> None:
-    """Train in a new run directory."""
+def start(invocation: Invocation, out: Path | None, ray: str | None = None, workers: int | None = None) -> None:
+    """Train in a new run directory, in this process or on a Ray."""
     path = out if out is not None else _new_directory(invocation)
     if _started(path):
         raise ConfigError(
@@ -121,10 +121,10 @@ def start(invocation: Invocation, out: Path | None) -> None:
         )
     material = invocation.material()  # read first: a mistyped file name should leave no run behind
     invocation.write(path)
-    _train(invocation, material, path)
+    _train(invocation, material, path, ray, workers)
 
 
-def resume(path: Path, device: str | None = None) -> None:
+def resume(path: Path, device: str | None = None, ray: str | None = None, workers: int | None = None) -> None:
     """Go on with a run where it stopped; of a finished one, print the summary."""
     invocation = Invocation.read(path)
     if device is not None:
@@ -137,7 +137,7 @@ def resume(path: Path, device: str | None = None) -> None:
         say(f"{path}: this run is finished")
         _summarise(crowdwise.load(path, device=device or "auto"), material, path)
     else:
-        _train(invocation, material, path)
+        _train(invocation, material, path, ray, workers)
 
 
 def finished(path: Path) -> bool:
@@ -159,17 +159,27 @@ def stages_table(history: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 STAGE_COLUMNS = ("stage", "epochs", "loss", "agreement", "seconds")
 
 
-def _train(invocation: Invocation, material: Material, path: Path) -> None:
+def _train(invocation: Invocation, material: Material, path: Path, ray: str | None, workers: int | None) -> None:
     say(material.message)
-    model = invocation.model()
     try:
-        if _started(path):
-            model.fit(material.X, material.annotations, resume=path)
+        if ray is None:
+            model = fit(invocation, material, path)
         else:
-            model.fit(material.X, material.annotations, run_dir=path)
+            from crowdwise.cli._ray_training import fit_on
+
+            fit_on(ray, workers, invocation, path)
+            model = crowdwise.load(path)
         _summarise(model, material, path)
     except KeyboardInterrupt:
         raise _interrupted(path) from None
+
+
+def fit(invocation: Invocation, material: Material, path: Path) -> CrowdClassifier:
+    """Train in a run directory, from where it stands."""
+    model = invocation.model()
+    if _started(path):
+        return model.fit(material.X, material.annotations, resume=path)
+    return model.fit(material.X, material.annotations, run_dir=path)
 
 
 def _summarise(model: CrowdClassifier, material: Material, path: Path) -> None:
