@@ -46,8 +46,8 @@ def ray() -> Iterator[None]:
         yield
 
 
-def planned(method: str = "taidtm", **changes: Any) -> Invocation:
-    return plan(method=method, preset="digits", settings={**SETTINGS, **changes})
+def planned(**changes: Any) -> Invocation:
+    return plan(method="taidtm", preset="digits", settings={**SETTINGS, **changes})
 
 
 def history(path: Path) -> list[dict[str, Any]]:
@@ -72,32 +72,35 @@ def test_two_workers_equal_one_process_at_the_same_global_batch(tmp_path: Path) 
     assert names[0] == names[1]
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("undisturbed") / "run"
+    start(planned(epochs=30), path, "local", 2)
+    return path
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("which", [0, -1], ids=["first", "last"])
-def test_a_killed_worker_changes_nothing(tmp_path: Path, which: int) -> None:
-    invocation = planned(epochs=60)
-    start(invocation, tmp_path / "one", "local", 2)
-    log = tmp_path / "two" / "metrics.jsonl"
+def test_a_killed_worker_changes_nothing(tmp_path: Path, undisturbed: Path, which: int) -> None:
+    log = tmp_path / "run" / "metrics.jsonl"
 
     def underway() -> bool:
-        return log.exists() and len(log.read_text().splitlines()) > 20
+        return log.exists() and len(log.read_text().splitlines()) > 12
 
     with once(signal.SIGKILL, "RayTrainWorker", underway, which) as killed:
-        start(invocation, tmp_path / "two", "local", 2)
+        start(planned(epochs=30), tmp_path / "run", "local", 2)
     assert killed
-    assert history(tmp_path / "two") == history(tmp_path / "one")
-    np.testing.assert_array_equal(probabilities(tmp_path / "one"), probabilities(tmp_path / "two"))
+    assert history(tmp_path / "run") == history(undisturbed)
+    np.testing.assert_array_equal(probabilities(tmp_path / "run"), probabilities(undisturbed))
 
 
 @pytest.mark.slow
-def test_an_error_of_training_is_told_at_once_and_the_run_can_be_resumed(tmp_path: Path) -> None:
-    invocation = planned("ce", lr=1e30)
-    begun = time.perf_counter()
+def test_an_error_of_training_is_that_of_one_process(tmp_path: Path) -> None:
+    invocation = plan(method="ce", preset="digits", settings={"lr": 1e30, "epochs": 3})
     with pytest.raises(TrainingError, match="the loss of stage 'classifier' became"):
         start(invocation, tmp_path / "run", "local", 2)
     with pytest.raises(TrainingError, match="the loss of stage 'classifier' became"):
         resume(tmp_path / "run", None, "local", 2)
-    assert time.perf_counter() - begun < 120
     assert not (tmp_path / "run" / ".ray").exists()
 
 
