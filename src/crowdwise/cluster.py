@@ -52,8 +52,8 @@ class Cluster:
 def connect(address: str, workers: int | None = None) -> Iterator[Cluster]:
     """Start a Ray of ``workers`` processes on this machine (``"local"``), or join the cluster at ``address``.
 
-    ``address`` is ``HOST:PORT``, or ``"auto"`` for the cluster of which this machine is a node. Without ``workers`` there
-    is one for each CPU. A process that is connected to Ray already keeps that connection, whatever the address.
+    ``address`` is ``HOST:PORT``, of a cluster of which this machine is a node. Without ``workers`` there is one for each
+    CPU. A process that is connected to Ray already keeps that connection, whatever the address.
     """
     ray = _import()
     if workers is not None and workers < 1:
@@ -131,13 +131,9 @@ def _start(ray: Any, address: str, workers: int | None) -> None:
 
 def _knock(address: str) -> None:
     """Find out at once whether anybody is there: Ray itself would try for minutes."""
-    if address == "auto":
-        return
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or "/" in host:
-        raise ConfigError(
-            f"{address!r} is no address of a Ray cluster: use local, auto or HOST:PORT, as in 10.0.0.1:6379"
-        )
+        raise ConfigError(f"{address!r} is no address of a Ray cluster: use local or HOST:PORT, as in 10.0.0.1:6379")
     try:
         socket.create_connection((host, int(port)), ANSWER).close()
     except OSError as error:

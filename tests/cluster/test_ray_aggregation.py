@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -53,8 +55,8 @@ def test_a_connection_that_is_there_is_used_and_left() -> None:
 
 
 def test_more_workers_than_the_cluster_has() -> None:
-    asked = "3 workers were asked for, and the Ray cluster at auto has 2 CPUs; ask for no more than that"
-    with pytest.raises(ConfigError, match=asked), cluster.connect("auto", 3):
+    asked = "3 workers were asked for, and the Ray cluster at 10.0.0.1:6379 has 2 CPUs; ask for no more than that"
+    with pytest.raises(ConfigError, match=asked), cluster.connect("10.0.0.1:6379", 3):
         pytest.fail("it was joined")
 
 
@@ -187,7 +189,8 @@ def test_workers_need_a_cluster(tmp_path: Path) -> None:
 def test_a_cluster_that_is_running_is_joined_by_its_address(tmp_path: Path) -> None:
     """Also the command line, and the Ray that it starts itself."""
     path = write(tmp_path / "crowd.parquet", crowd())
-    environment = os.environ | {"PYTHONPATH": SOURCES}
+    scratch = tempfile.mkdtemp(prefix="ray-")  # short, as it holds sockets
+    environment = os.environ | {"PYTHONPATH": SOURCES, "RAY_TMPDIR": scratch}
     program = [
         sys.executable,
         "-c",
@@ -210,6 +213,8 @@ def test_a_cluster_that_is_running_is_joined_by_its_address(tmp_path: Path) -> N
                 assert done.returncode == 0, done.stderr
         finally:
             cluster.terminate()
+            cluster.wait(60)
+            shutil.rmtree(scratch)
     joined, started = (pq.read_table(tmp_path / f"{name}.parquet") for name in ("joined", "started"))
     assert joined.equals(started)
     aggregate(path, "dawid-skene", out=tmp_path / "here.parquet")

@@ -43,7 +43,7 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
 Ray = Annotated[
     str | None,
     typer.Option(
-        metavar="local|auto|HOST:PORT",
+        metavar="local|HOST:PORT",
         help="Spread the work over a Ray: one that is started here, or a running cluster.",
     ),
 ]

@@ -103,7 +103,7 @@ def aggregate(
     twice as much); ids of instances and annotators and the tables of the method must fit. ``work`` is a folder for the
     partitions and the state after each round: a run that was interrupted goes on from there, and another method on the
     same table need not prepare it again. By default it lies beside ``out`` and is removed at the end. ``threads``: -1
-    is all cores. ``ray`` spreads the rounds over a Ray cluster (its address, ``"auto"``, or ``"local"`` for one that is
+    is all cores. ``ray`` spreads the rounds over a Ray cluster (its address, or ``"local"`` for one that is
     started here), ``workers`` tasks at a time, by default one for each CPU; all nodes must share the folder ``work``. The
     number of workers does not change the result by a bit. ``verbose``: 1 shows a progress bar on a terminal, 2 prints
     lines.
