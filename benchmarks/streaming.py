@@ -2,11 +2,12 @@
 
     python benchmarks/streaming.py                        # 100 million annotations: 1 GB of Parquet, 4 GB of disk
     python benchmarks/streaming.py --rows 5000000 --ids string --method one-coin
+    python benchmarks/streaming.py --rows 5000000 --threads 1 --ray 2      # also as tasks of Ray, by 1 and by 2 workers
 
 Makes a crowd with five labels per instance as Parquet (by row groups, so that the script needs little memory), runs a
 method on it in a process of its own, and, for comparison, the same method in memory on 10 million annotations with
-codes for ids and as many threads: the ratio of seconds per round and annotation says what streaming costs. A record is
-appended to benchmarks/results/streaming.jsonl.
+codes for ids and as many threads: the ratio of seconds per round and annotation says what streaming costs. With ``--ray``
+the rounds are also run on a Ray of this machine. A record is appended to benchmarks/results/streaming.jsonl.
 """
 
 from __future__ import annotations
@@ -66,10 +67,13 @@ def streamed(job: dict[str, Any]) -> dict[str, Any]:
     from crowdwise.streaming.crowd import StreamedCrowd
 
     marks: list[float] = []
+    workers: list[float] = []
+    cluster = {"ray": "local", "workers": job["workers"]} if "workers" in job else {}
     remember, recalled = StreamedCrowd.remember, StreamedCrowd.recalled
 
     def noted(self: Any, *arguments: Any) -> None:
         marks.append(time.perf_counter())
+        workers.append(worker_peak_mb() if cluster else 0.0)
         remember(self, *arguments)
 
     def begun(self: Any, model: Any) -> Any:  # the table is prepared
@@ -80,7 +84,8 @@ def streamed(job: dict[str, Any]) -> dict[str, Any]:
     model = AGGREGATORS[job["method"]](max_iter=job["rounds"], tol=0.0)
     files = {"out": job["folder"] + "/labels.parquet", "annotators_out": job["folder"] + "/annotators.parquet"}
     start = time.perf_counter()
-    result = streaming.aggregate(job["path"], model, **files, memory=job["memory"], threads=job["threads"], verbose=2)
+    limits = {"memory": job["memory"], "threads": job["threads"], **cluster}
+    result = streaming.aggregate(job["path"], model, **files, **limits, verbose=2)
     end = time.perf_counter()
     rounds = np.diff(marks)[1:]  # the first one also makes the start
     return {
@@ -91,7 +96,22 @@ def streamed(job: dict[str, Any]) -> dict[str, Any]:
         "total_s": end - start,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "instances": result.n_instances,
+        **({"worker_peak_mb": max(workers)} if cluster else {}),
     }
+
+
+def worker_peak_mb() -> float:
+    """Most memory that a process of Ray which runs tasks has held, with what it shares with others."""
+    peak = 0.0
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            busy = process.joinpath("cmdline").read_text().startswith(("ray::_sums", "ray::_combined", "ray::IDLE"))
+            status = process.joinpath("status").read_text() if busy else ""
+        except OSError:  # it has ended
+            continue
+        if "VmHWM:" in status:
+            peak = max(peak, int(status.partition("VmHWM:")[2].split()[0]) / 1024)
+    return peak
 
 
 def in_memory(job: dict[str, Any]) -> dict[str, Any]:
@@ -134,6 +154,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--memory", default="4GB")
     parser.add_argument("--threads", type=int, default=-1)
+    parser.add_argument("--ray", type=int, default=0, help="workers of a Ray on this machine; 0: no Ray")
     parser.add_argument("--compare", type=int, default=10_000_000, help="annotations in memory; 0: no comparison")
     parser.add_argument("--folder", help="where to put the table and the work; a temporary folder by default")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
@@ -143,14 +164,17 @@ def main() -> None:
             json.dumps({"streamed": streamed, "in-memory": in_memory}[options.child[0]](json.loads(options.child[1])))
         )
         return
-    job = {name: value for name, value in vars(options).items() if name not in ("child", "folder", "compare")}
+    job = {name: value for name, value in vars(options).items() if name not in ("child", "folder", "compare", "ray")}
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         path = Path(folder) / "crowd.parquet"
         start = time.perf_counter()
         write_crowd(path, options.rows, options.annotators, options.classes, options.ids, options.order)
         made = {"write_input_s": time.perf_counter() - start, "input_mb": path.stat().st_size / 2**20}
-        found = run("streamed", {**job, "path": str(path), "folder": folder})
-    record = {**job, **made, **found}
+        place = {"path": str(path), "folder": folder}
+        found = run("streamed", {**job, **place})
+        crews = sorted({1, options.ray}) if options.ray else []
+        spread = {number: run("streamed", {**job, **place, "workers": number}) for number in crews}
+    record = {**job, **made, **found, **({"ray": spread} if spread else {})}
     if options.compare:
         reference = run("in-memory", {**job, "rows": options.compare})["round_s"] / options.compare
         record["in_memory_ns"] = reference * 1e9

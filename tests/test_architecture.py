@@ -13,6 +13,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "crowdwise"
 LAYERS = [
     ["errors", "registry"],
+    ["cluster"],
     ["_arrays", "_codes", "_factorise", "_files", "_frames", "_limits", "_lock", "_text", "annotations"],
     ["agreement"],
     ["simulate", "readers", "datasets"],

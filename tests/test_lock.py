@@ -11,13 +11,15 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from crowdwise import _lock
-from crowdwise._lock import locked
+from crowdwise._lock import entrusted, locked
 from crowdwise.errors import InUseError, StorageError
 
 HOLDER = """
@@ -152,3 +154,18 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: p
         StorageError, match=rf"{tmp_path}/\.lock cannot be written: Read-only file system; this user may"
     ):
         locked(tmp_path).__enter__()
+
+
+def test_a_lock_covers_the_folders_inside_it(tmp_path: Path) -> None:
+    with locked(tmp_path / "bench"), locked(tmp_path / "bench" / "cell"):
+        assert not (tmp_path / "bench" / "cell" / ".lock").exists()
+
+
+def test_who_works_for_the_holder_is_let_in(tmp_path: Path) -> None:
+    def work(trusted: bool) -> bool:
+        with entrusted(tmp_path) if trusted else nullcontext(), locked(tmp_path / "run"):
+            return True
+
+    with locked(tmp_path / "run"), ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work, True).result()
+        assert isinstance(pool.submit(work, False).exception(), InUseError)

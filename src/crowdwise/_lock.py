@@ -28,10 +28,10 @@ def locked(folder: Path) -> Iterator[None]:
 
     A lock of the system (``flock``) ends with its process, however that ends. The file ``.lock`` also says who holds it:
     that counts where the file system has no locks, or has them for one machine only. It is emptied at the end; what a dead
-    process of this machine left in it does not count. Inside the block the same folder may be locked again.
+    process of this machine left in it does not count. Inside the block the same folder, or one in it, may be locked again.
     """
     place = folder.resolve()
-    if place in _held.get():
+    if not _held.get().isdisjoint((place, *place.parents)):
         yield
         return
     path = folder / NAME
@@ -47,6 +47,16 @@ def locked(folder: Path) -> Iterator[None]:
             _held.reset(token)
             with contextlib.suppress(OSError):  # the folder may be gone, or the disk broken
                 _write(file, "")
+
+
+@contextmanager
+def entrusted(folder: Path) -> Iterator[None]:
+    """Work in ``folder`` on behalf of another process, perhaps of another machine, that holds its lock."""
+    token = _held.set(_held.get() | {folder.resolve()})
+    try:
+        yield
+    finally:
+        _held.reset(token)
 
 
 def _acquire(file: IO[str], path: Path) -> None:

@@ -109,7 +109,7 @@ class TestFinishedCells:
         assert taidtm["seconds"] >= sum(taidtm["stage_seconds"].values())  # but counts for both
 
     def test_they_are_never_run_again(self, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(runner._Pool, "_hire", lambda *_: pytest.fail("a process was started"))
+        monkeypatch.setattr(runner._Processes, "_hire", lambda *_: pytest.fail("a process was started"))
         told: list[tuple[int, int]] = []
         before = (finished / "out" / "records.jsonl").read_bytes()
         records = runner.run(

@@ -84,7 +84,9 @@ def test_a_folder_is_streamed_and_the_parts_are_kept_where_asked(cli: Any, table
         (["--stream", "--memory", "lots"], 1, "memory must be a size of 16MB or more"),
         (["--stream", "--label", "colour"], 1, "no column 'colour' for the label"),
         (["--stream", "--gold-column", "answer"], 2, "--stream knows no gold labels"),
-        (["--no-stream", "--work", "work"], 2, "--memory and --work are for streaming"),
+        (["--no-stream", "--work", "work"], 2, "--memory, --work and --ray are for streaming"),
+        (["--ray", "local", "--gold-column", "answer"], 2, "--ray is for streaming, which knows no gold labels"),
+        (["--workers", "2"], 2, "--workers are those of a Ray: say which with --ray"),
     ],
 )
 def test_what_cannot_be_streamed_is_one_line(

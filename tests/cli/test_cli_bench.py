@@ -152,3 +152,10 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
     assert "Traceback" not in errors
     output = cli("bench", "run", "pets.toml", "--method", "ce", "--set", "epochs=120", "-o", "cut", "--jobs", 1).output
     assert "pets: ranking" in output
+
+
+def test_options_of_a_cluster_need_one(cli: Any) -> None:
+    needs = cli("bench", "run", "quick", "--workers", "2", code=2).output
+    assert "--workers and --gpus-per-run are for a Ray" in " ".join(needs.replace("│", " ").split())
+    other = cli("bench", "run", "quick", "--ray", "local", "--jobs", "2", code=2).output
+    assert "with --ray say --workers" in " ".join(other.replace("│", " ").split())

@@ -41,6 +41,7 @@ from crowdwise.streaming import aggregate, preparation, streamable
 from crowdwise.streaming import store as stores
 from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.crowd import StreamedCrowd
+from crowdwise.streaming.passes import Threads
 
 MODELS: list[Aggregator] = [
     MajorityVote(),
@@ -96,9 +97,10 @@ def fresh(model: Aggregator, **changes: Any) -> Aggregator:
     return type(model)(**{**model.get_params(), **changes})
 
 
-def compare(path: Path, model: Aggregator, tmp_path: Path) -> None:
+def compare(path: Path, model: Aggregator, tmp_path: Path, **options: Any) -> None:
     out, profile = tmp_path / "labels.parquet", tmp_path / "annotators.parquet"
-    result = aggregate(path, fresh(model), out=out, annotators_out=profile, proba=True, threads=2)
+    options = {"threads": 2, **options}
+    result = aggregate(path, fresh(model), out=out, annotators_out=profile, proba=True, **options)
     annotations = read_table(path).annotations
     expected = fresh(model).fit(annotations)
     labels = pq.read_table(out)
@@ -642,4 +644,4 @@ def test_a_method_that_wants_everything_at_once_is_stopped(tmp_path: Path) -> No
     store = preparation.prepare(path, tmp_path / "work", {}, 10**9, 1, Progress())
     assert isinstance(store, stores.Store)
     with pytest.raises(ConfigError, match="a crowd on disk does not allow"):
-        StreamedCrowd(store, 1, 10**9, Progress()).layout
+        StreamedCrowd(store, Threads(1), 10**9, Progress()).layout

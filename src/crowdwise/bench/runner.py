@@ -7,6 +7,7 @@ next time; what was interrupted goes on from its last epoch.
 from __future__ import annotations
 
 import ctypes
+import functools
 import json
 import multiprocessing
 import os
@@ -16,7 +17,7 @@ import sys
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import resource_tracker
@@ -59,12 +60,20 @@ Watch = Callable[[Status, dict[str, Any] | None], None]
 
 
 def run(
-    cells: Sequence[Cell], out: Path, *, jobs: int | None = None, threads: int | None = None, watch: Watch | None = None
+    cells: Sequence[Cell],
+    out: Path,
+    *,
+    jobs: int | None = None,
+    threads: int | None = None,
+    watch: Watch | None = None,
+    ray: str | None = None,
+    gpus_per_run: float | None = None,
 ) -> list[dict[str, Any]]:
     """Run all cells that have no record yet, ``jobs`` at a time, and return the records of all; failed ones have an error.
 
     ``jobs`` is the number of processors on a CPU, and 1 on a GPU. ``watch`` is called with the status whenever it
-    changes, and with the record of each cell that ends.
+    changes, and with the record of each cell that ends. ``ray``, an address or ``"local"``, spreads the cells over a Ray
+    cluster, where each takes ``threads`` CPUs (1) and ``gpus_per_run`` GPUs (1 where there are some).
     """
     with locked(out):
         _tidy(out)
@@ -79,9 +88,9 @@ def run(
                 watch(status, record)
 
         ended(None)
-        jobs = jobs if jobs is not None else default_jobs()
-        threads = threads if threads is not None else max(1, (os.cpu_count() or 1) // jobs)
-        _Pool(out, _families(todo), jobs, threads, status, ended).run()
+        if todo:
+            pool = _Processes if ray is None else _ray_pool(ray, gpus_per_run)
+            pool(out, _families(todo), status, ended, jobs, threads).run()
         shutil.rmtree(out / "shared", ignore_errors=True)
         return book.records()
 
@@ -166,27 +175,68 @@ class _Worker:
     waiting: deque[Cell]
 
 
-class _Pool:
-    """Worker processes that take families of cells, and are replaced when they die.
-
-    Each has a line of its own: a queue that all share would be broken by a process that is killed while it writes.
-    """
+class Pool:
+    """Whatever runs families of cells, several at a time; here is the account of what began and ended."""
 
     def __init__(
         self,
         out: Path,
         families: deque[deque[Cell]],
-        jobs: int,
-        threads: int,
         status: Status,
         ended: Callable[[dict[str, Any] | None], None],
+        jobs: int | None,
+        threads: int | None,
     ) -> None:
-        self.out, self.families, self.threads = out, families, threads
-        self.jobs = min(jobs, len(families))
-        self.status, self.ended = status, ended
+        self.out, self.families, self.status, self.ended = out, families, status, ended
+        self.jobs, self.threads = jobs, threads
+        self.started: dict[str, float] = {}
+
+    def run(self) -> None:
+        """Run them all."""
+        raise NotImplementedError
+
+    def underway(self) -> Iterable[deque[Cell]]:
+        """Families that were begun, each with the cells that have not ended."""
+        raise NotImplementedError
+
+    def _begun(self, cell: Cell, stage: str) -> None:
+        self.started.setdefault(cell.id, time.perf_counter())
+        if self.status.running.get(cell.id) != stage:
+            self.status.running[cell.id] = stage
+            self.ended(None)
+
+    def _end(self, family: deque[Cell], record: dict[str, Any]) -> None:
+        cell = family.popleft()
+        self.status.running.pop(cell.id, None)
+        if "error" in record:
+            self.status.failed[cell.id] = record["error"]
+        else:
+            self.status.finished += 1
+        self.status.seconds.append(time.perf_counter() - self.started.pop(cell.id, time.perf_counter()))
+        if all(cell.family != other.family for rest in (*self.families, *self.underway()) for other in rest):
+            shutil.rmtree(_shared(self.out, cell), ignore_errors=True)
+        self.ended(record)
+
+
+class _Processes(Pool):
+    """Worker processes that take families of cells, and are replaced when they die.
+
+    Each has a line of its own: a queue that all share would be broken by a process that is killed while it writes.
+    """
+
+    jobs: int
+    threads: int
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        jobs = self.jobs if self.jobs is not None else default_jobs()
+        self.threads = self.threads if self.threads is not None else max(1, (os.cpu_count() or 1) // jobs)
+        self.jobs = min(jobs, len(self.families))
         self.context = multiprocessing.get_context("spawn")
         self.workers: list[_Worker] = []
-        self.started: dict[str, float] = {}
+
+    def underway(self) -> Iterable[deque[Cell]]:
+        return [worker.waiting for worker in self.workers]
 
     def run(self) -> None:
         try:
@@ -217,31 +267,15 @@ class _Pool:
 
     def _hear(self, worker: _Worker, kind: str, content: Any) -> None:
         if kind == "epoch":
-            cell = worker.waiting[0]
-            self.started.setdefault(cell.id, time.perf_counter())
-            self.status.running[cell.id] = content
-            self.ended(None)
+            self._begun(worker.waiting[0], content)
             return
-        self._end(worker, content)
+        self._end(worker.waiting, content)
         if not worker.waiting and self.families:
             worker.waiting = self.families.popleft()
             with suppress(OSError):  # it is dead, and will be found so
                 worker.line.send(list(worker.waiting))
         elif not worker.waiting:
             self._dismiss(worker)
-
-    def _end(self, worker: _Worker, record: dict[str, Any]) -> None:
-        cell = worker.waiting.popleft()
-        self.status.running.pop(cell.id, None)
-        if "error" in record:
-            self.status.failed[cell.id] = record["error"]
-        else:
-            self.status.finished += 1
-        self.status.seconds.append(time.perf_counter() - self.started.pop(cell.id, time.perf_counter()))
-        others = [other for family in (*self.families, *(one.waiting for one in self.workers)) for other in family]
-        if all(cell.family != other.family for other in others):
-            shutil.rmtree(_shared(self.out, cell), ignore_errors=True)
-        self.ended(record)
 
     def _bury(self, worker: _Worker) -> None:
         """Replace a worker that died: the cell it was at has failed, the others of its family go on."""
@@ -251,7 +285,7 @@ class _Pool:
         if record is None or "error" in record:
             code = worker.process.exitcode or 0
             record = _fail(cell, self.out, f"its process died with {_signal(code)} (out of memory?)", "")
-        self._end(worker, record)
+        self._end(worker.waiting, record)
         if worker.waiting or self.families:
             self._hire(worker.waiting or self.families.popleft())
 
@@ -259,6 +293,12 @@ class _Pool:
         self.workers.remove(worker)
         worker.line.close()  # which ends it
         worker.process.join()
+
+
+def _ray_pool(address: str, gpus: float | None) -> Callable[..., Pool]:
+    from crowdwise.bench.ray_pool import RayPool
+
+    return functools.partial(RayPool, address=address, gpus=gpus)
 
 
 def _work(line: Connection, family: list[Cell], out: Path, threads: int, sharing: int, parent: int) -> None:
@@ -280,8 +320,7 @@ def _run(cell: Cell, out: Path, sharing: int, tell: Callable[[str], None]) -> di
     from crowdwise.bench.measure import run_cell
 
     def watch(record: dict[str, Any]) -> None:
-        accuracy = f", {record['test_accuracy']:.2f} %" if "test_accuracy" in record else ""
-        tell(f"{record['stage']}, epoch {record['epoch'] + 1}{accuracy}")
+        tell(describe(record))
 
     folder = _folder(out, cell)
     folder.mkdir(parents=True, exist_ok=True)
@@ -296,6 +335,12 @@ def _run(cell: Cell, out: Path, sharing: int, tell: Callable[[str], None]) -> di
         return _fail(cell, out, f"{type(error).__name__}: {error}", traceback.format_exc())
     (folder / "failed.json").unlink(missing_ok=True)
     return record
+
+
+def describe(epoch: dict[str, Any]) -> str:
+    """What an epoch's record says, in a few words."""
+    accuracy = f", {epoch['test_accuracy']:.2f} %" if "test_accuracy" in epoch else ""
+    return f"{epoch['stage']}, epoch {epoch['epoch'] + 1}{accuracy}"
 
 
 def _fail(cell: Cell, out: Path, message: str, trace: str) -> dict[str, Any]:

@@ -30,6 +30,8 @@ def run(
     first_seed: int,
     settings: Sequence[str],
     jobs: int | None,
+    ray: str | None,
+    gpus_per_run: float | None,
     out: Path | None,
 ) -> None:
     experiment = load_experiment(name)
@@ -46,7 +48,7 @@ def run(
     say(f"{experiment.name}: {experiment.description or 'an experiment'}; {count} in {folder}")
     try:
         with _display(cells) as watch:
-            records = runner.run(cells, folder, jobs=jobs, watch=watch)
+            records = runner.run(cells, folder, jobs=jobs, watch=watch, ray=ray, gpus_per_run=gpus_per_run)
     except KeyboardInterrupt:
         again = shlex.join(["crowdwise", *sys.argv[1:]])
         raise KeyboardInterrupt(f"finished runs are kept; go on with  {again}") from None

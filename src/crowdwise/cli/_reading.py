@@ -25,6 +25,16 @@ Method = Annotated[
     ),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="local|HOST:PORT",
+        help="Spread the work over a Ray: one that is started here, or a running cluster.",
+    ),
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Workers of the Ray to use; by default one for each CPU.", show_default=False)
+]
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "instance": (
         Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the instance; usual names are found.")],

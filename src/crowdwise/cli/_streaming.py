@@ -38,6 +38,8 @@ def stream(
     *,
     memory: str | None,
     work: Path | None,
+    ray: str | None,
+    workers: int | None,
     proba: bool,
     seed: int,
 ) -> None:
@@ -61,6 +63,8 @@ def stream(
             proba=proba,
             memory=bound,
             work=work,
+            ray=ray,
+            workers=workers,
             random_state=seed,
             verbose=1,
         )

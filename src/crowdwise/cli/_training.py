@@ -120,18 +120,18 @@ def plan(
     )
 
 
-def start(invocation: Invocation, out: Path | None) -> None:
-    """Train in a new run directory."""
+def start(invocation: Invocation, out: Path | None, ray: str | None = None, workers: int | None = None) -> None:
+    """Train in a new run directory, in this process or on a Ray."""
     path = out if out is not None else _new_directory(invocation)
     _refuse_started(path)
     material = invocation.material()  # read first: a mistyped file name should leave no run behind
     with RunDirectory(path).locked():
         _refuse_started(path)  # by another process in the meantime
         invocation.write(path)
-        _train(invocation, material, path)
+        _train(invocation, material, path, ray, workers)
 
 
-def resume(path: Path, device: str | None = None) -> None:
+def resume(path: Path, device: str | None = None, ray: str | None = None, workers: int | None = None) -> None:
     """Go on with a run where it stopped; of a finished one, print the summary."""
     invocation = Invocation.read(path)
     if device is not None:
@@ -147,7 +147,7 @@ def resume(path: Path, device: str | None = None) -> None:
             say(f"{path}: this run is finished")
             _summarise(crowdwise.load(path, device=device or "auto"), material, path)
         else:
-            _train(invocation, material, path)
+            _train(invocation, material, path, ray, workers)
 
 
 def finished(path: Path) -> bool:
@@ -184,19 +184,29 @@ _EPOCH: dict[str, type] = {"stage": str, "index": int, "epoch": int, "loss": flo
 STAGE_COLUMNS = ("stage", "epochs", "loss", "agreement", "seconds")
 
 
-def _train(invocation: Invocation, material: Material, path: Path) -> None:
+def _train(invocation: Invocation, material: Material, path: Path, ray: str | None, workers: int | None) -> None:
     say(as_options(material.message))
-    model = invocation.model()
     try:
-        if _started(path):
-            model.fit(material.X, material.annotations, resume=path)
+        if ray is None:
+            model = fit(invocation, material, path)
         else:
-            model.fit(material.X, material.annotations, run_dir=path)
+            from crowdwise.cli._ray_training import fit_on
+
+            fit_on(ray, workers, invocation, path)
+            model = crowdwise.load(path)
         _summarise(model, material, path)
     except KeyboardInterrupt:
         raise _interrupted(path) from None
     except StorageError as error:
         raise StorageError(f"{error}; then {_go_on(path)}" if _started(path) else str(error)) from error
+
+
+def fit(invocation: Invocation, material: Material, path: Path) -> CrowdClassifier:
+    """Train in a run directory, from where it stands."""
+    model = invocation.model()
+    if _started(path):
+        return model.fit(material.X, material.annotations, resume=path)
+    return model.fit(material.X, material.annotations, run_dir=path)
 
 
 def _summarise(model: CrowdClassifier, material: Material, path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli._console import verb
-from crowdwise.cli._reading import File, Method, Seed, reads
+from crowdwise.cli._reading import File, Method, Ray, Seed, Workers, reads
 
 
 @verb
@@ -58,6 +58,8 @@ def aggregate(
             metavar="DIR", help="Folder for the parts when streaming, which is kept; by default one beside OUT."
         ),
     ] = None,
+    ray: Ray = None,
+    workers: Workers = None,
     *,
     reading: dict[str, Any],
 ) -> None:
@@ -67,19 +69,29 @@ def aggregate(
     informed = gold is not None or gold_column is not None
     if stream and informed:
         raise typer.BadParameter("--stream knows no gold labels; leave out --gold and --gold-column")
-    if stream is False and (memory is not None or work is not None):
-        raise typer.BadParameter("--memory and --work are for streaming; leave out --no-stream")
+    if workers is not None and ray is None:
+        raise typer.BadParameter("--workers are those of a Ray: say which with --ray")
+    streaming = {"memory": memory, "work": work, "ray": ray}
+    given = any(value is not None for value in streaming.values())
+    if stream is False and given:
+        raise typer.BadParameter("--memory, --work and --ray are for streaming; leave out --no-stream")
+    if ray is not None and informed:
+        raise typer.BadParameter(
+            "--ray is for streaming, which knows no gold labels; leave out --gold and --gold-column"
+        )
     table = reading["format"] in ("auto", "table", "crowd-kit") and reading["question"] is None and reading["models"]
     plain = table and to in ("auto", "table")
-    if not plain and (stream or memory is not None or work is not None):
-        raise typer.BadParameter("only tables can be streamed, to tables: leave out --stream, --memory and --work")
+    if not plain and (stream or given):
+        raise typer.BadParameter(
+            "only tables can be streamed, to tables: leave out --stream, --memory, --work and --ray"
+        )
     if stream is not False and not informed and plain:
         from crowdwise.cli._streaming import stream as streamed
         from crowdwise.cli._streaming import why_stream
 
-        reason = why_stream(file, out, method, stream or memory is not None or work is not None)
+        reason = why_stream(file, out, method, stream or given)
         if reason is not None:
-            options = {"memory": memory, "work": work, "proba": proba, "seed": seed}
+            options = {**streaming, "workers": workers, "proba": proba, "seed": seed}
             columns = {role: reading[role] for role in ("instance", "annotator", "label")}
             streamed(file, out, annotators_out, method, columns, reason, **options)  # type: ignore[arg-type]
             return

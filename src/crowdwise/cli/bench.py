@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from crowdwise.cli._console import verb
+from crowdwise.cli._reading import Ray, Workers
 
 app = typer.Typer(
     no_args_is_help=True, help="Run benchmarks: the paper's experiments, or the methods on your own data."
@@ -52,9 +53,19 @@ def run(
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Runs at a time; by default one per processor, or 1 on a GPU.")
     ] = None,
+    ray: Ray = None,
+    workers: Workers = None,
+    gpus_per_run: Annotated[
+        float | None,
+        typer.Option(min=0, help="GPUs of the Ray that a run takes, such as 0.25; by default 1 where there are some."),
+    ] = None,
     out: Out = None,
 ) -> None:
     """Run an experiment. Interrupt it at any time: finished runs are kept, and the same command goes on."""
+    if ray is None and (workers is not None or gpus_per_run is not None):
+        raise typer.BadParameter("--workers and --gpus-per-run are for a Ray: say which with --ray")
+    if ray is not None and jobs is not None:
+        raise typer.BadParameter("--jobs are of this machine; with --ray say --workers")
     from crowdwise.cli._bench import run as work
 
     work(
@@ -65,7 +76,9 @@ def run(
         seeds=seeds,
         first_seed=first_seed,
         settings=settings or [],
-        jobs=jobs,
+        jobs=jobs if ray is None else workers,
+        ray=ray,
+        gpus_per_run=gpus_per_run,
         out=out,
     )
 

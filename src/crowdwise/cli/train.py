@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli._console import verb
-from crowdwise.cli._reading import OPTIONS, reads
+from crowdwise.cli._reading import OPTIONS, Ray, Workers, reads
 
 
 @verb
@@ -70,11 +70,15 @@ def train(
         Path | None, typer.Option(metavar="RUN_DIR", help="Go on with an interrupted run; needs nothing else.")
     ] = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch the data set if it is not here.")] = False,
+    ray: Ray = None,
+    workers: Workers = None,
     *,
     reading: dict[str, Any],
 ) -> None:
     """Train a classifier on annotations, in a run directory. After Ctrl-C, go on with --resume."""
     reading = {name: value for name, value in reading.items() if value != OPTIONS[name][1]}
+    if workers is not None and ray is None:
+        raise typer.BadParameter("--workers are those of a Ray: say which with --ray")
     if resume is not None:
         given = (
             method,
@@ -91,10 +95,12 @@ def train(
             reading or None,
         )
         if any(value is not None for value in given):
-            raise typer.BadParameter("a run goes on as it was started: beside --resume only --device may be given")
+            raise typer.BadParameter(
+                "a run goes on as it was started: beside --resume only --device, --ray and --workers may be given"
+            )
         from crowdwise.cli._training import resume as go_on
 
-        return go_on(resume, device)
+        return go_on(resume, device, ray, workers)
     if method is None:
         raise typer.BadParameter("say which method: --method NAME (see `crowdwise methods`), or --resume RUN_DIR")
     if inputs is not None and (data is not None or annotations is None):
@@ -119,4 +125,4 @@ def train(
         settings=chosen,
         download=download,
     )
-    return start(invocation, out)
+    return start(invocation, out, ray, workers)

@@ -40,8 +40,11 @@ class Progress:
         if self.bar is not None:
             self.bar.stop()
 
-    def stage(self, name: str, epochs: int, done: int = 0) -> None:
+    def stage(self, name: str, epochs: int | None, done: int = 0) -> None:
+        """Begin a stage; ``epochs`` is None where their number is not known."""
         if self.bar is not None:
+            if self.task is not None:
+                self.bar.update(self.task, total=self.bar.tasks[-1].completed)
             description = f"{self.title}: {name}" if self.title else name
             self.task = self.bar.add_task(description, total=epochs, completed=done, facts="")
 

@@ -1,8 +1,9 @@
 """Truth inference on tables larger than memory: Parquet in, labels out, a partition at a time.
 
 The table is read once and rewritten as partitions of instances (`preparation`); every round of a method is then a pass over
-the partitions that adds up sufficient statistics (`crowd`). Ids of instances and annotators must fit into memory, rows
-need not. The methods are those of `crowdwise.aggregation` themselves, so the numbers are theirs.
+the partitions that adds up sufficient statistics (`crowd`), by threads of this process or on a cluster (`passes`). Ids of
+instances and annotators must fit into memory, rows need not. The methods are those of `crowdwise.aggregation` themselves, so
+the numbers are theirs.
 
 >>> import tempfile, pyarrow as pa, pyarrow.parquet as pq
 >>> folder = tempfile.mkdtemp()
@@ -19,11 +20,14 @@ import hashlib
 import importlib.util
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from crowdwise import cluster
 from crowdwise._codes import count
 from crowdwise._files import rename, storing, tidy
 from crowdwise._limits import parse_size
@@ -40,6 +44,7 @@ from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.checkpoint import Checkpoint
 from crowdwise.streaming.crowd import StreamedCrowd
 from crowdwise.streaming.output import Figures, annotator_table, check_output, figures, write_labels
+from crowdwise.streaming.passes import Threads, Workers
 from crowdwise.streaming.preparation import count_rows, prepare
 from crowdwise.streaming.store import MANIFEST, Store
 
@@ -83,6 +88,8 @@ def aggregate(
     memory: int | str | None = None,
     work: str | os.PathLike[str] | None = None,
     threads: int | None = -1,
+    ray: str | None = None,
+    workers: int | None = None,
     random_state: int = 0,
     verbose: int = 0,
 ) -> Streamed:
@@ -98,7 +105,10 @@ def aggregate(
     twice as much); ids of instances and annotators and the tables of the method must fit. ``work`` is a folder for the
     partitions and the state after each round: a run that was interrupted goes on from there, and another method on the
     same table need not prepare it again. By default it lies beside ``out`` and is removed at the end. ``threads``: -1
-    is all cores. ``verbose``: 1 shows a progress bar on a terminal, 2 prints lines.
+    is all cores. ``ray`` spreads the rounds over a Ray cluster (its address, or ``"local"`` for one that is
+    started here), ``workers`` tasks at a time, by default one for each CPU; all nodes must share the folder ``work``. The
+    number of workers does not change the result by a bit. ``verbose``: 1 shows a progress bar on a terminal, 2 prints
+    lines.
     """
     path, out = Path(path), Path(out)
     profile = None if annotators_out is None else Path(annotators_out)
@@ -112,15 +122,15 @@ def aggregate(
     columns = {"instance": instance, "annotator": annotator, "label": label}
     if importlib.util.find_spec("numba") is None:
         raise ConfigError("streaming needs numba: install it, or aggregate in memory")
-    with locked(folder), Progress(verbose) as progress:
+    with locked(folder), _workers(ray, workers, cores, folder) as team, Progress(verbose) as progress:
         tidy(folder)
         store = prepare(path, folder, columns, bound, cores, progress)
-        crowd, reason = StreamedCrowd(store, cores, bound, progress), None
+        crowd, reason = StreamedCrowd(store, team, bound, progress), None
         if model is None:
             chosen, reason = _choose(crowd)
             model, _ = _model(chosen, random_state)
         source = hashlib.sha256((store.folder / MANIFEST).read_bytes()).hexdigest()
-        crowd = StreamedCrowd(store, cores, bound, progress, Checkpoint(folder, model, source))
+        crowd = StreamedCrowd(store, team, bound, progress, Checkpoint(folder, model, source))
         _fit(model, crowd)
         found = _write(crowd, model, out, profile, proba=proba)
         sizes = vars(store.sizes)
@@ -221,3 +231,18 @@ def _describe(path: Path, store: Store) -> str:
         f"by {count(store.n_annotators, 'annotators')}, {count(store.n_classes, 'classes')}"
     )
     return f"{path.name}: {sizes}; {taken}{repeats}; streamed in {count(len(store.partitions), 'partitions')}"
+
+
+@contextmanager
+def _workers(ray: str | None, number: int | None, threads: int, folder: Path) -> Iterator[Workers]:
+    """Threads of this process, or a cluster that sees the folder."""
+    if ray is None:
+        if number is not None:
+            raise ConfigError("workers are those of a Ray cluster: say which with ray, or leave workers out")
+        yield Threads(threads)
+        return
+    from crowdwise.streaming.ray_passes import RayWorkers
+
+    with cluster.connect(ray, number) as found:
+        cluster.check_nodes(folder)
+        yield RayWorkers(found.workers)

@@ -1,20 +1,16 @@
 """A crowd on disk: what aggregators ask of a `Crowd`, as sums over partitions.
 
 A method in `crowdwise.aggregation` is a start, a round and an end that see the annotations only through a crowd. Here
-every question is a pass: a function is mapped over the partitions, and what it returns is added up. So the parameters
-of a model and the sums they are computed from are in memory, and annotations and posteriors are not. What would be an
-array over instances is a `Recipe` instead, which says how to make it for one partition from parameters.
-
-Functions of passes are at the top level and get a `Part`, the sums so far (to add to in place) and arrays, so that a
-pass can also be dealt out to other processes, each with some of the partitions.
+every question is a pass (`crowdwise.streaming.passes`). So the parameters of a model and the sums they are computed from
+are in memory, and annotations and posteriors are not. What would be an array over instances is a `Recipe` instead, which
+says how to make it for one partition from parameters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,11 +22,10 @@ from crowdwise.aggregation.crowd import Crowd, Tie
 from crowdwise.aggregation.kernels import Floats, Step
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.streaming._progress import Progress
+from crowdwise.streaming.passes import Function, Pass, Sums, Workers, added, larger
 from crowdwise.streaming.store import Part, Store
 
-Sums = tuple[Any, ...]  # arrays and numbers that are added up over partitions
-Function = Callable[..., Sums]  # (part, sums so far or None, *arguments) -> sums of the part, or on top of those so far
-TABLES = 5  # confusion tables of one size that a round holds, beside one for each thread
+TABLES = 5  # confusion tables of one size that a round holds, beside those of the workers
 
 
 class Recipe:
@@ -106,7 +101,7 @@ class StreamedCrowd(Crowd):
     """A `Store` as the crowd of an aggregator."""
 
     store: Store
-    threads: int
+    workers: Workers
     memory: int  # bytes that tables about annotators may take
     progress: Progress
     checkpoint: Any  # what keeps states after rounds, or None
@@ -114,14 +109,14 @@ class StreamedCrowd(Crowd):
     _number: npt.NDArray[np.uint32] | None  # of cells, where they are numbered anew
     _shape: tuple[int, int]  # (R, C), or that of the new numbers
 
-    def __init__(self, store: Store, threads: int, memory: int, progress: Progress, checkpoint: Any = None) -> None:
+    def __init__(self, store: Store, workers: Workers, memory: int, progress: Progress, checkpoint: Any = None) -> None:
         sizes: Any = store
         for name, value in {
             "annotations": sizes,
             "history": None,
             "earlier": None,
             "store": store,
-            "threads": threads,
+            "workers": workers,
             "memory": memory,
             "progress": progress,
             "checkpoint": checkpoint,
@@ -137,13 +132,16 @@ class StreamedCrowd(Crowd):
     # passes
 
     def sums(self, function: Function, *arguments: Any, combine: Callable[..., Sums] | None = None) -> Sums:
-        """Map a function over all partitions, each thread over a stretch of them, and add up."""
-        numbers = np.arange(len(self.store.partitions))
-        stretches = [part.tolist() for part in np.array_split(numbers, self.threads) if part.size]
-        task = Pass(self.store, function, arguments, combine or added, self.progress.advance)
-        self.progress.step(self.title, len(numbers))
-        with ThreadPoolExecutor(len(stretches)) as pool:
-            return reduce(combine or added, pool.map(task, stretches))
+        """Map a function over all partitions, and add up."""
+        task = Pass(self.store, function, arguments, combine or added)
+        self.progress.step(self.title, len(task))
+        return self.workers.sums(task, self.progress.advance)
+
+    def pieces(self, function: Function, *arguments: Any, take: Callable[[Any], None]) -> Sums:
+        """Map a function that returns a piece and sums; pieces are taken in the order of the partitions."""
+        task = Pass(self.store, function, arguments, added)
+        self.progress.step(self.title, len(task))
+        return self.workers.pieces(task, take, self.progress.advance)
 
     def titled(self, title: str) -> None:
         """What the progress bar calls the next passes."""
@@ -206,7 +204,7 @@ class StreamedCrowd(Crowd):
 
     def renumbered(self, number: npt.NDArray[np.uint32], shape: tuple[int, int]) -> Crowd:
         """The same annotations with other cells."""
-        other = StreamedCrowd(self.store, self.threads, self.memory, self.progress, self.checkpoint)
+        other = StreamedCrowd(self.store, self.workers, self.memory, self.progress, self.checkpoint)
         object.__setattr__(other, "_number", number)
         object.__setattr__(other, "_shape", shape)
         return other
@@ -230,10 +228,9 @@ class StreamedCrowd(Crowd):
 
     def glad_step(self, ability: Floats, easiness: Floats) -> GladStep:
         """One pass of GLAD; the posterior is a recipe."""
-        by_easiness = np.empty(len(easiness))
-        by_ability, log_likelihood = self.sums(_glad, ability, easiness, by_easiness)
+        by_ability, log_likelihood, by_easiness = self.sums(_glad, ability, easiness)
         recipe: Any = Glad(ability, easiness)
-        return GladStep(recipe, log_likelihood, by_ability, by_easiness)
+        return GladStep(recipe, log_likelihood, by_ability, np.concatenate(by_easiness))
 
     def counts(self, posterior: Any) -> Floats:
         """Expected confusion counts, (R, C, C)."""
@@ -272,7 +269,7 @@ class StreamedCrowd(Crowd):
 
     def distance(self, posterior: Any, other: Any) -> float:
         """Largest difference of two posteriors."""
-        (largest,) = self.sums(_distance, posterior, other, combine=_larger)
+        (largest,) = self.sums(_distance, posterior, other, combine=larger)
         return float(largest)
 
     def agreement_beyond_chance(self) -> float:
@@ -285,10 +282,11 @@ class StreamedCrowd(Crowd):
     def check_table(self, states: int) -> None:
         """Refuse confusion tables that exceed the bound on memory."""
         needed = 8 * self.n_annotators * self.n_classes * states
-        if (TABLES + self.threads) * needed > self.memory:
+        number = TABLES + self.workers.tables
+        if number * needed > self.memory:
             raise DataError(
                 f"confusion matrices of {self.n_annotators:,} annotators by {self.n_classes:,} classes take "
-                f"{needed / 1e9:.2f} GB, {TABLES + self.threads} times, and the bound on memory is "
+                f"{needed / 1e9:.2f} GB, {number} times, and the bound on memory is "
                 f"{self.memory / 1e9:.2f} GB; allow more (--memory), or use a method without them, such as one-coin"
             )
 
@@ -307,55 +305,9 @@ class StreamedCrowd(Crowd):
         self.titled("last pass" if converged else f"round {len(trace) + 1}, objective {trace[-1]:.6g}")
 
 
-@dataclass(frozen=True)
-class Pass:
-    """A function over some partitions, and how its results are put together."""
-
-    store: Store
-    function: Function
-    arguments: tuple[Any, ...]
-    combine: Callable[[Sums, Sums], Sums]
-    done: Callable[[], None] | None = None
-
-    def __call__(self, partitions: Sequence[int]) -> Sums:
-        total: Sums | None = None
-        for number in partitions:
-            found = self.function(self.store.load(number), total, *self.arguments)
-            total = found if total is None else self.combine(total, found)
-            if self.done is not None:
-                self.done()
-        assert total is not None
-        return total
-
-
-def in_order(function: Callable[[int], Any], size: int, threads: int) -> Iterator[Any]:
-    """``function(0)``, ``function(1)``, ..., with as many at work as there are threads, and no more waiting."""
-    with ThreadPoolExecutor(threads) as pool:
-        running = [pool.submit(function, k) for k in range(min(threads, size))]
-        for k in range(threads, size + threads):
-            yield running.pop(0).result()
-            if k < size:
-                running.append(pool.submit(function, k))
-
-
-def added(total: Sums, more: Sums) -> Sums:
-    """Sums of two stretches; arrays are added in place, but for one that is in both, to which was added already."""
-
-    def plus(a: Any, b: Any) -> Any:
-        if not isinstance(a, np.ndarray):
-            return a + b
-        return a if a is b else np.add(a, b, out=a)
-
-    return tuple(map(plus, total, more))
-
-
 def renumbered(part: Part, number: npt.NDArray[np.uint32] | None, shape: Any) -> Crowd:
     """A part whose cells are numbered anew where there are numbers."""
     return part if number is None else part.renumbered(number, tuple(shape))
-
-
-def _larger(total: Sums, more: Sums) -> Sums:
-    return tuple(map(max, total, more))
 
 
 def _first(total: Sums | None) -> Any:
@@ -406,8 +358,6 @@ def _vote_hits(part: Part, total: Sums | None, ratio: Floats) -> Sums:
     return part.vote_hits(ratio)
 
 
-def _glad(part: Part, total: Sums | None, ability: Floats, easiness: Floats, by_easiness: Floats) -> Sums:
-    own = slice(part.start, part.stop)
-    step = part.glad_step(ability, easiness[own])
-    by_easiness[own] = step.by_easiness
-    return step.by_ability, step.log_likelihood
+def _glad(part: Part, total: Sums | None, ability: Floats, easiness: Floats) -> Sums:
+    step = part.glad_step(ability, easiness[part.start : part.stop])
+    return step.by_ability, step.log_likelihood, [step.by_easiness]

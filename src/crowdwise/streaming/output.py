@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,8 @@ from crowdwise.errors import DataError
 from crowdwise.quality._annotators import UNLIKELY, Tally, profile
 from crowdwise.quality._skill import BOUNDS, PRIOR_LABELS, STEPS, Skill
 from crowdwise.readers._files import format_of, packing
-from crowdwise.streaming.crowd import Recipe, StreamedCrowd, Sums, added, in_order
+from crowdwise.streaming.crowd import Recipe, StreamedCrowd
+from crowdwise.streaming.passes import Sums
 from crowdwise.streaming.store import Part
 
 FORMATS = ("parquet", "arrow", "csv", "tsv")  # that can be written piece by piece
@@ -50,37 +50,40 @@ def check_output(out: Path) -> None:
 
 def write_labels(crowd: StreamedCrowd, posterior: Recipe, out: Path, *, proba: bool) -> Sums:
     """Write one row per instance in the order of their codes, a row group for each partition; returns `_sums`."""
-    store, dense = crowd.store, small(crowd)
-    ids, classes = store.instance_vocabulary.arrow, store.class_vocabulary
+    ids, classes = crowd.store.instance_vocabulary.arrow, crowd.store.class_vocabulary
     names = [f"p_{name}" for name in classes.arrow.to_pylist()] if proba else []
-
-    def piece(number: int) -> tuple[pa.Table, Sums]:
-        part = store.load(number)
-        q = posterior.of(part)
-        labels = part.choose(q, "first", np.random.default_rng(0))
-        columns = {
-            "instance": ids.slice(part.start, part.stop - part.start),
-            "label": classes.take(labels),
-            "confidence": q[np.arange(len(q)), labels],
-            "n_annotations": part.labels_per_instance,
-        }
-        columns |= {name: np.ascontiguousarray(q[:, code]) for code, name in enumerate(names)}
-        return pa.table(columns), _sums(part, q, labels, dense)
-
-    total: Sums | None = None
+    start = 0
     writer: Any = None
-    crowd.progress.step("writing labels", len(store.partitions))
+
+    def take(piece: dict[str, Any]) -> None:
+        nonlocal start, writer
+        size = len(piece["n_annotations"])
+        table = pa.table({"instance": ids.slice(start, size), **piece, "label": classes.take(piece["label"])})
+        writer = _writer(out, table.schema) if writer is None else writer
+        writer.write_table(table)
+        start += size
+
+    crowd.titled("writing labels")
     try:
-        for table, sums in in_order(piece, len(store.partitions), crowd.threads):
-            writer = _writer(out, table.schema) if writer is None else writer
-            writer.write_table(table)
-            total = sums if total is None else added(total, sums)
-            crowd.progress.advance()
+        return crowd.pieces(_labels, posterior, names, small(crowd), take=take)
     finally:
         if writer is not None:
             writer.close()
-    assert total is not None
-    return total
+
+
+def _labels(
+    part: Part, total: Sums | None, posterior: Recipe, names: list[str], dense: bool
+) -> tuple[dict[str, Any], Sums]:
+    """Codes of the labels and other columns of a part, and its `_sums`."""
+    q = posterior.of(part)
+    labels = part.choose(q, "first", np.random.default_rng(0))
+    columns = {
+        "label": labels,
+        "confidence": q[np.arange(len(q)), labels],
+        "n_annotations": part.labels_per_instance,
+        **{name: np.ascontiguousarray(q[:, code]) for code, name in enumerate(names)},
+    }
+    return columns, _sums(part, q, labels, dense)
 
 
 def small(crowd: StreamedCrowd) -> bool:
@@ -88,18 +91,18 @@ def small(crowd: StreamedCrowd) -> bool:
     return 8.0 * crowd.n_annotators * crowd.n_classes**2 <= min(CONFUSION, crowd.memory / 16)
 
 
-def _writer(out: Path, schema: pa.Schema) -> AbstractContextManager[Any]:
+def _writer(out: Path, schema: pa.Schema) -> Any:
     kind = format_of(out)
     if kind == "parquet":
         import pyarrow.parquet as pq
 
-        return pq.ParquetWriter(out, schema)  # type: ignore[no-any-return]
+        return pq.ParquetWriter(out, schema)
     if kind == "arrow":
-        return pa.ipc.new_file(str(out), schema)  # type: ignore[no-any-return]
+        return pa.ipc.new_file(str(out), schema)
     from pyarrow import csv
 
     options = csv.WriteOptions(delimiter="\t" if kind == "tsv" else ",")
-    return csv.CSVWriter(str(out), schema, write_options=options)  # type: ignore[no-any-return]
+    return csv.CSVWriter(str(out), schema, write_options=options)
 
 
 def _sums(part: Part, q: Floats, labels: Any, dense: bool) -> Sums:

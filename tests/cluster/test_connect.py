@@ -1,0 +1,53 @@
+"""Joining a Ray, or saying why not."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from crowdwise import cluster
+from crowdwise.errors import ConfigError
+
+
+def refused(address: str, workers: int | None = None) -> str:
+    with pytest.raises(ConfigError) as caught, cluster.connect(address, workers):
+        pytest.fail("it was joined")
+    return str(caught.value)
+
+
+def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert refused("local") == "Ray is not installed: pip install crowdwise[ray]"
+
+
+def test_ray_is_imported_only_where_it_is_asked_for() -> None:
+    modules = "crowdwise, crowdwise.cluster, crowdwise.streaming, crowdwise.bench.runner, crowdwise.cli._training"
+    code = f"import sys, {modules}; print('ray' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+class TestWithRay:
+    @pytest.fixture(autouse=True)
+    def needed(self) -> None:
+        pytest.importorskip("ray", reason="needs Ray: pip install crowdwise[ray]")
+
+    def test_an_address_that_does_not_answer(self) -> None:
+        with socket.socket() as taken:  # bound, but nobody listens
+            taken.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            assert refused(address).startswith(f"no Ray cluster answers at {address}: ")
+
+    @pytest.mark.parametrize("address", ["ray://head:10001", "auto", "head:port"])
+    def test_what_is_no_address(self, address: str) -> None:
+        assert refused(address).startswith(f"{address!r} is no address of a Ray cluster: use local or HOST:PORT")
+
+    def test_more_workers_than_this_machine_has(self) -> None:
+        cpus = os.cpu_count() or 1
+        asked = f"{cpus + 1} workers were asked for, and this machine has {cpus} CPUs; ask for no more than that"
+        assert refused("local", cpus + 1) == asked
+        assert refused("local", 0) == "workers must be 1 or more, got 0"
