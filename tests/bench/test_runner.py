@@ -207,6 +207,7 @@ class TestOneAtATime:
                 runner.run(wanted, tmp_path / "out")
 
 
+@pytest.mark.filterwarnings("ignore:.*going on from what was written before:crowdwise.errors.CrowdwiseWarning")
 class TestDamage:
     """Files that were cut off, as by a full disk or a power cut: what can be saved is, the rest runs again."""
 

@@ -20,6 +20,7 @@ from crowdwise import _files
 from crowdwise.engine import checkpoint, ledger, loop, problem, step
 from crowdwise.engine.checkpoint import RunDirectory, read_tensors, write_tensors
 from crowdwise.engine.tensors import ResidentInputs, StreamedInputs
+from crowdwise.engine.trouble import is_out_of_memory
 from crowdwise.errors import CrowdwiseWarning, InUseError, ModelFileError, NonFiniteError, StorageError, TrainingError
 from crowdwise.methods.base import CrowdClassifier
 from crowdwise.methods.ce import CE
@@ -517,6 +518,40 @@ def test_where_nothing_can_leave_the_device_it_is_said_what_to_lower(monkeypatch
         in str(error.value)
     )
     assert str(error.value).endswith("torch says: CUDA out of memory")
+
+
+def test_a_device_that_has_no_memory_for_the_copy_of_the_weights_gives_up_inputs_first(
+    whole: CrowdClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, tries = step.Snapshot.__init__, [0]
+
+    def init(self: Any, *arguments: Any) -> None:
+        tries[0] += 1
+        if tries[0] == 3:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        usual(self, *arguments)
+
+    monkeypatch.setattr(step.Snapshot, "__init__", init)
+    with pytest.warns(CrowdwiseWarning, match="inputs are kept on the host"):
+        assert same(bltm().fit(X, CROWD), whole)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory. Tried"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("shapes do not match"), False),
+        (ValueError("CUDA error: out of memory, says a parameter"), False),
+    ],
+    ids=str,
+)
+def test_memory_errors_are_known_by_what_libraries_say(error: Exception, expected: bool) -> None:
+    assert is_out_of_memory(error) is expected
+    hidden = RuntimeError("operation failed due to a previous error during capture")
+    hidden.__context__ = error
+    assert is_out_of_memory(hidden) is expected
 
 
 def test_memory_that_is_short_between_stages_is_explained_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -34,7 +35,15 @@ from crowdwise.aggregation import (
     kernels,
     recommend,
 )
-from crowdwise.errors import AnnotationError, ConfigError, CrowdwiseWarning, DataError, InUseError, ModelFileError
+from crowdwise.errors import (
+    AnnotationError,
+    ConfigError,
+    CrowdwiseWarning,
+    DataError,
+    InUseError,
+    ModelFileError,
+    StorageError,
+)
 from crowdwise.readers import read_table
 from crowdwise.registry import AGGREGATORS
 from crowdwise.streaming import aggregate, preparation, streamable
@@ -569,7 +578,7 @@ def test_a_run_that_stopped_between_rounds_goes_on_and_ends_alike(
 def test_a_process_that_was_killed_between_rounds_goes_on(tmp_path: Path) -> None:
     path, out, work = write(tmp_path / "crowd.parquet", crowd()), tmp_path / "labels.parquet", tmp_path / "work"
     method = "streaming._model(__import__('crowdwise.aggregation').aggregation.DawidSkene(max_iter=9, tol=0), 0)[0]"
-    killed(path, out, work, "checkpoint.os.replace = dying(checkpoint.os.replace, 6)", method)
+    killed(path, out, work, "os.replace = dying(os.replace, 6)", method)
     result = aggregate(path, DawidSkene(max_iter=9, tol=0), out=out, work=work)
     expected = DawidSkene(max_iter=9, tol=0).fit(read_table(path).annotations)
     np.testing.assert_allclose(result.model.objective_, expected.objective_, rtol=1e-10)  # type: ignore[attr-defined]
@@ -637,6 +646,24 @@ def test_a_working_folder_serves_one_run_at_a_time(tmp_path: Path) -> None:
         error = pool.submit(aggregate, path, "dawid-skene", out=tmp_path / "out.parquet", work=work).exception()
     assert isinstance(error, InUseError)
     assert f"{work} is in use by process {os.getpid()} on" in str(error)
+
+
+def test_a_full_disk_is_named_and_the_next_run_prepares_the_table_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, work = write(tmp_path / "crowd.parquet", crowd()), tmp_path / "work"
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(preparation, "write_ids", full)
+        with pytest.raises(
+            StorageError, match=rf"{work}/table cannot be written: No space left.* MB are free in {work}"
+        ):
+            aggregate(path, "wawa", out=tmp_path / "labels.parquet", work=work)
+    result = aggregate(path, "wawa", out=tmp_path / "labels.parquet", work=work)
+    assert result.n_instances == read_table(path).annotations.n_instances
 
 
 def test_a_method_that_wants_everything_at_once_is_stopped(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ class Ledger:
 
     def finish(self, stage: Stage, result: StageResult) -> None:
         """Write the weights and the result of the stage."""
-        if distributed.rank() != 0:
+        if not self.results or distributed.rank() != 0:
             return
         tensors: dict[str, Tensor] = {}
         for name, group in stage.groups.items():

@@ -172,9 +172,11 @@ class Engine:
 
     def _checked_epoch(self, index: int, stage: Stage, step: Step, steps: CapturedSteps | None, epoch: int) -> float:
         """The mean loss of an epoch that ends with finite numbers, if need be with inputs that have left the device."""
-        start = self._snapshot(step)
+        start, begun = None, False
         while True:
             try:
+                start = start or self._snapshot(step)
+                begun = True
                 loss = self._epoch(index, stage, step, steps, epoch)
                 break
             except RuntimeError as error:
@@ -183,11 +185,11 @@ class Engine:
                 trouble = out_of_memory(stage, error)
             except NonFiniteError as error:
                 raise bad_inputs(stage, epoch, error, self.problem) from None
-            if start is None or not self._make_room(
-                stage, step, steps
-            ):  # not above, where the error keeps tensors alive
+            # out here the error no longer keeps the tensors of the step alive
+            if (begun and start is None) or not self._make_room(stage, step, steps):
                 raise trouble
-            start.restore()
+            if start is not None:
+                start.restore()
         if math.isfinite(loss) and all_finite(step.parameters):
             return loss
         raise bad_numbers(stage, epoch, loss, self._find(index, stage, step, epoch, start), self.problem, self.dtype)
