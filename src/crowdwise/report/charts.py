@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from crowdwise.errors import ConfigError
+import altair as alt
+
 from crowdwise.report.pictures import GROUP_COLOURS
 
 Spec = dict[str, Any]
 
 NAMED_CELLS = 12  # classes up to which a matrix shows its numbers
-HINT = "the interactive report needs altair and vl-convert-python: pip install 'crowdwise[report]'"
 
 # colours of the page, of its charts and of groups; those of groups are Okabe and Ito's, lighter on a dark ground
 _LIGHT = {"ink": "#1c2530", "muted": "#5b6673", "line": "#d9dfe6", "ground": "#ffffff", "accent": "#0b62b8"}
@@ -51,14 +51,6 @@ def _described(spec: Spec) -> Spec:
     return spec if "description" in spec else spec | {"description": spec["layer"][0]["description"]}
 
 
-def _altair() -> Any:
-    try:
-        import altair
-    except ImportError as error:
-        raise ConfigError(HINT) from error
-    return altair
-
-
 def _theme(name: str, colours: dict[str, str]) -> Spec:
     font = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
     return {
@@ -89,7 +81,6 @@ def _theme(name: str, colours: dict[str, str]) -> Spec:
 
 
 def _chart(name: str, height: Any, description: str) -> Any:
-    alt = _altair()
     return alt.Chart(alt.NamedData(name)).properties(width="container", height=height, description=description)
 
 
@@ -99,7 +90,6 @@ def _angle(classes: Sequence[str], width: int) -> int:
 
 
 def _agreement() -> Any:
-    alt = _altair()
     base = _chart("agreement", 160, "Measures of agreement with 95 % intervals")
     y = alt.Y("measure:N", sort=None, title=None, axis=alt.Axis(labelLimit=220, grid=True))
     tooltip = [alt.Tooltip("measure:N"), *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("value", "low", "high"))]
@@ -111,7 +101,6 @@ def _agreement() -> Any:
 
 
 def _classes(angle: int) -> Any:
-    alt = _altair()
     return (
         _chart("classes", 190, "Share of each class among the labels and in the consensus")
         .mark_bar()
@@ -126,7 +115,6 @@ def _classes(angle: int) -> Any:
 
 
 def _confidence() -> Any:
-    alt = _altair()
     tens = alt.Axis(format=".0%", values=[k / 10 for k in range(11)], grid=False)
     return (
         _chart("confidence", 190, "Number of items by the probability of their consensus label")
@@ -140,13 +128,12 @@ def _confidence() -> Any:
     )
 
 
-def _picked(alt: Any) -> Any:
+def _picked() -> Any:
     """The annotator that is selected, -1 for none; the page sets it."""
     return alt.param(name="picked", value=-1)
 
 
 def _skills() -> Any:
-    alt = _altair()
     base = _chart("skills", 150, "Skill of every annotator with its interval, the best first")
     x = alt.X("rank:O", title=None, axis=None)
     tooltip = [
@@ -167,12 +154,11 @@ def _skills() -> Any:
         size=alt.condition(chosen, alt.value(180), alt.value(36)),
         tooltip=tooltip,
     )
-    return (whisker + point).add_params(_picked(alt))
+    return (whisker + point).add_params(_picked())
 
 
 def _matrix(classes: Sequence[str], angle: int) -> Any:
     """Cells of a matrix; of many classes, the page leaves out those that are 0."""
-    alt = _altair()
     n_classes, scale = len(classes), alt.Scale(domain=list(classes))
     named = n_classes <= 40
     base = _chart(
@@ -209,7 +195,6 @@ def _matrix(classes: Sequence[str], angle: int) -> Any:
 
 
 def _curve() -> Any:
-    alt = _altair()
     return (
         _chart("curve", 110, "Mean chance that labels are right, from the first label to the last")
         .mark_line(point=True, strokeWidth=2)
@@ -228,7 +213,6 @@ def _curve() -> Any:
 
 def _map() -> Any:
     """Annotators and the edges between them; those of the picked annotator stand out."""
-    alt = _altair()
     touching = "datum.from === picked || datum.to === picked"
     hidden = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
     x, y = (
@@ -280,12 +264,11 @@ def _map() -> Any:
     return (
         alt.layer(edges, nodes)
         .properties(width="container", height=400, description="Annotators by how they err; lines join similar ones")
-        .add_params(_picked(alt))
+        .add_params(_picked())
     )
 
 
 def _gain() -> Any:
-    alt = _altair()
     return (
         _chart("gain", 170, "Expected number of items put right by the first labels of the list")
         .mark_area(opacity=0.35, line=True)
@@ -298,7 +281,6 @@ def _gain() -> Any:
 
 
 def _training(field: str, title: str) -> Any:
-    alt = _altair()
     return (
         _chart("training", 200, f"{title} after every epoch")
         .mark_line(point=alt.OverlayMarkDef(size=22), strokeWidth=2)
@@ -317,7 +299,6 @@ def _training(field: str, title: str) -> Any:
 
 
 def _comparison() -> Any:
-    alt = _altair()
     base = _chart("comparison", 120, "Test accuracy of every method, mean and standard deviation")
     y = alt.Y("row:N", sort=None, title=None, axis=alt.Axis(labelLimit=220))
     scale = alt.Scale(zero=False, nice=True)

@@ -14,11 +14,11 @@ from pathlib import Path
 from crowdwise.datasets.files import cache_folder, write_atomically
 from crowdwise.errors import ConfigError
 from crowdwise.readers.table import replacing
-from crowdwise.report import charts
 from crowdwise.report.content import Content
 from crowdwise.report.limits import safe_json
 
 TEMPLATES = Path(__file__).parent / "templates"
+HINT = "the interactive report needs altair and vl-convert-python: pip install 'crowdwise[report]'"
 ENTRY = "window.vegaEmbed = vegaEmbed;"  # what the charts' JavaScript gives to the page
 SCRIPTS = ("core.js", "annotators.js", "map.js", "items.js", "start.js")
 
@@ -29,8 +29,12 @@ def render(page: Content, *, live: str | None = None) -> str:
     ``live`` is a stamp of what it is made from; with it, the page asks its server for ``progress`` every two seconds,
     and loads itself anew when the stamp has changed.
     """
-    import jinja2
+    try:
+        import jinja2
 
+        from crowdwise.report import charts
+    except ImportError as error:
+        raise ConfigError(HINT) from error
     data = dataclasses.asdict(page)
     data |= {"specs": charts.specs(page.classes), "themes": charts.themes(), "live": live}
     bundle, script = _bundle(), _script()
@@ -85,7 +89,7 @@ def _bundle() -> str:
     try:
         import vl_convert
     except ImportError as error:
-        raise ConfigError(charts.HINT) from error
+        raise ConfigError(HINT) from error
     kept = cache_folder() / f"vega-{version('vl-convert-python')}.js"
     with suppress(OSError, UnicodeDecodeError):
         script = kept.read_bytes().decode()

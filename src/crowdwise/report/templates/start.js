@@ -21,9 +21,9 @@ function startNext() {
     let right = 0;
     const gain = [{ number: 0, right: 0 }, ...chosen.map((row, place) => ({ number: place + 1, right: (right += row.better) }))];
     const asked = new Set(chosen.map((row) => row.annotator)).size;
-    at("next-words").textContent = `${counted(chosen.length, "label")} from ${counted(asked, "annotator")} ${chosen.length === 1 ? "is" : "are"} expected to put ${right.toFixed(1)} items right.`;
-    fill(document.querySelector("#next-table tbody"), chosen.map((row) => make("tr", {}, make("th", { scope: "row", class: "data" }, row.item), make("td", { class: "data" }, row.annotator),
-      make("td", { class: "data" }, row.label), make("td", { class: "number" }, percent(row.sure)), make("td", { class: "number" }, row.gain.toFixed(2)))));
+    at("next-words").textContent = `${counted(chosen.length, "label")} from ${counted(asked, "annotator")} ${chosen.length === 1 ? "is" : "are"} expected to put ${right < 0.05 ? "hardly any" : right.toFixed(1)} items right.`;
+    fill(document.querySelector("#next-table tbody"), chosen.map((row) => make("tr", {}, make("th", { scope: "row", class: "data", title: row.item }, row.item), make("td", { class: "data", title: row.annotator }, row.annotator),
+      make("td", { class: "data", title: row.label }, row.label), make("td", { class: "number" }, percent(row.sure)), make("td", { class: "number" }, row.gain.toFixed(2)))));
     draw(at("chart-gain"), "gain", { gain });
   }
 
