@@ -196,8 +196,8 @@ def test_annotations_of_rows_that_are_not_there(cli: Any, files: Files) -> None:
     ("name", "content", "message"),
     [
         ("missing.npy", None, "missing.npy: no such file"),
-        ("bad.npy", b"no array", "bad.npy: cannot be read as npy"),
-        ("bad.npz", b"PK no archive", "bad.npz: cannot be read as npz"),
+        ("bad.npy", b"no array", "bad.npy is not a readable npy file"),
+        ("bad.npz", b"PK no archive", "bad.npz is not a readable npz file"),
         ("bad.txt", b"1 2 3", "bad.txt: unknown format"),
         ("bad.csv", b"a,b\n1,2\n3,four\n", "record 2: column 'b' holds 'four', features must be numbers"),
         ("bad.csv", b"a,b\n1,2\n,4\n", "record 2: column 'a' is empty"),
@@ -215,7 +215,7 @@ def test_inputs_that_cannot_be_read(cli: Any, files: Files, name: str, content: 
 def test_pickled_arrays_are_refused(cli: Any, files: Files) -> None:
     np.save("bad.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     output = cli("train", "-m", "ce", "--inputs", "bad.npy", "--annotations", files["rows"], code=1).output
-    assert "Object arrays cannot be loaded" in output
+    assert "it holds pickled objects, which are never loaded" in output
 
 
 def test_ids_must_be_one_for_each_row_and_differ(cli: Any, files: Files) -> None:
