@@ -19,7 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import crowdwise
-from crowdwise import presets
+from crowdwise import datasets, presets
+from crowdwise._arrays import read_npz
 from crowdwise.aggregation import DawidSkene
 from crowdwise.bench import figures, rendering, runner, tables
 from crowdwise.bench.experiments import load_experiment
@@ -210,6 +211,27 @@ def load_map(folder: Path) -> Any:
     return found.title, found.positions.tolist(), found.before.toarray().tolist(), found.after.toarray().tolist()
 
 
+def make_labels(folder: Path) -> None:
+    numbers = {"n_instances": 5, "n_annotators": 2, "n_classes": 3}
+    triples = {"instance": np.arange(10) % 5, "annotator": np.arange(10) % 2, "label": np.arange(10) % 3}
+    np.savez(folder / "agg_rte.npz", **numbers, **triples, clean=np.arange(5) % 3)
+
+
+def forge_labels(folder: Path) -> None:
+    """Other arrays under the names of the right ones, in a file whose checksums hold."""
+    rng = np.random.default_rng(list((folder / "agg_rte.npz").read_bytes()))
+    make_labels(folder)
+    arrays = read_npz(folder / "agg_rte.npz")
+    others = [np.array(10**12), np.array(-1), np.array("x"), np.zeros((2, 2)), np.array([np.nan]), np.zeros(0)]
+    name = list(arrays)[rng.integers(len(arrays))]
+    arrays[name] = [*others, arrays[list(arrays)[rng.integers(len(arrays))]]][rng.integers(len(others) + 1)]
+    np.savez(folder / "agg_rte.npz", **arrays)
+
+
+def load_labels(folder: Path) -> str:
+    return repr(datasets.load("rte", root=folder))
+
+
 def make_pictures(folder: Path) -> None:
     from PIL import Image
 
@@ -287,6 +309,8 @@ TARGETS = {
     "store": Target(make_store, load_store, True),
     "state": Target(make_state, load_state, True),
     "records": Target(make_records, load_records, False),
+    "data set": Target(make_labels, load_labels, True),
+    "forged data set": Target(make_labels, load_labels, False, forge_labels),
     "map": Target(make_map, load_map, False),
     "pictures": Target(make_pictures, load_pictures, False),
     "preset": Target(lambda folder: (folder / "mine.toml").write_text(PRESET), load_preset, False),
@@ -296,6 +320,12 @@ TARGETS = {
         False,
     ),
 }
+
+
+WITHOUT_CHECKSUMS = pytest.mark.xfail(reason="checkpoints of training carry no checksums", strict=False)
+each = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[WITHOUT_CHECKSUMS] * (name == "run directory")) for name in TARGETS]
+)
 
 
 # how files are damaged
@@ -386,13 +416,13 @@ def fuzz(folder: Path, name: str, times: int) -> None:
     assert refused > times // 20
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@each
 def test_damaged_files_are_refused_by_an_error_of_crowdwise(tmp_path: Path, name: str) -> None:
     fuzz(tmp_path, name, ORDINARY)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("name", TARGETS)
+@each
 def test_ten_thousand_damaged_files_are_refused_by_an_error_of_crowdwise(tmp_path: Path, name: str) -> None:
     fuzz(tmp_path, name, MANY)

@@ -240,7 +240,7 @@ def test_inputs_that_cannot_be_read(cli: Any, files: Files, name: str, content: 
 def test_pickled_arrays_are_refused(cli: Any, files: Files) -> None:
     np.save("bad.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     output = cli("train", "-m", "ce", "--inputs", "bad.npy", "--annotations", files["rows"], code=1).output
-    assert "pickled objects, which are never loaded" in output
+    assert "it holds pickled objects, which are never loaded" in output
 
 
 def test_ids_must_be_one_for_each_row_and_differ(cli: Any, files: Files) -> None:

@@ -456,7 +456,7 @@ def cut(path: Path, work: Path, where: str) -> None:
 
     def counted(*arguments: Any, **options: Any) -> Any:
         calls.append(name)
-        if len(calls) == last:
+        if len(calls) >= last:  # nothing happens afterwards, in any thread
             raise Cut
         return function(*arguments, **options)
 
@@ -473,7 +473,7 @@ def cut(path: Path, work: Path, where: str) -> None:
     [
         ("reading", 1100, [17]),
         ("dealing", 0, [17]),
-        ("sorting", 0, range(17 - 4 + 1)),
+        ("sorting", 0, [17 - 4]),
         ("manifest", 0, [0]),
         ("renaming", 0, [0]),
     ],

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdwise.datasets.files import Files
-from crowdwise.errors import AnnotationError, ConfigError, DataError, DatasetError, suggest
+from crowdwise.errors import ConfigError, DataError, DatasetError, suggest
 from crowdwise.registry import Registry
 
 if TYPE_CHECKING:
@@ -127,5 +127,13 @@ def load(name: str, *, root: str | os.PathLike[str] | None = None, download: boo
             raise ConfigError(f"data set {name!r} has no option {option!r}{suggest(option, known)}")
     try:
         return loader(Files(name, None if root is None else Path(root).expanduser(), download), **options)
-    except (DataError, AnnotationError) as error:
+    except (DatasetError, ConfigError):
+        raise
+    except (
+        ValueError,
+        TypeError,
+        IndexError,
+        KeyError,
+        OverflowError,
+    ) as error:  # arrays of unforeseen shapes and types
         raise DatasetError(f"the files of data set {name!r} are damaged: {error}") from error

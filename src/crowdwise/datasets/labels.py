@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdwise.datasets.base import DATASETS, Dataset
 from crowdwise.datasets.files import Files
-from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, read_npz
+from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, count_of, read_npz
 
 CITATIONS = {
     "bluebird": "Welinder, Branson, Belongie, Perona: The multidimensional wisdom of crowds. NIPS 2010",
@@ -27,7 +27,7 @@ def label_set(name: str, files: Files) -> Dataset:
     return Dataset(
         name=name,
         kind="labels",
-        class_names=tuple(map(str, range(int(data["n_classes"])))),
+        class_names=tuple(map(str, range(count_of(data, "n_classes")))),
         annotations=annotations_from(data),
         truth=data["clean"].astype(np.int64),
         licence="MIT (the repository that distributes it)",

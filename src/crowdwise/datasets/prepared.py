@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from crowdwise.annotations import Annotations
 
 PREPARED_HINT = "this name reads a prepared file; docs/datasets.md says how it is laid out and where the data come from"
+MOST = {"n_instances": 2**31 - 1, "n_annotators": 2**31 - 1, "n_classes": 2**20}
 TRIPLES = ("instance", "annotator", "label", "n_instances", "n_annotators", "n_classes", "clean")
 
 
@@ -38,11 +39,19 @@ def annotations_from(data: dict[str, NDArray[Any]], class_names: Sequence[str] |
         data["instance"],
         data["annotator"],
         data["label"],
-        n_instances=int(data["n_instances"]),
-        n_annotators=int(data["n_annotators"]),
-        n_classes=int(data["n_classes"]),
+        n_instances=count_of(data, "n_instances"),
+        n_annotators=count_of(data, "n_annotators"),
+        n_classes=count_of(data, "n_classes"),
         classes=class_names,
     )
+
+
+def count_of(data: dict[str, NDArray[Any]], name: str) -> int:
+    """A number of instances, annotators or classes: one integer, and no larger than any crowd is."""
+    array = data[name]
+    if array.size != 1 or array.dtype.kind not in "iu" or not 0 <= int(array.item()) <= MOST[name]:
+        raise DatasetError(f"{name} is {str(array)[:60]} instead of a number from 0 to {MOST[name]:,}")
+    return int(array.item())
 
 
 def read_strips(name: str, *paths: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -93,7 +102,9 @@ def _decode(name: str, paths: Sequence[Path], shape: tuple[int, ...]) -> NDArray
     with progress_bar(f"decoding {name}", shape[0]) as advance:
         for path in paths:
             data = read_npz(path, "webp", "offsets")
-            webp, offsets = data["webp"], data["offsets"].astype(np.int64)
+            webp, offsets = data["webp"], data["offsets"]
+            if webp.ndim != 1 or webp.dtype != np.uint8 or offsets.ndim != 1 or offsets.dtype.kind not in "iu":
+                raise DatasetError(f"{path}: webp must hold bytes and offsets integers, both in one row")
             for k, (begin, end) in enumerate(pairwise(offsets)):
                 try:
                     with Image.open(BytesIO(webp[begin:end].tobytes()), formats=["WEBP"]) as image:
@@ -102,7 +113,7 @@ def _decode(name: str, paths: Sequence[Path], shape: tuple[int, ...]) -> NDArray
                         raise ValueError(f"it is {pixels.shape[1]} pixels wide instead of 32")
                     strip = pixels.reshape(-1, 32, 32, 3)
                     X[filled : filled + len(strip)] = strip
-                except (OSError, ValueError) as error:
+                except (OSError, ValueError, Image.DecompressionBombError) as error:
                     raise DatasetError(f"strip {k} of {path} cannot be decoded: {error}") from error
                 filled += len(strip)
                 advance(len(strip))

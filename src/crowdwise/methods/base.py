@@ -457,6 +457,8 @@ def load(path: str | Path, *, backbone: nn.Module | None = None, device: str = "
             parameters["backbone"] = backbone
         model: CrowdClassifier = METHODS[about["method"]](**parameters, device=device)
         model._restore(tensors, about)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from error
     except CrowdwiseError:
         raise
     except Exception as error:  # checksums hold, so somebody made the file: what it says may be anything

@@ -37,6 +37,7 @@ from crowdwise.streaming._ids import Ids, grown, kind_of
 from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.store import (
     FILES,
+    VERSION,
     Partition,
     Sizes,
     Store,
@@ -116,6 +117,7 @@ def prepare(
     """
     files = parquet_files(path)
     source = {
+        "version": VERSION,
         "files": [[str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns] for file in files],
         "columns": {role: columns.get(role) for role in ROLES},
         "memory": memory,
