@@ -26,6 +26,7 @@ from crowdwise.bench import figures, rendering, runner, tables
 from crowdwise.bench.experiments import load_experiment
 from crowdwise.cli import _info
 from crowdwise.datasets.image_folder import ImageFolder
+from crowdwise.engine.ledger import Ledger
 from crowdwise.errors import CrowdwiseError, ModelFileError
 from crowdwise.methods.ce import CE
 from crowdwise.methods.taidtm import TAIDTM
@@ -33,6 +34,7 @@ from crowdwise.streaming import preparation
 from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.checkpoint import Checkpoint, pack
 from crowdwise.streaming.crowd import StreamedCrowd
+from crowdwise.streaming.passes import Threads
 from crowdwise.streaming.store import Store
 from engine_helpers import QUICK, TAIDTM_QUICK, crowd
 
@@ -100,15 +102,15 @@ class Stop(Exception):
 
 def make_run(folder: Path) -> None:
     """A run that stopped after the first epoch of its second stage."""
-    save = crowdwise.engine.loop.Engine._save_checkpoint
+    save = Ledger.save
 
-    def stop(self: Any, index: int, result: Any, *more: Any) -> None:
-        save(self, index, result, *more)
-        if (index, len(result.history)) == (1, 1):
+    def stop(self: Ledger, result: Any, *more: Any) -> None:
+        save(self, result, *more)
+        if (self.index, len(result.history)) == (1, 1):
             raise Stop
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(crowdwise.engine.loop.Engine, "_save_checkpoint", stop)
+        patch.setattr(Ledger, "save", stop)
         with pytest.raises(Stop):
             TAIDTM(**TAIDTM_QUICK | {"warmup_epochs": 1}).fit(X, ANNOTATIONS, run_dir=folder / "run")
 
@@ -135,7 +137,7 @@ def make_store(folder: Path) -> None:
         store = preparation.prepare(folder / "crowd.parquet", folder / "work", {}, 10**8, 1, Progress())
     (folder / "crowd.parquet").unlink()
     model = DawidSkene(max_iter=4, tol=0)
-    crowd = StreamedCrowd(store, 1, 10**8, Progress(), Checkpoint(folder / "work", model, "source"))
+    crowd = StreamedCrowd(store, Threads(1), 10**8, Progress(), Checkpoint(folder / "work", model, "source"))
     model._crowd, model._history = crowd, None
     model._infer(crowd, np.random.default_rng(0))
 
