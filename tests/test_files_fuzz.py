@@ -324,10 +324,7 @@ TARGETS = {
 }
 
 
-WITHOUT_CHECKSUMS = pytest.mark.xfail(reason="checkpoints of training carry no checksums", strict=False)
-each = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[WITHOUT_CHECKSUMS] * (name == "run directory")) for name in TARGETS]
-)
+each = pytest.mark.parametrize("name", TARGETS)
 
 
 # how files are damaged

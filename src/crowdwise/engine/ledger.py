@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -57,14 +58,14 @@ class Ledger:
 
     def result(self, stage: Stage) -> Stored | None:
         """The weights and the result of the stage, if it was finished before."""
-        found = self._first_good(stage, self.results)
+        found = self._first_good(stage, self.results, "stage")
         if found is not None:
             self.after = found.digest
         return found
 
     def checkpoint(self, stage: Stage) -> Stored | None:
         """The last good checkpoint of the stage."""
-        return self._first_good(stage, self.run.checkpoint_files) if self.run is not None else None
+        return self._first_good(stage, self.run.checkpoint_files, "checkpoint") if self.run is not None else None
 
     def save(
         self,
@@ -85,7 +86,7 @@ class Ledger:
         for name, module in modules.items():
             tensors |= prefixed(f"module.{name}", module.state_dict())
             tensors |= prefixed(f"best.{name}", best.get(name, {}))
-        self.run.write_checkpoint(tensors, {"index": self.index, "after": self.after, "result": vars(result)})
+        self.run.write_checkpoint(tensors, self._about("checkpoint", result))
         self._written = time.perf_counter()
         self._writing = self._written - started
 
@@ -96,15 +97,18 @@ class Ledger:
         tensors: dict[str, Tensor] = {}
         for name, group in stage.groups.items():
             tensors |= prefixed(name, group.module.state_dict())
-        about = {"index": self.index, "after": self.after, "result": vars(result)}
+        about = self._about("stage", result)
         for path in self.results:
             self.after = write_tensors(path, tensors, about)
 
-    def _first_good(self, stage: Stage, paths: tuple[Path, ...] | list[Path]) -> Stored | None:
+    def _about(self, kind: str, result: StageResult) -> dict[str, Any]:
+        return {"kind": kind, "index": self.index, "after": self.after, "result": vars(result)}
+
+    def _first_good(self, stage: Stage, paths: tuple[Path, ...] | list[Path], kind: str) -> Stored | None:
         found, number = None, -1
         if distributed.rank() == 0:
             for at, path in enumerate(paths):
-                found = self._good(path)
+                found = self._good(path, kind)
                 if found is not None:
                     number = at
                     break
@@ -117,12 +121,14 @@ class Ledger:
             raise ModelFileError(f"{paths[number]} is of stage {name!r}, this fit has {stage.name!r}: start a new run")
         return found
 
-    def _good(self, path: Path) -> Stored | None:
+    def _good(self, path: Path, kind: str) -> Stored | None:
         """The content of a file of the stage at hand that is whole and built upon the weights that are there."""
         if not path.exists() or stage_of(path) not in (self.index, None):
             return None
         try:
             stored = read_tensors(path)
+            if stored.about.get("kind") != kind:
+                raise ModelFileError(f"{path} is no {kind} of a run, but a {stored.about.get('kind')}")
         except ModelFileError as error:
             _warn(f"{error}; going on from what was written before it")
             if self.run is not None and path in self.run.checkpoint_files:
