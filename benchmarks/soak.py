@@ -35,7 +35,7 @@ from crowdwise.errors import DataError, TrainingError
 from crowdwise.registry import AGGREGATORS, METHODS
 
 RESULTS = Path(__file__).parent / "results" / "soak.jsonl"
-WARM_UP = 0.1  # share of the fits after which memory counts
+WARM_UP = 0.3  # share of the fits after which memory counts: the allocator keeps the most that some fit has needed
 FLAT = 0.05
 NAMES = [("aggregator", name) for name in AGGREGATORS] + [("method", name) for name in METHODS]
 Array = npt.NDArray[Any]

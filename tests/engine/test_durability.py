@@ -17,7 +17,7 @@ import torch
 
 import crowdwise
 from crowdwise import _files
-from crowdwise.engine import checkpoint, ledger, loop, problem, step
+from crowdwise.engine import Engine, Problem, checkpoint, ledger, loop, problem, step
 from crowdwise.engine.checkpoint import RunDirectory, read_tensors, write_tensors
 from crowdwise.engine.tensors import ResidentInputs, StreamedInputs
 from crowdwise.engine.trouble import is_out_of_memory
@@ -603,3 +603,18 @@ def test_inputs_on_the_host_are_those_that_were_on_the_device() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(inputs.take(torch.tensor([4, 2])), before[0])
+
+
+def test_a_classifier_that_diverged_to_huge_but_finite_weights_is_refused() -> None:
+    X, annotations, _ = crowd(60)
+    model = crowdwise.CE(**QUICK, validation_fraction=0.0).fit(X, annotations)
+    with torch.no_grad():
+        for parameter in model.classifier_.parameters():
+            parameter.fill_(1e30)
+    with pytest.raises(
+        TrainingError, match=r"predictions for \d+ of 60 instances are NaN or infinite: training diverged"
+    ):
+        model.predict_proba(X)
+    engine = Engine(Problem.make(X, annotations, device=torch.device("cpu"), seed=0, validation_fraction=0.5))
+    with pytest.raises(TrainingError, match="held-out instances became NaN or infinite"):
+        engine.agreement(model.classifier_, engine.problem.validation)

@@ -96,7 +96,12 @@ class Engine:
         """Soft agreement with noisy annotations: mean over instances of the share of votes for the predicted class."""
         if len(units) == 0:
             return None
-        predicted = self.evaluate(classifier, units).argmax(1)
+        logits = self.evaluate(classifier, units)
+        if not bool(torch.isfinite(logits).all()):
+            raise TrainingError(
+                "predictions for held-out instances became NaN or infinite: training diverges, lower lr"
+            )
+        predicted = logits.argmax(1)
         row, pair = pairs_of(units.indptr, torch.arange(len(units), device=self.device))
         agrees = (predicted[row] == units.label[pair]).double()
         votes = units.indptr.diff().double()

@@ -26,7 +26,7 @@ from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.problem import make_inputs
 from crowdwise.engine.stage import Loss, step_schedule
 from crowdwise.engine.tensors import Units, pairs_of
-from crowdwise.errors import ConfigError, CrowdwiseError, DataError, ModelFileError
+from crowdwise.errors import ConfigError, CrowdwiseError, DataError, ModelFileError, TrainingError
 from crowdwise.methods.files import fingerprint, load_model, save_model
 from crowdwise.networks import Classifier, ConstantTransition, Transition
 
@@ -256,7 +256,14 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, in the order of ``classes_``: (len(X), C)."""
-        return torch.softmax(self._evaluate(self._fitted_classifier(), X).double(), 1).cpu().numpy()
+        logits = self._evaluate(self._fitted_classifier(), X)
+        bad = len(logits) - int(torch.isfinite(logits).all(1).sum())
+        if bad:
+            raise TrainingError(
+                f"predictions for {bad:,} of {len(logits):,} instances are NaN or infinite: training diverged (its last loss "
+                f"was {self.history_[-1]['loss']:.3g}), or X is far from what was trained on; fit again with a lower lr"
+            )
+        return torch.softmax(logits.double(), 1).cpu().numpy()
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy against true labels ``y`` (n,), or soft agreement with annotations (of any accepted form)."""
