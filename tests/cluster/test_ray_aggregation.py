@@ -144,6 +144,7 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert disturbed == undisturbed
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_is_overtaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, model, notes = write(tmp_path / "crowd.parquet", crowd()), DawidSkene(max_iter=1, tol=0), tmp_path / "notes"
     undisturbed = ended(path, model, tmp_path)
@@ -157,6 +158,7 @@ def test_a_worker_that_hangs_is_overtaken(tmp_path: Path, monkeypatch: pytest.Mo
     assert disturbed == undisturbed
 
 
+@pytest.mark.slow
 def test_a_run_that_stopped_goes_on_with_another_number_of_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
