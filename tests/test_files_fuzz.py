@@ -318,7 +318,7 @@ TARGETS = {
     "preset": Target(lambda folder: (folder / "mine.toml").write_text(PRESET), load_preset, False),
     "experiment": Target(
         lambda folder: (folder / "mine.toml").write_text(EXPERIMENT),
-        lambda folder: load_experiment(folder / "mine.toml").cells(),
+        lambda folder: load_experiment(folder / "mine.toml").cells(seeds=[0, 1]),
         False,
     ),
 }

@@ -159,7 +159,7 @@ class TestOwnData:
         ('methods = ["ce"]\nseed = 3\n' + DIGITS, "unknown key 'seed'; did you mean 'seeds'"),
         ('methods = ["cee"]\n' + DIGITS, "unknown method 'cee'; did you mean 'ce'"),
         ('methods = "ce"\n' + DIGITS, "methods must be a list of methods, not 'ce'"),
-        ('methods = ["ce"]\nseeds = 0\n' + DIGITS, "seeds must be at least 1, not 0"),
+        ('methods = ["ce"]\nseeds = 0\n' + DIGITS, "seeds must be 1 to 10,000, not 0"),
         ('methods = ["ce"]\nseeds = true\n' + DIGITS, "seeds must be a number of seeds, not True"),
         ('methods = ["ce"]\nheldout = 1.0\n' + DIGITS, r"share of the annotations in \[0, 1\), not 1.0"),
         ('methods = ["ce"]\n', "needs methods .* and at least one table"),

@@ -80,6 +80,7 @@ _COLUMN: dict[str, tuple[type | tuple[type, ...], str]] = {
     "vary": (dict, "a table of lists"),
 }
 _PARTS = ("simulate", "parameters", "data")
+MOST_SEEDS = 10_000
 _FORM = re.compile(r"\d{0,2}(\.\d{1,2})?[a-zA-Z%]?")
 
 
@@ -200,17 +201,22 @@ def load_experiment(name: str | Path) -> Experiment:
 def _checked(name: str, content: dict[str, Any], folder: Path) -> Experiment:
     where = f"experiment {name}"
     _check(where, content, _TOP)
-    if content.get("seeds", 1) < 1:
-        raise ConfigError(f"{where}: seeds must be at least 1, not {content['seeds']}")
+    if not 1 <= content.get("seeds", 1) <= MOST_SEEDS:
+        raise ConfigError(f"{where}: seeds must be 1 to {MOST_SEEDS:,}, not {str(content['seeds'])[:60]}")
     if not 0 <= content.get("heldout", 0) < 1:
         raise ConfigError(f"{where}: heldout is a share of the annotations in [0, 1), not {content['heldout']}")
-    rows = {str(row): dict(spec) for row, spec in content.pop("rows", {}).items()}
-    for method in content.pop("methods", []):
+    tables = content.pop("rows", {})
+    for row, spec in tables.items():
+        if not isinstance(spec, dict):
+            raise ConfigError(f"{where}, [rows.{row!r}] must be a table, not {str(spec)[:60]!r}")
+    rows = {str(row): dict(spec) for row, spec in tables.items()}
+    for method in _names(f"{where}, methods", content.pop("methods", [])):
         rows.setdefault(TITLES.get(method, method), {"method": method})
     for row, spec in rows.items():
         if "method" not in spec:
             raise ConfigError(f"{where}, [rows.{row!r}]: say which method it is: method = ...")
-        _refuse(f"{where}, [rows.{row!r}]", spec, {"method", *settable(spec["method"])})
+        (method,) = _names(f"{where}, [rows.{row!r}], method", [spec["method"]])
+        _refuse(f"{where}, [rows.{row!r}]", spec, {"method", *settable(method)})
     columns = content.pop("columns", [])
     if not rows or not columns:
         raise ConfigError(f"{where}: it needs methods (or [rows]) and at least one table [[columns]]")
@@ -224,7 +230,7 @@ def _check_column(where: str, column: Mapping[str, Any], methods: Sequence[str])
     from crowdwise.simulate import aidn
 
     _check(where, column, _COLUMN)
-    _refuse(f"{where}, methods", column.get("methods", []), methods)
+    _refuse(f"{where}, methods", _names(f"{where}, methods", column.get("methods", [])), methods)
     known: dict[str, Iterable[str]] = {
         "simulate": inspect.signature(aidn).parameters,
         "parameters": {name for method in METHODS for name in settable(method)},
@@ -252,6 +258,13 @@ def _check(where: str, content: Mapping[str, Any], known: Mapping[str, tuple[typ
         kind, words = known[key]
         if not isinstance(value, kind) or isinstance(value, bool):
             raise ConfigError(f"{where}: {key} must be {words}, not {value!r}")
+
+
+def _names(where: str, given: Sequence[Any]) -> Sequence[str]:
+    for name in given:
+        if not isinstance(name, str):
+            raise ConfigError(f"{where}: {str(name)[:60]!r} is not a name")
+    return given
 
 
 def _refuse(where: str, given: Iterable[str], known: Iterable[str]) -> None:
