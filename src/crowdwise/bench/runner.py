@@ -71,7 +71,7 @@ def run(
 ) -> list[dict[str, Any]]:
     """Run all cells that have no record yet, ``jobs`` at a time, and return the records of all; failed ones have an error.
 
-    ``jobs`` is the number of processors on a CPU, and 1 on a GPU. ``watch`` is called with the status whenever it
+    ``jobs`` is the number of GPUs, or of processors where there are none. ``watch`` is called with the status whenever it
     changes, and with the record of each cell that ends. ``ray``, an address or ``"local"``, spreads the cells over a Ray
     cluster, where each takes ``threads`` CPUs (1) and ``gpus_per_run`` GPUs (1 where there are some).
     """
@@ -161,9 +161,22 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
 
 def default_jobs() -> int:
+    return n_gpus() or os.cpu_count() or 1
+
+
+def n_gpus() -> int:
     import torch
 
-    return 1 if torch.cuda.is_available() else os.cpu_count() or 1
+    return torch.cuda.device_count()
+
+
+def least_used(used: Sequence[int | None], gpus: int) -> int | None:
+    """The GPU for one more worker; None where there are none.
+
+    >>> least_used([0, 1, 1, 2], 3)
+    0
+    """
+    return min(range(gpus), key=used.count) if gpus else None
 
 
 @dataclass
@@ -173,6 +186,7 @@ class _Worker:
     process: BaseProcess
     line: Connection
     waiting: deque[Cell]
+    gpu: int | None = None
 
 
 class Pool:
@@ -234,6 +248,7 @@ class _Processes(Pool):
         self.jobs = min(jobs, len(self.families))
         self.context = multiprocessing.get_context("spawn")
         self.workers: list[_Worker] = []
+        self.gpus = n_gpus()
 
     def underway(self) -> Iterable[deque[Cell]]:
         return [worker.waiting for worker in self.workers]
@@ -258,12 +273,14 @@ class _Processes(Pool):
 
     def _hire(self, family: deque[Cell]) -> None:
         ours, theirs = self.context.Pipe()
-        arguments = (theirs, list(family), self.out, self.threads, self.jobs, os.getpid())
+        gpu = least_used([worker.gpu for worker in self.workers], self.gpus)
+        sharing = -(-self.jobs // max(self.gpus, 1))  # of a GPU, or of all processors
+        arguments = (theirs, list(family), self.out, self.threads, sharing, gpu, os.getpid())
         process = self.context.Process(target=_work, args=arguments, daemon=True)
         with _uninterrupted():
             process.start()
         theirs.close()  # so that the line ends with the process
-        self.workers.append(_Worker(process, ours, family))
+        self.workers.append(_Worker(process, ours, family, gpu))
 
     def _hear(self, worker: _Worker, kind: str, content: Any) -> None:
         if kind == "epoch":
@@ -301,11 +318,15 @@ def _ray_pool(address: str, gpus: float | None) -> Callable[..., Pool]:
     return functools.partial(RayPool, address=address, gpus=gpus)
 
 
-def _work(line: Connection, family: list[Cell], out: Path, threads: int, sharing: int, parent: int) -> None:
+def _work(
+    line: Connection, family: list[Cell], out: Path, threads: int, sharing: int, gpu: int | None, parent: int
+) -> None:
     """A worker process: run families of cells until there are none."""
     _die_with(parent)
     import torch
 
+    if gpu is not None:
+        torch.cuda.set_device(gpu)
     torch.set_num_threads(threads)
     with suppress(EOFError, BrokenPipeError):  # nobody listens any more
         while True:

@@ -51,7 +51,10 @@ def run(
         typer.Option("--set", metavar="KEY=VALUE", help="Override a parameter of all methods that have it."),
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs at a time; by default one per processor, or 1 on a GPU.")
+        int | None,
+        typer.Option(
+            min=1, help="Runs at a time; by default one for each GPU, or for each processor where there is none."
+        ),
     ] = None,
     ray: Ray = None,
     workers: Workers = None,
