@@ -25,7 +25,7 @@ from crowdwise.registry import METHODS
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "taidtm.md")
+DOCUMENTS = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("results", "taidtm", "reliability")))
 
 Record = dict[str, Any]
 ALWAYS = ("CE", "BLTM", "TAIDTM-FT", "TAIDTM")  # methods that are shown even if they were not run
@@ -271,6 +271,25 @@ def methods(records: list[Record]) -> str:
     return table(("method", "epoch, s", "beside CE", "backbone", "instances", "device"), rows, right=(1, 2, 4))
 
 
+def soak(records: list[Record]) -> str:
+    """Thousands of small fits in one process."""
+    rows = [
+        (
+            f"{r['fits']:,}",
+            str(len(r["failures"])),
+            str(sum(r["refused"].values())),
+            f"{r['rss_first_mb']:.0f} MB",
+            f"{r['rss_last_mb']:.0f} MB",
+            f"{100 * (r['rss_ratio'] - 1):+.1f} %",
+            f"{r['seconds']:.0f} s",
+        )
+        for r in records
+        if r.get("benchmark") == "soak"
+    ]
+    head = ("fits", "failures", "refused", "memory in the first fifth", "in the last", "growth", "time")
+    return table(head, rows, right=range(7))
+
+
 def annotators(records: list[Record]) -> str:
     """Time of a joint step of TAIDTM with a ResNet-18 against the number of annotators."""
     found = [r for r in records if r.get("benchmark") == "annotators" and r["backbone"] == "resnet18"]
@@ -400,6 +419,7 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
         "estimation": estimation,
         "engine": engine,
         "methods": methods,
+        "soak": soak,
         "speed": speed,
         "annotators": annotators,
         "heads": heads,

@@ -48,7 +48,12 @@ def rows(folder: Path, table: str = "accuracy") -> list[str]:
 
 @pytest.mark.parametrize(
     ("name", "tables", "first"),
-    [("README.md", 1, "overview"), ("docs/results.md", 10, "accuracy"), ("docs/taidtm.md", 1, "heads")],
+    [
+        ("README.md", 1, "overview"),
+        ("docs/results.md", 10, "accuracy"),
+        ("docs/taidtm.md", 1, "heads"),
+        ("docs/reliability.md", 1, "soak"),
+    ],
 )
 def test_documents_equal_what_the_script_prints(name: str, tables: int, first: str) -> None:
     text = (ROOT / name).read_text(encoding="utf-8")
