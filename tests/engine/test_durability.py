@@ -24,7 +24,7 @@ from crowdwise.engine.trouble import is_out_of_memory
 from crowdwise.errors import CrowdwiseWarning, InUseError, ModelFileError, NonFiniteError, StorageError, TrainingError
 from crowdwise.methods.base import CrowdClassifier
 from crowdwise.methods.ce import CE
-from engine_helpers import QUICK, TAIDTM_QUICK, crowd
+from engine_helpers import QUICK, TAIDTM_QUICK, crowd, quick
 
 X, CROWD, _ = crowd()
 DROPOUT = {"backbone_options": {"hidden": 16, "dropout": 0.3}}
@@ -615,6 +615,12 @@ def test_a_classifier_that_diverged_to_huge_but_finite_weights_is_refused() -> N
         TrainingError, match=r"predictions for \d+ of 60 instances are NaN or infinite: training diverged"
     ):
         model.predict_proba(X)
+    bltm = crowdwise.BLTM(**quick("bltm")).fit(X, annotations)
+    with torch.no_grad():
+        for parameter in bltm.transition_.parameters():
+            parameter.fill_(1e30)
+    with pytest.raises(TrainingError, match=r"matrices for \d+ of 60 instances are NaN or infinite"):
+        bltm.transition(X)
     engine = Engine(Problem.make(X, annotations, device=torch.device("cpu"), seed=0, validation_fraction=0.5))
     with pytest.raises(TrainingError, match="held-out instances became NaN or infinite"):
         engine.agreement(model.classifier_, engine.problem.validation)

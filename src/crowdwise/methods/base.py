@@ -257,13 +257,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, in the order of ``classes_``: (len(X), C)."""
         logits = self._evaluate(self._fitted_classifier(), X)
-        bad = len(logits) - int(torch.isfinite(logits).all(1).sum())
-        if bad:
-            raise TrainingError(
-                f"predictions for {bad:,} of {len(logits):,} instances are NaN or infinite: training diverged (its last loss "
-                f"was {self.history_[-1]['loss']:.3g}), or X is far from what was trained on; fit again with a lower lr"
-            )
-        return torch.softmax(logits.double(), 1).cpu().numpy()
+        return self._finite("predictions", torch.softmax(logits.double(), 1).cpu().numpy())
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy against true labels ``y`` (n,), or soft agreement with annotations (of any accepted form)."""
@@ -300,7 +294,17 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 used, local = torch.unique(row[part], return_inverse=True)
                 logits = network.pair_logits(features[used], local, annotator[part])
                 result[part] = torch.softmax(logits, 2).cpu().numpy()
-        return result.reshape(n, len(codes), n_classes, n_classes)
+        return self._finite("matrices", result.reshape(n, len(codes), n_classes, n_classes))
+
+    def _finite(self, what: str, values: Array) -> Array:
+        """The values (n, ...), if they are finite."""
+        bad = np.count_nonzero(~np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
+        if bad:
+            raise TrainingError(
+                f"{what} for {bad:,} of {len(values):,} instances are NaN or infinite: training diverged (its last loss was "
+                f"{self.history_[-1]['loss']:.3g}), or X is far from what was trained on; fit again with a lower lr"
+            )
+        return values
 
     @property
     def skill_(self) -> Array:
