@@ -97,9 +97,9 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path, undisturbed: Path, whic
 @pytest.mark.slow
 def test_an_error_of_training_is_that_of_one_process(tmp_path: Path) -> None:
     invocation = plan(method="ce", preset="digits", settings={"lr": 1e30, "epochs": 3})
-    with pytest.raises(TrainingError, match="stage 'classifier', epoch 1, batch .*the loss became NaN"):
+    with pytest.raises(TrainingError, match=r"stage 'classifier', epoch 1, batch .*the loss became NaN"):
         start(invocation, tmp_path / "run", "local", 2)
-    with pytest.raises(TrainingError, match="stage 'classifier', epoch 1, batch .*the loss became NaN"):
+    with pytest.raises(TrainingError, match=r"stage 'classifier', epoch 1, batch .*the loss became NaN"):
         resume(tmp_path / "run", None, "local", 2)
     assert not (tmp_path / "run" / ".ray").exists()
 
