@@ -207,11 +207,11 @@ class Pool:
 
     def run(self) -> None:
         """Run them all."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not say how it runs cells")
 
     def underway(self) -> Iterable[deque[Cell]]:
         """Families that were begun, each with the cells that have not ended."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} does not say which cells are underway")
 
     def _begun(self, cell: Cell, stage: str) -> None:
         self.started.setdefault(cell.id, time.perf_counter())

@@ -25,13 +25,14 @@ from crowdwise.engine.loop import Observer, evaluate
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.problem import make_inputs
 from crowdwise.engine.stage import Loss, step_schedule
-from crowdwise.engine.tensors import Units, pairs_of
+from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError, CrowdwiseError, DataError, ModelFileError, TrainingError
 from crowdwise.methods.files import fingerprint, load_model, save_model
+from crowdwise.methods.skill import annotator_skill
 from crowdwise.networks import Classifier, ConstantTransition, Transition
+from crowdwise.networks.transition import stretches
 
 Array = npt.NDArray[Any]
-_PAIRS_AT_ONCE = 4096  # transition matrices evaluated in one go
 
 
 @dataclass
@@ -141,7 +142,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 observer=observer,
             )
             fitted = engine.run(self.stages(engine))
-            fitted.arrays["skill"] = annotator_skill(engine, fitted)
+            fitted.arrays["skill"] = annotator_skill(engine, fitted.classifier, fitted.transition)
             self._adopt(fitted, problem.prepare, crowd.classes, crowd.annotators)
             self.history_ = engine.history
             if run is not None and distributed.rank() == 0:
@@ -288,12 +289,8 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         row = torch.arange(n, device=features.device).repeat_interleave(len(codes))
         annotator = torch.from_numpy(np.tile(codes, n)).to(features.device)
         result = np.empty((n * len(codes), n_classes, n_classes), dtype=np.float32)
-        with torch.no_grad():
-            for start in range(0, len(row), _PAIRS_AT_ONCE):
-                part = slice(start, start + _PAIRS_AT_ONCE)
-                used, local = torch.unique(row[part], return_inverse=True)
-                logits = network.pair_logits(features[used], local, annotator[part])
-                result[part] = torch.softmax(logits, 2).cpu().numpy()
+        for part, logits in stretches(network, features, row, annotator):
+            result[part] = torch.softmax(logits, 2).cpu().numpy()
         return self._finite("matrices", result.reshape(n, len(codes), n_classes, n_classes))
 
     def _finite(self, what: str, values: Array) -> Array:
@@ -408,32 +405,6 @@ def build(engine: Engine, name: str, make: Callable[[], Any]) -> Any:
     if engine.device.type == "cuda":
         module.to(memory_format=torch.channels_last)
     return module
-
-
-def annotator_skill(engine: Engine, fitted: Fitted) -> Array:
-    """Mean probability that the label y given by an annotator was right, over its training annotations: (R,).
-
-    That is f_y(x), or with transition matrices f_y(x) T^j(x)[y, y] / sum_p f_p(x) T^j(x)[p, y].
-    """
-    units, n_annotators = engine.problem.train, engine.problem.n_annotators
-    posterior = torch.softmax(engine.evaluate(fitted.classifier, units).double(), 1)
-    row, _ = pairs_of(units.indptr, torch.arange(len(units), device=units.device))
-    right = posterior[row, units.label]
-    if fitted.transition is not None:
-        network = cast(Transition, fitted.transition.to(units.device))
-        features = engine.evaluate(fitted.transition, units, network.features)
-        with torch.no_grad():
-            for start in range(0, len(row), _PAIRS_AT_ONCE):
-                part = slice(start, start + _PAIRS_AT_ONCE)
-                used, local = torch.unique(row[part], return_inverse=True)
-                matrices = torch.softmax(network.pair_logits(features[used], local, units.annotator[part]).double(), 2)
-                given = units.label[part, None]
-                columns = matrices.gather(2, given[:, :, None].expand(-1, matrices.shape[1], 1)).squeeze(2)
-                joint = posterior[row[part]] * columns  # P(class p, label y)
-                right[part] = (joint.gather(1, given).squeeze(1) / joint.sum(1).clamp_min(1e-30)).clamp(0, 1)
-    total = torch.zeros(n_annotators, dtype=torch.float64, device=units.device).index_add_(0, units.annotator, right)
-    count = torch.bincount(units.annotator, minlength=n_annotators)
-    return np.asarray(torch.where(count > 0, total / count, torch.nan).cpu())
 
 
 def as_annotations(data: Any, n_instances: int) -> Annotations:

@@ -6,7 +6,7 @@ C x C matrix of logits. Only annotated (instance, annotator) pairs are ever eval
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from crowdwise.networks.backbones import build_backbone
 
 _GROUPED_LIMIT = 512  # annotators up to which pairs are grouped on the CPU
+_PAIRS_AT_ONCE = 4096  # transition matrices evaluated in one go
 
 
 class Head(Protocol):
@@ -38,6 +39,16 @@ class Transition(Protocol):
 
     def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         """Logits (P, C, C) of pair k = (instance ``row[k]`` of the batch, ``annotator[k]``)."""
+
+
+def stretches(network: Transition, features: Tensor, row: Tensor, annotator: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Logits (P', C, C) of all pairs of instances ``row`` and ``annotator`` (P,), so many at a time, without gradients."""
+    for start in range(0, len(row), _PAIRS_AT_ONCE):
+        part = slice(start, start + _PAIRS_AT_ONCE)
+        with torch.no_grad():
+            used, local = torch.unique(row[part], return_inverse=True)
+            logits = network.pair_logits(features[used], local, annotator[part])
+        yield part, logits
 
 
 class ConstantTransition(nn.Module):
