@@ -47,6 +47,23 @@ def quick(method: str) -> dict[str, object]:
     return {key: value for key, value in TAIDTM_QUICK.items() if key in METHODS[method].__dataclass_fields__}
 
 
+INTERRUPTED_TAIDTM = """
+from engine_helpers import crowd, Interrupted, TAIDTM_QUICK
+import crowdwise
+def stop(record, predict):
+    if (record["stage"], record["epoch"]) == ("correction", 1):
+        raise Interrupted
+X, annotations, _ = crowd(n=200, image=True)
+settings = TAIDTM_QUICK | {"backbone": "cnn", "backbone_options": {"channels": 4, "hidden": 16}}
+try:
+    crowdwise.TAIDTM(**settings).fit(X, annotations, run_dir=folder, observer=stop)
+except Interrupted:
+    model = crowdwise.TAIDTM(**settings).fit(X, annotations, resume=folder)
+results = {"proba": model.predict_proba(X), "losses": [record["loss"] for record in model.history_]}
+"""
+"""A program for ``by_one_and_by_two``."""
+
+
 class Interrupted(Exception):
     """Stands in for Ctrl-C or a crash."""
 

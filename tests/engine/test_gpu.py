@@ -10,7 +10,8 @@ import crowdwise
 from crowdwise.engine import Engine
 from crowdwise.engine.step import CapturedSteps
 from crowdwise.errors import CrowdwiseWarning, TrainingError
-from engine_helpers import crowd
+from engine_helpers import INTERRUPTED_TAIDTM, crowd
+from processes import by_one_and_by_two
 
 pytestmark = [
     pytest.mark.gpu,
@@ -101,3 +102,10 @@ def test_inputs_leave_a_gpu_without_memory_and_training_goes_on(monkeypatch):
         model = crowdwise.CE(backbone="resnet18", epochs=3, lr=1e-3, verbose=0, device="cuda").fit(X, annotations)
     assert attempts[:2] == [True, False]
     assert model.score(X, y) > 0.8
+
+
+def test_two_processes_share_a_gpu_and_equal_one(tmp_path):
+    on_the_gpu = 'settings = {"device": "cuda", "precision": "fp32"} | TAIDTM_QUICK'
+    program = INTERRUPTED_TAIDTM.replace("settings = TAIDTM_QUICK", on_the_gpu)
+    one, two = by_one_and_by_two(tmp_path, program)
+    np.testing.assert_allclose(one["losses"], two["losses"], rtol=1e-2)

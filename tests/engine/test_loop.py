@@ -1,10 +1,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +13,8 @@ from crowdwise.engine.checkpoint import RunDirectory
 from crowdwise.engine.tensors import StreamedInputs, make_plan, shuffled_batches
 from crowdwise.errors import ConfigError, DataError, TrainingError
 from crowdwise.registry import METHODS
-from engine_helpers import QUICK, crowd, fit_and_interrupt, quick, replay_static_steps
+from engine_helpers import INTERRUPTED_TAIDTM, QUICK, crowd, fit_and_interrupt, quick, replay_static_steps
+from processes import by_one_and_by_two
 
 
 def problem(n=40, **options):
@@ -174,48 +172,11 @@ def test_sizes_must_match():
         crowdwise.CE(**QUICK).fit(X[:100], annotations)
 
 
-_WORKER = """
-import sys
-sys.path[:0] = {paths!r}
-import numpy as np
-from engine_helpers import crowd, TAIDTM_QUICK
-import crowdwise
-X, annotations, _ = crowd(n=200, image=True)
-class Stopped(Exception): ...
-def stop(record, predict):
-    if (record["stage"], record["epoch"]) == ("correction", 1):
-        raise Stopped
-settings = TAIDTM_QUICK | {{"backbone": "cnn", "backbone_options": {{"channels": 4, "hidden": 16}}}}
-try:
-    crowdwise.TAIDTM(**settings).fit(X, annotations, run_dir={run!r}, observer=stop)
-except Stopped:
-    model = crowdwise.TAIDTM(**settings).fit(X, annotations, resume={run!r})
-import torch.distributed as dist
-if not dist.is_initialized() or dist.get_rank() == 0:
-    np.savez({out!r}, proba=model.predict_proba(X), losses=[r["loss"] for r in model.history_])
-if dist.is_initialized():
-    assert dist.get_world_size() == 2
-    dist.destroy_process_group()
-"""
-
-
 def test_two_processes_equal_one_at_the_same_global_batch(tmp_path):
     """Every stage of TAIDTM, with batch norm, interrupted and resumed, under torchrun with gloo."""
-    here = Path(__file__).parents[1]
-    paths = [str(here), str(here.parent / "src")]
-    results = []
-    for workers in (1, 2):
-        out = tmp_path / f"{workers}.npz"
-        script = tmp_path / f"worker{workers}.py"
-        script.write_text(_WORKER.format(paths=paths, out=str(out), run=str(tmp_path / f"run{workers}")))
-        launcher = [sys.executable]
-        if workers == 2:
-            launcher += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        done = subprocess.run([*launcher, str(script)], capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
-        results.append(np.load(out))
-    np.testing.assert_allclose(results[0]["losses"], results[1]["losses"], atol=1e-5)
-    np.testing.assert_allclose(results[0]["proba"], results[1]["proba"], atol=1e-3)
+    one, two = by_one_and_by_two(tmp_path, INTERRUPTED_TAIDTM)
+    np.testing.assert_allclose(one["losses"], two["losses"], atol=1e-5)
+    np.testing.assert_allclose(one["proba"], two["proba"], atol=1e-3)
 
 
 def test_checkpoints_that_take_long_are_written_less_often(monkeypatch, tmp_path):

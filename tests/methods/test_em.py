@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -19,6 +15,7 @@ from crowdwise.methods.steps import annotator_matrices, class_posterior, normali
 from crowdwise.registry import METHODS
 from engine_helpers import crowd, fit_and_interrupt, quick, replay_static_steps
 from fixtures import t1, t2
+from processes import by_one_and_by_two
 
 CPU = torch.device("cpu")
 STARTS = [("agg-net", {}), ("dl-mv", {"soft": True})]
@@ -215,43 +212,23 @@ def test_captured_steps_equal_eager_steps(method, monkeypatch):
 
 
 _WORKER = """
-import sys
-sys.path[:0] = {paths!r}
-import numpy as np
 from engine_helpers import crowd, quick
 from crowdwise.registry import METHODS
 X, annotations, _ = crowd(n=101)
-results = {{}}
-for method, options in {cases!r}:
-    common = {{"lr": 0.01, "batch_size": 32, "backbone_options": {{"hidden": 16, "batch_norm": True}}}}
+results = {}
+for method, options in CASES:
+    common = {"lr": 0.01, "batch_size": 32, "backbone_options": {"hidden": 16, "batch_norm": True}}
     model = METHODS[method](**(quick(method) | common | options)).fit(X, annotations)
     results[method + str(options)] = np.array([r["loss"] for r in model.history_])
     results[method + str(options) + " T"] = model.transition(X[:1])
-import torch.distributed as dist
-if not dist.is_initialized() or dist.get_rank() == 0:
-    np.savez({out!r}, **results)
-if dist.is_initialized():
-    assert dist.get_world_size() == 2
-    dist.destroy_process_group()
 """
 
 
 @pytest.mark.slow
 def test_two_processes_equal_one_at_the_same_global_batch(tmp_path):
-    here = Path(__file__).parents[1]
     cases = [("dl-mv", {}), ("agg-net", {}), ("mbem", {})]
     cases += [("max-mig", {"divergence": divergence}) for divergence in ("kl", "pearson", "js")]
-    results = []
-    for workers in (1, 2):
-        script, out = tmp_path / f"worker{workers}.py", tmp_path / f"{workers}.npz"
-        paths = [str(here), str(here.parent / "src")]
-        script.write_text(_WORKER.format(paths=paths, out=str(out), cases=cases))
-        launcher = [sys.executable]
-        if workers == 2:
-            launcher += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        done = subprocess.run([*launcher, str(script)], capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
-        results.append(np.load(out))
-    assert len(results[0].files) == 2 * len(cases)
-    for name in results[0].files:
-        np.testing.assert_allclose(results[0][name], results[1][name], atol=1e-3, err_msg=name)
+    one, two = by_one_and_by_two(tmp_path, f"CASES = {cases!r}" + _WORKER)
+    assert len(one) == 2 * len(cases)
+    for name in one:
+        np.testing.assert_allclose(one[name], two[name], atol=1e-3, err_msg=name)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -24,6 +20,7 @@ from crowdwise.methods.union_net import losses_a, losses_b
 from crowdwise.networks import ConstantTransition
 from crowdwise.registry import METHODS
 from engine_helpers import crowd, quick, replay_static_steps
+from processes import by_one_and_by_two
 
 TYPE_THREE = ["conal", "crowd-layer", "geo-crowd-net", "trace-reg", "union-net"]
 CONFIGURATIONS = [
@@ -413,22 +410,13 @@ def test_constant_matrices_are_saved_as_such():
 
 
 _WORKER = """
-import sys
-sys.path[:0] = {paths!r}
-import numpy as np
 from engine_helpers import crowd
 from crowdwise.registry import METHODS
 X, annotations, _ = crowd(n=120)
-probabilities = {{}}
-for number, (method, options) in enumerate({configurations!r}):
+results = {}
+for number, (method, options) in enumerate(CONFIGURATIONS):
     model = METHODS[method](epochs=2, batch_size=30, verbose=0, **options).fit(X, annotations)
-    probabilities[str(number)] = model.predict_proba(X)
-import torch.distributed as dist
-if not dist.is_initialized() or dist.get_rank() == 0:
-    np.savez({out!r}, **probabilities)
-if dist.is_initialized():
-    assert dist.get_world_size() == 2
-    dist.destroy_process_group()
+    results[str(number)] = model.predict_proba(X)
 """
 
 
@@ -438,17 +426,7 @@ def test_two_processes_equal_one_at_the_same_global_batch(tmp_path):
         ("conal", {"lam": 1e-2}), ("crowd-layer", {}), ("union-net", {}), ("trace-reg", {"lam": 0.1}),
         ("geo-crowd-net", {"lam": 0.1}), ("geo-crowd-net", {"lam": 0.1, "regulariser": "W"}),
     ]  # fmt: skip
-    here = Path(__file__).parents[1]
-    paths = [str(here), str(here.parent / "src")]
-    results = []
-    for workers in (1, 2):
-        out, script = tmp_path / f"{workers}.npz", tmp_path / f"worker{workers}.py"
-        script.write_text(_WORKER.format(paths=paths, out=str(out), configurations=configurations))
-        launcher = [sys.executable]
-        if workers == 2:
-            launcher += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        done = subprocess.run([*launcher, str(script)], capture_output=True, text=True, timeout=300, check=False)
-        assert done.returncode == 0, done.stderr[-3000:]
-        results.append(np.load(out))
-    for number in results[0].files:
-        np.testing.assert_allclose(results[0][number], results[1][number], atol=1e-4)
+    one, two = by_one_and_by_two(tmp_path, f"CONFIGURATIONS = {configurations!r}" + _WORKER)
+    assert len(one) == len(configurations)
+    for number in one:
+        np.testing.assert_allclose(one[number], two[number], atol=1e-4)

@@ -40,10 +40,12 @@ def as_first(value: int, device: torch.device) -> int:
 
 def join(device: torch.device) -> torch.device:
     """Join the process group that ``torchrun`` describes in the environment, if any; the device of this process."""
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if dist.is_available() and not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        own_gpus = device.type == "cuda" and torch.cuda.device_count() >= local
+        dist.init_process_group("nccl" if own_gpus else "gloo")  # NCCL refuses two processes on one GPU
     if device.type == "cuda" and device.index is None and world_size() > 1:
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         torch.cuda.set_device(device)
     return device
 
