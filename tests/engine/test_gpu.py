@@ -99,7 +99,7 @@ def test_inputs_leave_a_gpu_without_memory_and_training_goes_on(monkeypatch):
 
     monkeypatch.setattr(CapturedSteps, "_capture", once)
     with pytest.warns(CrowdwiseWarning, match="inputs are kept on the host"):
-        model = crowdwise.CE(backbone="resnet18", epochs=3, lr=1e-3, verbose=0, device="cuda").fit(X, annotations)
+        model = crowdwise.CE(backbone="resnet18", epochs=6, lr=1e-3, verbose=0, device="cuda").fit(X, annotations)
     assert attempts[:2] == [True, False]
     assert model.score(X, y) > 0.8
 
