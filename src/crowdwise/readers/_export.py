@@ -179,8 +179,8 @@ class Collector:
     ) -> Export:
         """All that was gathered."""
         if not self._label:
-            reasons = ", ".join(f"{number:,} {reason}" for reason, number in self.left_out.items())
-            raise ReadError(f"there are no annotations{f' (left out: {reasons})' if reasons else ''}")
+            reasons = f" ({self._left_out()})" if self.left_out else ""
+            raise ReadError(f"there are no annotations{reasons}")
         gold = {key: value for key, value in self._gold.items() if key not in self._contradicted}
         seen = set(self._instance)
         known = [instance for instance in gold if instance in seen]
@@ -211,18 +211,22 @@ class Collector:
         items: list[Mapping[str, Any]] = [{}] * every.n_instances
         for instance, code in first.items() if details else ():
             items[code] = self._items.get(instance, {})
-        notes = [describe(annotations, len(every), columns or {}, truths or None)]
-        notes += [f"question {question!r}"] if question is not None and not columns else []
-        notes += [f"{count(len(models), 'models')} among the annotators"] if models else []
-        notes += [f"left out: {', '.join(f'{n:,} {why}' for why, n in self.left_out.items())}"] if self.left_out else []
-        if self._contradicted:
-            notes.append(f"gold contradicts itself for {count(len(self._contradicted), 'instances')}, which have none")
+        notes = [
+            describe(annotations, len(every), columns or {}, truths or None),
+            f"question {question!r}" if question is not None and not columns else "",
+            f"{count(len(models), 'models')} among the annotators" if models else "",
+            self._left_out() if self.left_out else "",
+            f"gold contradicts itself for {count(len(self._contradicted), 'instances')}, which have none"
+            if self._contradicted
+            else "",
+            remark,
+        ]
         return Export(
             annotations=annotations,
             columns=dict(columns or {}),
             gold=truths or None,
             n_rows=len(every),
-            message="; ".join(filter(None, [*notes, remark])),
+            message="; ".join(filter(None, notes)),
             format="",
             question=question,
             kinds=kinds_of(every.n_annotators, models),
@@ -233,6 +237,9 @@ class Collector:
             items=tuple(items) if details and any(items) else None,
             control=control,
         )
+
+    def _left_out(self) -> str:
+        return f"left out: {', '.join(f'{number:,} {reason}' for reason, number in self.left_out.items())}"
 
     def _typed(self, values: list[Id], name: str, where: Any) -> Column:
         """Ids as integers where all are, else as text."""
