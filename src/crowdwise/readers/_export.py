@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -181,35 +181,15 @@ class Collector:
         if not self._label:
             reasons = f" ({self._left_out()})" if self.left_out else ""
             raise ReadError(f"there are no annotations{reasons}")
-        gold = {key: value for key, value in self._gold.items() if key not in self._contradicted}
-        seen = set(self._instance)
-        known = [instance for instance in gold if instance in seen]
-        nodes = [*self._nodes, *(gold[instance][1] for instance in known)]
-
-        def where(row: int) -> str:
-            return nodes[row].where
-
-        # Gold and labels are typed together: they must compare, and gold may name classes that nobody chose.
-        i = self._typed(self._instance, "instance", where)
-        j = self._typed(self._annotator, "annotator", where)
-        y = Column.of([*self._label, *(gold[instance][0] for instance in known)], "label", where)
-        if self.source.is_text_table:
-            y = integers(y, whole=True)
-        _, classes = encode_classes(y, None)
-        e = len(self._label)
-        every = Annotations._from_columns(i, j, Column(y.data.slice(0, e), y.name, where), classes=classes.arrow)
-        first = dict(zip(self._instance, every.instance.tolist(), strict=True))
-        truths = {
-            every.instance_vocabulary.arrow[first[instance]].as_py(): y.data[e + k].as_py()
-            for k, instance in enumerate(known)
-        }
+        every, truths, where = self._encoded()
         rows = kept_rows(every, self.request.duplicates, where)
-        annotations = every if rows is None else every.where(np.isin(np.arange(e), rows))
+        annotations = every if rows is None else every.where(np.isin(np.arange(len(every)), rows))
         annotators = dict(zip(self._annotator, every.annotator.tolist(), strict=True))
         models = {annotators[name] for name in self._models}
         details = self.request.details
         items: list[Mapping[str, Any]] = [{}] * every.n_instances
-        for instance, code in first.items() if details else ():
+        codes = dict(zip(self._instance, every.instance.tolist(), strict=True))
+        for instance, code in codes.items() if details else ():
             items[code] = self._items.get(instance, {})
         notes = [
             describe(annotations, len(every), columns or {}, truths or None),
@@ -237,6 +217,32 @@ class Collector:
             items=tuple(items) if details and any(items) else None,
             control=control,
         )
+
+    def _encoded(self) -> tuple[Annotations, dict[Any, Any], Callable[[int], str]]:
+        """All annotations, the gold of their instances, and where a row of them stands in the file."""
+        gold = {key: value for key, value in self._gold.items() if key not in self._contradicted}
+        seen = set(self._instance)
+        known = [instance for instance in gold if instance in seen]
+        nodes = [*self._nodes, *(gold[instance][1] for instance in known)]
+
+        def where(row: int) -> str:
+            return nodes[row].where
+
+        # Gold and labels are typed together: they must compare, and gold may name classes that nobody chose.
+        i = self._typed(self._instance, "instance", where)
+        j = self._typed(self._annotator, "annotator", where)
+        y = Column.of([*self._label, *(gold[instance][0] for instance in known)], "label", where)
+        if self.source.is_text_table:
+            y = integers(y, whole=True)
+        _, classes = encode_classes(y, None)
+        e = len(self._label)
+        every = Annotations._from_columns(i, j, Column(y.data.slice(0, e), y.name, where), classes=classes.arrow)
+        codes = dict(zip(self._instance, every.instance.tolist(), strict=True))
+        truths = {
+            every.instance_vocabulary.arrow[codes[instance]].as_py(): y.data[e + k].as_py()
+            for k, instance in enumerate(known)
+        }
+        return every, truths, where
 
     def _left_out(self) -> str:
         return f"left out: {', '.join(f'{number:,} {reason}' for reason, number in self.left_out.items())}"
