@@ -304,6 +304,13 @@ def build(engine: Engine, name: str, make: Callable[[], Any]) -> Any:
     return module
 
 
+def choose(what: str, value: str, known: tuple[str, ...]) -> str:
+    """``value``, if it is one of the ``known`` values of parameter ``what``."""
+    if value not in known:
+        raise ConfigError(f"unknown {what}={value!r}; use {', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
+    return value
+
+
 def load(path: str | Path, *, backbone: nn.Module | None = None, device: str = "auto") -> CrowdClassifier:
     """Read a model that `CrowdClassifier.save` wrote. Nothing in the files is executed.
 
