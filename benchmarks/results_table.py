@@ -19,17 +19,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import script_tables
 from crowdwise.bench import paper
 from crowdwise.bench.experiments import TITLES
 from crowdwise.registry import METHODS
+from script_tables import Record, listed, table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENTS = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("results", "taidtm", "reliability")))
 
-Record = dict[str, Any]
 ALWAYS = ("CE", "BLTM", "TAIDTM-FT", "TAIDTM")  # methods that are shown even if they were not run
-ERRORS = ("calibration_error", "calibration_error_calibrated")
 
 
 @dataclass(frozen=True)
@@ -234,92 +234,6 @@ def last_stage(record: Record) -> float:
     return seconds
 
 
-def engine(records: list[Record]) -> str:
-    """Epochs of TAIDTM's stages, and the same joint step written densely in plain PyTorch."""
-    found = [r for r in records if r.get("benchmark") == "engine"]
-    joint = {r["preset"]: r["epoch_seconds"] for r in found if r["stage"] == "joint"}
-    rows = [
-        (
-            f"{r['preset']}, {r['backbone']}",
-            r["stage"],
-            f"{r['epoch_seconds']:.3f}",
-            f"{r['ms_per_step']:.2f}",
-            f"{r['steps_per_second']:.0f}",
-            f"{100 * r['share_of_peak']:.1f} %" if r["share_of_peak"] else "",
-            f"{r['epoch_seconds'] / joint[r['preset']]:.2f}",
-        )
-        for r in found
-    ]
-    head = ("data, backbone", "stage", "epoch, s", "ms per step", "steps per s", "of the bf16 peak", "beside joint")
-    return table(head, rows, right=range(2, 7))
-
-
-def methods(records: list[Record]) -> str:
-    """An epoch of each method beside one of CE."""
-    found = [r for r in records if r.get("benchmark") == "methods"]
-    rows = [
-        (
-            r["method"],
-            f"{r['epoch_seconds']:.3f}",
-            f"{r['ratio_to_ce']:.2f}",
-            r["backbone"],
-            f"{r['size']:,}",
-            r["device"],
-        )
-        for r in found
-    ]
-    return table(("method", "epoch, s", "beside CE", "backbone", "instances", "device"), rows, right=(1, 2, 4))
-
-
-def soak(records: list[Record]) -> str:
-    """Thousands of small fits in one process."""
-    rows = [
-        (
-            f"{r['fits']:,}",
-            str(len(r["failures"])),
-            str(sum(r["refused"].values())),
-            f"{r['rss_first_mb']:.0f} MB",
-            f"{r['rss_last_mb']:.0f} MB",
-            f"{100 * (r['rss_ratio'] - 1):+.1f} %",
-            f"{r['seconds']:.0f} s",
-        )
-        for r in records
-        if r.get("benchmark") == "soak"
-    ]
-    head = ("fits", "failures", "refused", "memory in the first fifth", "in the last", "growth", "time")
-    return table(head, rows, right=range(7))
-
-
-def annotators(records: list[Record]) -> str:
-    """Time of a joint step of TAIDTM with a ResNet-18 against the number of annotators."""
-    found = [r for r in records if r.get("benchmark") == "annotators" and r["backbone"] == "resnet18"]
-    found = sorted((r for r in found if r.get("heads", "mapped") == "mapped"), key=lambda r: int(r["annotators"]))
-    rows = [(f"{r['annotators']:,}", f"{r['ms_per_step']:.2f}", f"{r['ratio']:.2f}", r["device"]) for r in found]
-    return table(("annotators", "ms per step", "relative", "device"), rows, right=range(3))
-
-
-def heads(records: list[Record]) -> str:
-    """Time and memory of a step by the form of the heads, a row for each device, width and number of annotators."""
-    found = [r for r in records if r.get("benchmark") == "annotators" and "heads" in r]
-    places: dict[tuple[str, int, int], dict[str, Record]] = {}
-    for record in found:
-        place = (record["device"], record["features"], record["annotators"])
-        places.setdefault(place, {})[record["heads"]] = record
-    rows = [
-        (device, str(features), f"{size:,}", *(step(each.get(kind)) for kind in ("full", "factored", "mapped")))
-        for (device, features, size), each in sorted(places.items())
-    ]
-    head = ("device", "features", "annotators", "full heads", "factored heads", "graph convolution")
-    return table(head, rows, right=range(1, 6))
-
-
-def step(record: Record | None) -> str:
-    """Milliseconds and gigabytes of a step."""
-    if record is None:
-        return ""
-    return "does not fit" if "left_out" in record else f"{record['ms_per_step']:.1f} ms, {record['memory_gb']:.2f} GB"
-
-
 def graphs(records: list[Record]) -> str:
     """What the simulated crowds' truth says about the parts of a run."""
     rows = []
@@ -340,61 +254,27 @@ def graphs(records: list[Record]) -> str:
     return table(head, rows, right=range(1, 6))
 
 
-def inference(records: list[Record]) -> str:
-    """Accuracy of truth inference on real sets, crowd-kit's in brackets, and the mean calibration error."""
-    found = [r for r in records if r.get("benchmark") == "aggregation accuracy" and "gain" not in r]
-    sets = list(dict.fromkeys(r["set"] for r in found))
-    rows = []
-    for method in dict.fromkeys(r["method"] for r in found):
-        mine = {r["set"]: r for r in found if r["method"] == method}
-        cells = [mean_of(mine[name]["accuracy"]) for name in sets]
-        cells = [
-            cell + (f" ({mean_of(mine[name]['crowd_kit'])})" if "crowd_kit" in mine[name] else "")
-            for cell, name in zip(cells, sets, strict=True)
-        ]
-        whole = mean_of([statistics.mean(r["accuracy"]) for r in mine.values()])
-        errors = (mean_of([100 * r[key] for r in mine.values()], 1) for key in ERRORS)
-        rows.append((method, *cells, whole, " / ".join(errors)))
-    return table(("method", *sets, "mean", "calibration error, raw / calibrated"), rows, right=range(1, len(sets) + 3))
-
-
-def simulated_crowds(records: list[Record]) -> str:
-    """Mean gain over majority vote on simulated crowds in points, and the worst one in brackets."""
-    found = [r for r in records if r.get("benchmark") == "aggregation accuracy" and "gain" in r]
-    methods = [name for name in dict.fromkeys(r["method"] for r in found) if name != "majority-vote"]
-    cells = {(r["set"], r["method"]): f"{mean_of(r['gain'])} ({min(r['gain']):.1f})" for r in found}
-    votes = {r["set"]: r for r in found if r["method"] == "majority-vote"}
-    theirs = {r["set"]: r["crowd_kit"] for r in found if r["method"] == "dawid-skene" and "crowd_kit" in r}
-    rows = []
-    for name, vote in votes.items():
-        gains = [theirs[name][k] - score for k, score in enumerate(vote["accuracy"])] if name in theirs else []
-        peer = f"{mean_of(gains)} ({min(gains):.1f})" if gains else ""
-        kind = name.removeprefix("simulated: ")
-        rows.append((kind, mean_of(vote["accuracy"]), *(cells[name, method] for method in methods), peer))
-    head = ("crowds", "majority vote, %", *methods, "crowd-kit's Dawid-Skene")
-    return table(head, rows, right=range(1, len(head)))
-
-
-def mean_of(values: list[float], digits: int = 2) -> str:
-    return f"{statistics.mean(values):.{digits}f}"
-
-
 def trials(records: list[Record]) -> str:
     """Runs that led to a setting."""
+    default = {"lr": "default", "classifier_start": "default"}
     rows = [
-        (
-            r["dataset"],
-            name_of(r),
-            str(r["seed"]),
-            str(r["parameters"].get("lr", "default")),
-            r["parameters"].get("classifier_start", "default"),
-            f"{r['test_accuracy']:.2f}",
-            f"{r['validation_agreement']:.4f}" if "validation_agreement" in r else "none",
-        )
+        default
+        | r
+        | r["parameters"]
+        | {"name": name_of(r)}
+        | {"agreement": f"{r['validation_agreement']:.4f}" if "validation_agreement" in r else "none"}
         for r in records
     ]
-    head = ("data", "method", "seed", "lr", "start of the classifier", "test accuracy, %", "validation agreement")
-    return table(head, rows, right=(2, 3, 5, 6))
+    columns = {
+        "data": "{dataset}",
+        "method": "{name}",
+        "seed": "{seed}",
+        "lr": "{lr}",
+        "start of the classifier": "{classifier_start}",
+        "test accuracy, %": "{test_accuracy:.2f}",
+        "validation agreement": "{agreement}",
+    }
+    return listed(rows, columns, right=(2, 3, 5, 6))
 
 
 def spread(values: Iterable[float | None], digits: int) -> str:
@@ -404,28 +284,21 @@ def spread(values: Iterable[float | None], digits: int) -> str:
     return " to ".join(ends)
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
-    """A Markdown table."""
-    aligned = set(right)
-    rule = ["---:" if column in aligned else "---" for column in range(len(head))]
-    return "\n".join("| " + " | ".join(row) + " |" for row in (head, rule, *rows))
-
-
 def tables(folder: Path = RESULTS) -> dict[str, str]:
     """Every table by the name that documents call it by."""
     makers: dict[str, Callable[[list[Record]], str]] = {
         "accuracy": accuracy,
         "overview": overview,
         "estimation": estimation,
-        "engine": engine,
-        "methods": methods,
-        "soak": soak,
+        "engine": script_tables.engine,
+        "methods": script_tables.methods,
+        "soak": script_tables.soak,
         "speed": speed,
-        "annotators": annotators,
-        "heads": heads,
+        "annotators": script_tables.annotators,
+        "heads": script_tables.heads,
         "graphs": graphs,
-        "inference": inference,
-        "simulated_crowds": simulated_crowds,
+        "inference": script_tables.inference,
+        "simulated_crowds": script_tables.simulated_crowds,
     }
     records = read(folder)
     return {name: make(records) for name, make in makers.items()} | {"trials": trials(read(folder, trials=True))}

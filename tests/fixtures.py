@@ -9,6 +9,12 @@ T1 += [(3, 0, 1), (3, 1, 1), (3, 2, 0), (4, 0, 0), (4, 1, 1)]
 T2 = [(0, 0, 0), (0, 1, 0), (1, 0, 1), (1, 1, 1), (1, 2, 1), (2, 0, 2), (2, 1, 2), (2, 2, 0)]
 T2 += [(3, 0, 0), (3, 2, 0), (3, 3, 0), (4, 1, 1), (4, 2, 2)]
 
+CROWD_KIT = {
+    "task": ["t2", "t1", "t2", "t3"],
+    "worker": ["bob", "ann", "ann", "bob"],
+    "label": ["dog", "cat", "cat", "ant"],
+}
+
 
 def t1() -> Annotations:
     """Five instances, three annotators, two classes; instance 4 is a tie."""

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
-import pytest
+from scripts import load_script
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "annotators.py"
-if not SCRIPT.exists():
-    pytest.skip("benchmarks/ is not part of this copy of the sources", allow_module_level=True)
-
-spec = importlib.util.spec_from_file_location("annotators_benchmark", SCRIPT)
-assert spec is not None
-assert spec.loader is not None
-benchmark = importlib.util.module_from_spec(spec)
-sys.modules["annotators_benchmark"] = benchmark  # dataclasses look their module up
-spec.loader.exec_module(benchmark)
+benchmark = load_script("annotators")
 
 
 class Here:

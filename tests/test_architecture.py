@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "crowdwise"
 LAYERS = [
     ["errors", "registry"],
     ["cluster"],
-    ["_arrays", "_codes", "_factorise", "_files", "_frames", "_limits", "_lock", "_text", "annotations"],
+    ["_arrays", "_codes", "_factorise", "_files", "_frames", "_limits", "_lock", "_progress", "_text", "annotations"],
     ["agreement"],
     ["simulate", "readers", "datasets"],
     ["aggregation"],
@@ -58,9 +58,29 @@ def run(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-def test_importing_crowdwise_is_fast_and_imports_nothing_heavy():
-    loaded = run("import sys, crowdwise; print(sorted({'torch', 'sklearn', 'pandas', 'numba'} & set(sys.modules)))")
-    assert loaded.strip() == "[]"
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("import crowdwise", "torch sklearn pandas numba"),
+        ("import crowdwise.cli", "torch sklearn scipy matplotlib numpy pandas pyarrow"),
+        ("import crowdwise.annotations, crowdwise.readers", "torch pandas polars sklearn numba"),
+        ("import crowdwise.agreement, crowdwise.quality", "torch pandas polars sklearn numba"),
+        ("import crowdwise.aggregation", "torch pandas polars sklearn numba"),
+        ("import crowdwise.simulate", "torch sklearn pandas polars"),
+        ("import crowdwise.graph", "torch sklearn pandas polars"),
+        ("import crowdwise.theory", "torch"),
+        ("from crowdwise import datasets; datasets.names()", "torch pandas polars sklearn PIL scipy.io"),
+        ("from crowdwise.bench import figures, paper, rendering, tables", "torch matplotlib sklearn rich"),
+        ("import crowdwise.report", "matplotlib"),
+        ("from crowdwise import report; report.accuracy_chart({'a': 0.5})", "matplotlib.pyplot"),
+        ("import crowdwise.cluster, crowdwise.streaming, crowdwise.bench.runner, crowdwise.cli._training", "ray"),
+    ],
+)
+def test_nothing_heavy_is_imported_too_early(code, heavy):
+    assert run(f"import sys; {code}; print(sorted({set(heavy.split())} & set(sys.modules)))") == "[]\n"
+
+
+def test_importing_crowdwise_is_fast():
     times = []
     for _ in range(3):
         started = time.perf_counter()

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-SCRIPT = ROOT / "benchmarks" / "results_table.py"
-if not SCRIPT.exists():
-    pytest.skip("benchmarks/ is not part of this copy of the sources", allow_module_level=True)
+from scripts import load_script
 
-spec = importlib.util.spec_from_file_location("results_table", SCRIPT)
-assert spec is not None
-assert spec.loader is not None
-results_table = importlib.util.module_from_spec(spec)
-sys.modules["results_table"] = results_table  # dataclasses look their module up
-spec.loader.exec_module(results_table)
+ROOT = Path(__file__).parents[1]
+results_table = load_script("results_table")
 
 
 def record(seed: int = 0, accuracy: float = 90.0, **parameters: Any) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -11,17 +10,9 @@ import numpy as np
 import pytest
 
 from crowdwise.errors import DataError
+from scripts import load_script
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "soak.py"
-if not SCRIPT.exists():
-    pytest.skip("benchmarks/ is not part of this copy of the sources", allow_module_level=True)
-
-spec = importlib.util.spec_from_file_location("soak", SCRIPT)
-assert spec is not None
-assert spec.loader is not None
-soaking = importlib.util.module_from_spec(spec)
-sys.modules["soak"] = soaking  # dataclasses look their module up
-spec.loader.exec_module(soaking)
+soaking = load_script("soak")
 
 
 def test_twenty_fits_leave_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:

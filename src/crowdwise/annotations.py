@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from crowdwise._codes import (
     size_of,
 )
 from crowdwise._factorise import Column, Ids, Vocabulary, encode, encode_classes, merge
-from crowdwise.errors import AnnotationError, ConfigError
+from crowdwise.errors import AnnotationError, ConfigError, check_choice
 
 __all__ = ["Annotations", "Grouped"]
 
@@ -379,7 +379,7 @@ class Annotations:
 
     def to_frame(self, backend: Backend = "pyarrow") -> Any:
         """A table with columns instance, annotator and label, in the user's own ids."""
-        _check_choice("backend", backend, get_args(Backend))
+        check_choice("backend", backend, Backend)
         table = pa.table(
             {
                 "instance": self.instance_vocabulary.take(self.instance),
@@ -404,7 +404,7 @@ class Annotations:
         )
 
     def _deduplicated(self, policy: Duplicates, where: Callable[[int], str] = "row {}".format) -> Annotations:
-        _check_choice("duplicates", policy, get_args(Duplicates))
+        check_choice("duplicates", policy, Duplicates)
         if policy == "keep" or not self.n_duplicates:
             return self
         rows = distinct_rows(cells(self.instance, self.n_annotators, self.annotator), last=policy == "last")
@@ -426,8 +426,3 @@ def _vocabulary(codes: npt.NDArray[Any], kind: str, size: int | None, ids: Ids |
     if size is not None and size != vocabulary.size:
         raise AnnotationError(f"n_{kind} is {size}, but {kind} lists {vocabulary.size} ids")
     return vocabulary
-
-
-def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ConfigError(f"unknown {name} {value!r}; known: {', '.join(map(repr, known))}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 
 class CrowdwiseError(Exception):
@@ -75,6 +75,13 @@ def suggest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"; did you mean {close[0]!r}?"
     return "; known: " + ", ".join(map(repr, known)) if known else ""
+
+
+def check_choice(name: str, value: object, choices: Any) -> None:
+    """Refuse a value of the parameter ``name`` that is none of a ``Literal``'s."""
+    known = get_args(choices)
+    if value not in known:
+        raise ConfigError(f"unknown {name} {value!r}; known: {', '.join(map(repr, known))}")
 
 
 def shorten(values: Sequence[Any], limit: int = 20) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
+from crowds import compile_always
 from sklearn.base import clone
 
-from crowdwise.aggregation import kernels
 from crowdwise.aggregation.cbcc import CBCC
 from crowdwise.aggregation.history import AnnotatorHistory
 from crowdwise.annotations import Annotations
@@ -89,7 +89,7 @@ def test_history_places_an_annotator() -> None:
 def test_compiled_and_scipy_paths_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     crowd, _ = communities()
     expected = CBCC(n_restarts=1, max_iter=20, tol=0, random_state=0).fit(crowd)
-    monkeypatch.setattr(kernels, "SMALL", 0)
+    compile_always(monkeypatch)
     found = CBCC(n_restarts=1, max_iter=20, tol=0, random_state=0, n_jobs=2).fit(crowd)
     np.testing.assert_allclose(found.posterior_, expected.posterior_, atol=1e-8)
 

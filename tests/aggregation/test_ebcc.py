@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
+from crowds import compile_always
 from sklearn.base import clone
 
-from crowdwise.aggregation import ebcc, kernels
+from crowdwise.aggregation import ebcc
 from crowdwise.aggregation.ebcc import EBCC, occupied
 from crowdwise.aggregation.history import AnnotatorHistory
 from crowdwise.aggregation.ibcc import IBCC
@@ -121,7 +122,7 @@ def test_compiled_and_scipy_paths_agree(monkeypatch: pytest.MonkeyPatch) -> None
     crowd, truth = misleading(100)
     gold = np.where(np.arange(100) % 10 == 0, truth, -1)
     expected = EBCC(n_restarts=1, max_iter=25, tol=0, random_state=0).fit(crowd, gold)
-    monkeypatch.setattr(kernels, "SMALL", 0)
+    compile_always(monkeypatch)
     found = EBCC(n_restarts=1, max_iter=25, tol=0, random_state=0, n_jobs=2).fit(crowd, gold)
     np.testing.assert_allclose(found.posterior_, expected.posterior_, atol=1e-7)
     np.testing.assert_allclose(found.objective_, expected.objective_, atol=1e-6)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
-from crowds import accuracy, real
+from crowds import accuracy, compile_always, real
 from scipy.optimize import minimize
 from scipy.special import expit
 
@@ -61,7 +61,7 @@ def test_compiled_and_scipy_steps_agree_at_large_margins(monkeypatch: pytest.Mon
     rng = np.random.default_rng(0)
     ability, easiness = rng.normal(1, 2, 20), rng.normal(1, 0.7, 200)
     expected = glad_step(Crowd.of(crowd, gold).layout, ability, easiness)
-    monkeypatch.setattr(kernels, "SMALL", 0)
+    compile_always(monkeypatch)
     found = glad_step(Crowd.of(crowd, gold).layout, ability, easiness)
     np.testing.assert_allclose(found.posterior, expected.posterior, atol=1e-10)
     assert found.log_likelihood == pytest.approx(expected.log_likelihood)
@@ -136,7 +136,7 @@ def test_history_moves_ability() -> None:
 
 def test_two_threads_and_one_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     crowd, _ = graded()
-    monkeypatch.setattr(kernels, "SMALL", 0)
+    compile_always(monkeypatch)
     one, two = GLAD().fit(crowd), GLAD(n_jobs=2).fit(crowd)
     np.testing.assert_allclose(one.posterior_, two.posterior_, atol=1e-8)
 

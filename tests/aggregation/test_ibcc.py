@@ -7,11 +7,10 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 import pytest
-from crowds import accuracy, real
+from crowds import accuracy, compile_always, real
 from scipy.special import gammaln, logsumexp
 from sklearn.base import clone
 
-from crowdwise.aggregation import kernels
 from crowdwise.aggregation.history import AnnotatorHistory
 from crowdwise.aggregation.ibcc import IBCC
 from crowdwise.annotations import Annotations
@@ -135,7 +134,7 @@ def test_compiled_and_scipy_paths_agree(monkeypatch: pytest.MonkeyPatch) -> None
     crowd, truth = simulated()
     gold = np.where(np.arange(len(truth)) % 10 == 0, truth, -1)
     expected = IBCC(max_iter=20, tol=0).fit(crowd, gold)
-    monkeypatch.setattr(kernels, "SMALL", 0)
+    compile_always(monkeypatch)
     for n_jobs in (1, 2):
         found = IBCC(max_iter=20, tol=0, n_jobs=n_jobs).fit(crowd, gold)
         np.testing.assert_allclose(found.posterior_, expected.posterior_, atol=1e-9)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -196,10 +194,3 @@ def test_verbose_speaks(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     starts = [line.split(",")[0].removeprefix("DawidSkene: ") for line in lines]
     assert starts == ["round 1", "round 2", "round 3", "3 rounds"]
-
-
-def test_importing_aggregation_imports_neither_torch_nor_pandas_nor_sklearn_nor_numba() -> None:
-    heavy = ["torch", "pandas", "polars", "sklearn", "numba"]
-    code = f"import sys, crowdwise.aggregation; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

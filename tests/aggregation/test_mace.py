@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
+from crowds import compile_always
 from sklearn.base import clone
 
-from crowdwise.aggregation import kernels
 from crowdwise.aggregation.crowd import Crowd
 from crowdwise.aggregation.history import AnnotatorHistory
 from crowdwise.aggregation.mace import MACE, e_step, odds
@@ -30,7 +30,7 @@ def spammed(n: int = 300, annotators: int = 20, seed: int = 0) -> tuple[Annotati
 @pytest.mark.parametrize("compiled", [False, True])
 def test_e_step_of_t1_at_one_half(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if compiled:
-        monkeypatch.setattr(kernels, "SMALL", 0)
+        compile_always(monkeypatch)
     crowd, behaviour, strategy = Crowd.of(t1()), np.full((2, 3, 1), 0.5), np.full((3, 2, 1), 0.5)
     found = e_step(crowd, behaviour, strategy)
     assert found.log_likelihood[0] == pytest.approx(-9.447875, abs=1e-6)
@@ -100,14 +100,14 @@ def test_compiled_and_scipy_paths_agree(n_jobs: int, monkeypatch: pytest.MonkeyP
     crowd, truth = spammed()
     gold = np.where(np.arange(300) % 10 == 0, truth, -1)
     expected = MACE(n_restarts=3, random_state=0).fit(crowd, gold)
-    monkeypatch.setattr(kernels, "SMALL", 0)
+    compile_always(monkeypatch)
     found = MACE(n_restarts=3, random_state=0, n_jobs=n_jobs).fit(crowd, gold)
     np.testing.assert_allclose(found.posterior_, expected.posterior_, atol=1e-9)
     np.testing.assert_allclose(found.objective_, expected.objective_, rtol=1e-10)
 
 
 def test_thousands_of_labels_on_one_instance_do_not_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "SMALL", 0)
+    compile_always(monkeypatch)
     label = np.r_[np.zeros(3000, int), np.ones(1000, int)]
     crowd = Annotations.from_triples(np.zeros(4000, int), np.arange(4000) % 40, label)
     for gold in (None, [1]):

@@ -20,14 +20,16 @@ import pytest
 
 pytest.importorskip("ray", reason="needs Ray: pip install crowdwise[ray]")
 
+from crowds import compile_always
+
 import crowdwise
 from cluster_helpers import SOURCES, once, two_workers
 from crowdwise import cluster
-from crowdwise.aggregation import Aggregator, DawidSkene, kernels
+from crowdwise.aggregation import Aggregator, DawidSkene
 from crowdwise.errors import ConfigError
 from crowdwise.streaming import aggregate, preparation, ray_passes
 from crowdwise.streaming import crowd as crowds
-from streaming.test_streaming import MODELS, compare, crowd, fresh, text, write
+from streaming_helpers import MODELS, compare, crowd, fresh, text, write
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -98,8 +100,7 @@ def test_numbers_are_those_in_memory(model: Aggregator, tmp_path: Path) -> None:
 def test_numbers_are_those_in_memory_with_compiled_kernels(
     model: Aggregator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernels, "SMALL", 0)
-    monkeypatch.setattr(kernels, "PATIENT", 0)
+    compile_always(monkeypatch)
     compare(write(tmp_path / "crowd.parquet", text(crowd(seed=1))), model, tmp_path, ray="local")
 
 

@@ -1,8 +1,6 @@
 """Names, places, options, and what a data set promises."""
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -25,12 +23,6 @@ def test_every_data_set_is_documented():
     with open(os.path.join(os.path.dirname(__file__), "..", "..", "docs", "datasets.md"), encoding="utf-8") as file:
         text = file.read()
     assert [name for name in names() if f"| `{name}` |" not in text] == []
-
-
-def test_importing_data_sets_imports_nothing_heavy():
-    code = "import sys; from crowdwise import datasets; datasets.names(); print(*sys.modules)"
-    modules = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"torch", "pandas", "polars", "sklearn", "PIL", "scipy.io"} & set(modules)
 
 
 def test_a_misspelt_name_gets_a_suggestion():

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "engine.py"
-if not SCRIPT.exists():
-    pytest.skip("benchmarks/ is not part of this copy of the sources", allow_module_level=True)
+from scripts import load_script
 
-spec = importlib.util.spec_from_file_location("engine_benchmark", SCRIPT)
-assert spec is not None
-assert spec.loader is not None
-benchmark = importlib.util.module_from_spec(spec)
-sys.modules["engine_benchmark"] = benchmark  # dataclasses look their module up
-spec.loader.exec_module(benchmark)
+benchmark = load_script("engine")
 
 
 def test_a_table_and_a_record_for_every_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -55,8 +52,3 @@ def test_wrong_input_is_named():
         pca([1.0, 2.0, 3.0])
     with pytest.raises(ConfigError, match="n_components must be at least 1, not 0"):
         pca([[1.0]], n_components=0)
-
-
-def test_importing_the_graph_functions_does_not_import_torch_or_sklearn():
-    code = "import sys, crowdwise.graph; print(sorted({'torch', 'sklearn', 'pandas', 'polars'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

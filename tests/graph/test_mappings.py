@@ -18,9 +18,10 @@ from crowdwise.errors import ConfigError
 from crowdwise.graph.mappings import MAPPINGS, DeepWalkHeads, GATHeads, MappedHeads
 from crowdwise.graph.mappings.deepwalk import cooccurrences, positive_information, random_walks, walk_embedding
 from crowdwise.graph.mappings.gat import edge_softmax
-from crowdwise.networks.transition import append_one, corrected_loss, row_loss
+from crowdwise.networks.transition import corrected_loss, row_loss
+from head_pairs import B, C, D, random_pairs
 
-B, R, C, D, P = 7, 6, 3, 4, 11
+R = 6
 every_mapping = pytest.mark.parametrize("mapping", list(MAPPINGS))
 
 
@@ -38,13 +39,7 @@ def make(mapping: str, matrix: sp.csr_array | None = None, residual: bool = Fals
 
 @pytest.fixture
 def pairs():
-    generator = torch.Generator().manual_seed(0)
-    g = append_one(torch.randn(B, D, generator=generator, dtype=torch.float64))
-    row = torch.randint(B, (P,), generator=generator)
-    annotator = torch.randint(R, (P,), generator=generator)
-    label = torch.randint(C, (P,), generator=generator)
-    target = torch.randint(C, (B,), generator=generator)
-    return g, row, annotator, label, target
+    return random_pairs(R)
 
 
 def test_the_registry_names_the_mappings():

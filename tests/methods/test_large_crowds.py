@@ -14,7 +14,7 @@ from crowdwise.methods import heads as sizes
 from crowdwise.methods.heads import annotator_batches, choose_rank
 from crowdwise.networks import FactoredHeads, GlobalHead, IndividualHeads, TransitionNetwork
 from crowdwise.registry import METHODS
-from engine_helpers import TAIDTM_QUICK, crowd
+from engine_helpers import TAIDTM_QUICK, crowd, fit_and_interrupt
 
 FT_QUICK = {key: value for key, value in TAIDTM_QUICK.items() if key != "k"}
 CPU = torch.device("cpu")
@@ -157,10 +157,6 @@ def test_full_heads_have_no_factors():
         model.head_factors_
 
 
-class Interrupted(Exception):
-    pass
-
-
 @pytest.mark.parametrize("transfer", ["individual", "graph"])
 @pytest.mark.parametrize("stage", ["individual heads", "correction"])
 def test_a_resumed_run_equals_an_uninterrupted_one(stage, transfer, tmp_path):
@@ -168,15 +164,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(stage, transfer, tmp_path):
     parameters = TAIDTM_QUICK | {"individual_epochs": 3, "transfer": transfer, "head_rank": 3}
     whole = crowdwise.TAIDTM(**parameters).fit(X, annotations)
     middle = [record["stage"].startswith(stage) for record in whole.history_].index(True) + 2
-    seen = []
-
-    def observer(record, classifier):
-        seen.append(record)
-        if len(seen) == middle:
-            raise Interrupted
-
-    with pytest.raises(Interrupted):
-        crowdwise.TAIDTM(**parameters).fit(X, annotations, run_dir=tmp_path / "run", observer=observer)
+    fit_and_interrupt(crowdwise.TAIDTM(**parameters), X, annotations, tmp_path / "run", middle)
     resumed = crowdwise.TAIDTM(**parameters).fit(X, annotations, resume=tmp_path / "run")
     np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
     np.testing.assert_array_equal(resumed.heads_, whole.heads_)

@@ -11,20 +11,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from crowdwise import graph
 from crowdwise.networks import FactoredHeads, GlobalHead, IndividualHeads
 from crowdwise.networks.transition import append_one, corrected_loss, row_loss
+from head_pairs import B, C, D, random_pairs
 
-B, R, C, D, P, RANK = 7, 5, 3, 4, 11, 2
+R, RANK = 5, 2
 SIZE = (D + 1) * C * C
 
 
 @pytest.fixture
 def pairs():
-    generator = torch.Generator().manual_seed(0)
-    g = append_one(torch.randn(B, D, generator=generator, dtype=torch.float64))
-    row = torch.randint(B, (P,), generator=generator)
-    annotator = torch.randint(R, (P,), generator=generator)
-    label = torch.randint(C, (P,), generator=generator)
-    target = torch.randint(C, (B,), generator=generator)
-    return g, row, annotator, label, target
+    return random_pairs(R)
 
 
 def factored(rank: int = RANK, scale: float = 1.0) -> tuple[FactoredHeads, GlobalHead]:

@@ -12,19 +12,14 @@ from crowdwise import graph
 from crowdwise.graph.mappings import GCNHeads
 from crowdwise.networks import GlobalHead, IndividualHeads
 from crowdwise.networks.transition import append_one, corrected_loss, row_loss
+from head_pairs import B, C, D, P, random_pairs
 
-B, R, C, D, P = 7, 5, 3, 4, 11
+R = 5
 
 
 @pytest.fixture
 def pairs():
-    generator = torch.Generator().manual_seed(0)
-    g = append_one(torch.randn(B, D, generator=generator, dtype=torch.float64))
-    row = torch.randint(B, (P,), generator=generator)
-    annotator = torch.randint(R, (P,), generator=generator)
-    label = torch.randint(C, (P,), generator=generator)
-    target = torch.randint(C, (B,), generator=generator)
-    return g, row, annotator, label, target
+    return random_pairs(R)
 
 
 def random_graph(size: int = R) -> sp.csr_array:

@@ -37,7 +37,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Self, TypeVar, get_args
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +50,7 @@ from crowdwise.aggregation.gold import gold_codes
 from crowdwise.aggregation.history import AnnotatorHistory
 from crowdwise.aggregation.kernels import Floats
 from crowdwise.annotations import Annotations
-from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError
+from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, check_choice
 
 RandomState = int | np.random.Generator | None
 CROWD_SIZE = 20  # fewer annotators than this are no crowd to be warned about
@@ -230,8 +230,7 @@ class Aggregator(Estimator):
 
     def _check(self) -> None:
         """Refuse parameters that are out of range."""
-        if self.tie not in get_args(Tie):
-            raise ConfigError(f"unknown tie {self.tie!r}; known: 'first', 'random'")
+        check_choice("tie", self.tie, Tie)
 
     def _warn_if_sparse(self, crowd: Crowd) -> None:
         """Say so when annotators gave too few labels for what the model wants to learn about each of them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeVar, get_args
+from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from crowdwise.aggregation.base import IterativeAggregator, State, choose
 from crowdwise.aggregation.bayes_kernels import Rows, entropy, evidence, expected_log, require_positive
 from crowdwise.aggregation.crowd import Crowd, confusion
 from crowdwise.aggregation.kernels import Floats, Step
-from crowdwise.errors import ConfigError
+from crowdwise.errors import ConfigError, check_choice
 from crowdwise.registry import AGGREGATORS
 
 Inference = Literal["variational", "gibbs"]
@@ -155,7 +155,6 @@ class IBCC(BayesianConfusion[LatentState | Chain]):
 
     def _check(self) -> None:
         super()._check()
-        if self.method not in get_args(Inference):
-            raise ConfigError(f"unknown method {self.method!r}; known: 'variational', 'gibbs'")
+        check_choice("method", self.method, Inference)
         if self.method == "gibbs" and not 0 <= self.burn_in < self.max_iter:
             raise ConfigError(f"burn_in must be 0 or more and less than max_iter={self.max_iter}, got {self.burn_in!r}")

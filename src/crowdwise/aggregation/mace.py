@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal, NamedTuple, get_args
+from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from crowdwise.aggregation.base import IterativeAggregator, State, uniform
 from crowdwise.aggregation.bayes_kernels import expected_log, log_beta, require_count, require_positive
 from crowdwise.aggregation.crowd import Crowd, confusion
 from crowdwise.aggregation.kernels import FLOOR, Floats
-from crowdwise.errors import ConfigError
+from crowdwise.errors import check_choice
 from crowdwise.registry import AGGREGATORS
 
 Training = Literal["vb", "em"]
@@ -119,8 +119,7 @@ class MACE(IterativeAggregator[MACEState]):
 
     def _check(self) -> None:
         super()._check()
-        if self.method not in get_args(Training):
-            raise ConfigError(f"unknown method {self.method!r}; known: 'vb', 'em'")
+        check_choice("method", self.method, Training)
         require_count(n_restarts=self.n_restarts)
         require_positive(
             behaviour_count=self.behaviour_count, strategy_count=self.strategy_count, smoothing=self.smoothing

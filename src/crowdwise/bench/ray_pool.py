@@ -15,7 +15,8 @@ from typing import Any
 from crowdwise import cluster
 from crowdwise._lock import entrusted
 from crowdwise.bench.cells import Cell
-from crowdwise.bench.runner import Pool, _fail, _folder, _read, _run, describe
+from crowdwise.bench.pool import Pool, attempt, describe
+from crowdwise.bench.records import fail, folder_of, read_record
 from crowdwise.cluster import Cluster
 from crowdwise.errors import ConfigError
 
@@ -57,13 +58,13 @@ class RayPool(Pool):
                         if family:
                             self._start(work, family, common)
                     for family in self.running.values():
-                        self._begun(family[0], _stage(_folder(self.out, family[0])))
+                        self._begun(family[0], _stage(folder_of(self.out, family[0])))
             finally:
                 for left in self.running:
                     ray.cancel(left, force=True)
 
     def _start(self, work: Any, family: deque[Cell], common: tuple[Any, ...]) -> None:
-        _folder(self.out, family[0]).mkdir(parents=True, exist_ok=True)  # for its record, and if only of a failure
+        folder_of(self.out, family[0]).mkdir(parents=True, exist_ok=True)  # for its record, and if only of a failure
         self.running[work.remote(family[0], *common)] = family
         self._begun(family[0], "starting")
 
@@ -77,7 +78,7 @@ class RayPool(Pool):
         except ray.exceptions.RayError as error:
             reason = str(error).strip().splitlines()[0]
             lost = f"its worker was lost, also when it was tried again ({type(error).__name__}: {reason})"
-            return _fail(cell, self.out, lost, str(error))
+            return fail(cell, self.out, lost, str(error))
 
 
 def share_of_gpu(asked: float | None, found: Cluster) -> float:
@@ -93,12 +94,12 @@ def _cell(cell: Cell, out: Path, threads: int, sharing: int) -> dict[str, Any]:
     """Run a cell, or return the record that a task left which was lost afterwards."""
     import torch
 
-    record = _read(_folder(out, cell))
+    record = read_record(folder_of(out, cell))
     if record is not None and "error" not in record:
         return record
     torch.set_num_threads(threads)
     with entrusted(out):  # by the process that started the benchmark
-        return _run(cell, out, sharing, lambda stage: None)
+        return attempt(cell, out, sharing, lambda stage: None)
 
 
 def _stage(folder: Path) -> str:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from crowdwise.bench.comparison import LEVEL
-from crowdwise.bench.tables import Cell, Column, Mark, Table
+from crowdwise.bench.results import Cell, Column, Mark, Table
 from crowdwise.errors import ConfigError
 
 if TYPE_CHECKING:

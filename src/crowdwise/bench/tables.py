@@ -12,77 +12,22 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from dataclasses import replace
 
 from crowdwise.bench import paper
 from crowdwise.bench.comparison import LEAST_SEEDS, LEVEL, holm, paired
+from crowdwise.bench.remarks import (
+    departures,
+    failures,
+    missing_metric,
+    nearness,
+    not_run,
+    share_departures,
+    unmeasured_rows,
+)
+from crowdwise.bench.results import Cell, Column, Mark, Table
 from crowdwise.bench.selection import HELD_OUT, METRICS, Metric, Place, Record, Runs, metric_of, select, value_of
 from crowdwise.errors import DataError
-
-Mark: TypeAlias = Literal["", "best", "like best"]
-Status: TypeAlias = Literal["", "failed", "not run", "not measured"]
-
-
-@dataclass(frozen=True)
-class Column:
-    """One setting, measured by one metric. Columns of a group, such as the noise rates of a data set, stand together."""
-
-    name: str
-    metric: Metric
-    group: str = ""
-    label: str = ""
-    average: bool = False
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One row in one column."""
-
-    values: Mapping[int, float] = field(default_factory=dict)
-    """By seed; of an average, over the seeds that all its columns have."""
-    mean: float | None = None
-    sd: float | None = None
-    """Standard deviation (n - 1); None with one seed, and for averages."""
-    status: Status = ""
-    mark: Mark = ""
-    p: float | None = None
-    """Of the paired t-test against the best of the column."""
-    p_holm: float | None = None
-    """The same after Holm's correction for the rows of the column."""
-    rank: int | None = None
-    departures: tuple[str, ...] = ()
-    """Conditions that are not the paper's."""
-    printed: paper.Printed | None = None
-    notes: tuple[paper.Note, ...] = ()
-    """On the printed figure."""
-
-    @property
-    def difference(self) -> float | None:
-        """Ours minus the printed one."""
-        return None if self.mean is None or self.printed is None else self.mean - self.printed[0]
-
-    @property
-    def near(self) -> bool | None:
-        """Whether ours lies within 2 max(printed sd, 0.5) of the printed figure; None if that is no target."""
-        if self.difference is None or self.printed is None or not all(note.target for note in self.notes):
-            return None
-        return abs(self.difference) <= 2 * max(self.printed[1] or 0.0, 0.5)
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows and columns of results; `crowdwise.bench.rendering` writes it as text, Markdown, LaTeX or CSV."""
-
-    title: str
-    experiment: str
-    columns: tuple[Column, ...]
-    rows: tuple[str, ...]
-    cells: Mapping[Place, Cell]
-    """By name of the column and row."""
-    remarks: tuple[str, ...] = ()
-    not_run: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
 
 
 def summarise(
@@ -119,7 +64,7 @@ def summarise(
     plan = None if planned is None else list(planned)
     settings = _ordered(runs.columns, [*(place[0] for place in plan or ()), *figures])
     known = [*(place[1] for place in plan or ()), *(row for column in figures.values() for row in column)]
-    unmeasured = _unmeasured(runs, [metric])
+    unmeasured = unmeasured_rows(runs, [metric])
     rows = _ordered([row for row in runs.rows if row not in unmeasured], known)
     shown = figures if metric == "test_accuracy" else {}
     cells: dict[Place, Cell] = {}
@@ -128,31 +73,28 @@ def summarise(
             cell = _cell(runs, column, row, measure)
             if cell.mean is not None:
                 wanted = paper.conditions(column) if number else None
-                cell = replace(cell, departures=_departures(runs.finished[column, row].values(), wanted, measure))
+                cell = replace(cell, departures=departures(runs.finished[column, row].values(), wanted, measure))
             cells[column, row] = _beside(cell, number, shown, column, row)
     columns = list(settings)
     averages = _averages(settings, figures)
     for average, over in averages.items():
         columns.insert(columns.index(over[-1]) + 1, average)
-        whole = not figures or len(over) == len(paper.averaged(average, figures))
+        of = len(paper.averaged(average, figures)) if figures else len(over)
         for row in rows:
-            cell = _average([cells[column, row] for column in over])
-            if cell.mean is not None and not whole:
-                of = len(paper.averaged(average, figures))
-                cell = replace(cell, departures=(f"average of {len(over)} of the paper's {of} columns",))
-            cells[average, row] = _beside(cell, number, shown if whole else {}, average, row)
+            cell = _average([cells[column, row] for column in over], of)
+            cells[average, row] = _beside(cell, number, shown if len(over) == of else {}, average, row)
     remarks = _mark_columns(cells, columns, rows, measure)
     layout = [_column(name, measure, columns, name in averages) for name in columns]
-    cells = _share_departures(cells, settings, remarks)
+    cells = share_departures(cells, settings, remarks)
     return Table(
         title=f"{_title(runs.experiment)}: {measure.label}",
         experiment=runs.experiment,
         columns=tuple(layout),
         rows=tuple(rows),
         cells=cells,
-        remarks=(*remarks, *_missing_metric(cells, layout, rows, unmeasured), *_nearness(cells, settings)),
-        not_run=tuple(_not_run(runs, figures, plan)),
-        failed=_failures(runs),
+        remarks=(*remarks, *missing_metric(cells, layout, rows, unmeasured), *nearness(cells, settings)),
+        not_run=tuple(not_run(runs, figures, plan)),
+        failed=failures(runs),
     )
 
 
@@ -165,7 +107,7 @@ def rank(records: Iterable[Record], metrics: Sequence[str] = HELD_OUT, *, experi
     runs = select(records, experiment)
     cells: dict[Place, Cell] = {}
     columns: list[Column] = []
-    unmeasured = _unmeasured(runs, metrics)
+    unmeasured = unmeasured_rows(runs, metrics)
     rows = [row for row in runs.rows if row not in unmeasured]
     remarks: list[str] = []
     for setting in runs.columns:
@@ -188,9 +130,9 @@ def rank(records: Iterable[Record], metrics: Sequence[str] = HELD_OUT, *, experi
         columns=tuple(columns),
         rows=tuple(sorted(rows, key=lambda row: cells[first, row].rank or len(rows) + 1)),
         cells=cells,
-        remarks=(*remarks, *_missing_metric(cells, columns, rows, unmeasured)),
-        not_run=tuple(_not_run(runs, {}, None)),
-        failed=_failures(runs),
+        remarks=(*remarks, *missing_metric(cells, columns, rows, unmeasured)),
+        not_run=tuple(not_run(runs, {}, None)),
+        failed=failures(runs),
     )
 
 
@@ -206,14 +148,15 @@ def _cell(runs: Runs, column: str, row: str, metric: Metric) -> Cell:
     return Cell(status="failed" if (column, row) in runs.failed else "not run")
 
 
-def _average(cells: Sequence[Cell]) -> Cell:
-    """Mean of the columns' means, if there is one in every column."""
+def _average(cells: Sequence[Cell], of: int) -> Cell:
+    """Mean of the columns' means, if there is one in every column; the paper's is ``of`` so many columns."""
     means = [cell.mean for cell in cells if cell.mean is not None]
     if len(means) < len(cells):
         return Cell(status=next(cell.status for cell in cells if cell.status))
     common = sorted(set.intersection(*(set(cell.values) for cell in cells)))
     values = {seed: statistics.fmean(cell.values[seed] for cell in cells) for seed in common}
-    return Cell(values, statistics.fmean(means))
+    fewer = (f"average of {len(cells)} of the paper's {of} columns",) if len(cells) < of else ()
+    return Cell(values, statistics.fmean(means), departures=fewer)
 
 
 def _averages(columns: Sequence[str], figures: Mapping[str, object]) -> dict[str, list[str]]:
@@ -237,27 +180,6 @@ def _beside(
     if table is None or row not in figures.get(column, {}):
         return cell
     return replace(cell, printed=figures[column][row], notes=tuple(paper.notes(table, column, row)))
-
-
-def _departures(records: Iterable[Record], wanted: paper.Conditions | None, metric: Metric) -> tuple[str, ...]:
-    """What is not as in the paper, of runs that differ in their seed; and where costs were measured."""
-    records = list(records)
-    found: list[str] = []
-    if metric.cost:
-        where = {
-            f"on {one.get('device', 'an unknown device')}, sharing: {one.get('sharing', 'unknown')}" for one in records
-        }
-        found.append("; ".join(sorted(where)))
-    if wanted is None:
-        return tuple(found)
-    for name, value, text in (("epochs", wanted.epochs, "{} epochs"), ("lr", wanted.lr, "lr {}")):
-        values = [one["parameters"][name] for one in records if name in (one.get("parameters") or {})]
-        given = {value for value in values if isinstance(value, int | float)}
-        if given - {value}:
-            found.append(f"{text.format(' and '.join(map(str, sorted(given))))} instead of {value}")
-    if wanted.seeds not in (None, len(records)):
-        found.append(f"{len(records)} {'seed' if len(records) == 1 else 'seeds'} instead of {wanted.seeds}")
-    return tuple(found)
 
 
 def _mark_columns(cells: dict[Place, Cell], columns: Sequence[str], rows: Sequence[str], metric: Metric) -> list[str]:
@@ -295,95 +217,6 @@ def _ranks(cells: Mapping[Place, Cell], column: str, rows: Sequence[str], metric
     means = {row: mean for row in rows if (mean := cells[column, row].mean) is not None}
     sign = 1.0 if metric.larger_is_better else -1.0
     return {row: 1 + sum(sign * other > sign * mean for other in means.values()) for row, mean in means.items()}
-
-
-def _share_departures(cells: Mapping[Place, Cell], columns: Sequence[str], remarks: list[str]) -> dict[Place, Cell]:
-    """Departures that every cell of ``columns`` has become one remark."""
-    filled = [set(cell.departures) for (column, _), cell in cells.items() if cell.values and column in columns]
-    everywhere = set.intersection(*filled) if len(filled) > 1 else set()
-    if everywhere:
-        remarks.append(f"Everywhere: {', '.join(sorted(everywhere))}.")
-    return {
-        place: replace(cell, departures=tuple(one for one in cell.departures if one not in everywhere))
-        for place, cell in cells.items()
-    }
-
-
-def _unmeasured(runs: Runs, metrics: Sequence[str]) -> list[str]:
-    """Rows of which runs have finished, none with any of the metrics."""
-    measured = {
-        row: any(value_of(record, metric) is not None for record in runs.of_row(row) for metric in metrics)
-        for _, row in runs.finished
-    }
-    return [row for row, some in measured.items() if not some]
-
-
-def _missing_metric(
-    cells: Mapping[Place, Cell], columns: Sequence[Column], rows: Sequence[str], everywhere: Sequence[str]
-) -> list[str]:
-    found = [
-        f"{row} ({column.name})"
-        for row in rows
-        for column in columns
-        if not column.average and cells[column.name, row].status == "not measured"
-    ]
-    return [f"Not measured: {', '.join([*everywhere, *found])}."] if everywhere or found else []
-
-
-def _nearness(cells: Mapping[Place, Cell], columns: Sequence[str]) -> list[str]:
-    judged = [cell.near for (column, _), cell in cells.items() if column in columns and cell.near is not None]
-    if not judged:
-        return []
-    return [
-        f"{sum(judged)} of {len(judged)} cells lie within 2 max(sd, 0.5) of the paper's figure "
-        "(figures known to be wrong are left out)."
-    ]
-
-
-def _not_run(
-    runs: Runs, figures: Mapping[str, Mapping[str, object]], planned: Sequence[tuple[str, str, int]] | None
-) -> list[str]:
-    """Planned runs without a record, a line for columns that lack the same."""
-    wanted: dict[str, dict[str, list[int]]] = {}
-    if planned is not None:
-        for column, row, seed in planned:
-            wanted.setdefault(column, {}).setdefault(row, []).append(seed)
-    else:
-        for column in dict.fromkeys([*runs.columns, *(name for name in figures if not paper.is_average(name))]):
-            wanted[column] = {row: runs.seeds(column) for row in (*runs.rows, *figures.get(column, ()))}
-    lines: dict[str, list[str]] = {}
-    for column, rows in wanted.items():
-        missing = []
-        for row, seeds in rows.items():
-            there = {*runs.finished.get((column, row), {}), *runs.failed.get((column, row), {})}
-            absent = [seed for seed in seeds if seed not in there]
-            if absent:
-                missing.append(f"{row} ({_numbers(absent)})" if there else row)
-        if column not in runs.columns:
-            lines.setdefault("everything", []).append(column)
-        elif missing:
-            lines.setdefault(", ".join(missing), []).append(column)
-    return [f"{', '.join(columns)}: {text}" for text, columns in lines.items()]
-
-
-def _failures(runs: Runs) -> tuple[str, ...]:
-    return tuple(
-        f"{column}, {row}, seed {seed}: {error}"
-        for (column, row), seeds in runs.failed.items()
-        for seed, error in sorted(seeds.items())
-    )
-
-
-def _numbers(seeds: Sequence[int]) -> str:
-    """Seeds as ranges: "seeds 0-4, 7"."""
-    ranges: list[list[int]] = []
-    for seed in sorted(seeds):
-        if ranges and seed == ranges[-1][1] + 1:
-            ranges[-1][1] = seed
-        else:
-            ranges.append([seed, seed])
-    text = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
-    return f"seed {text}" if len(seeds) == 1 else f"seeds {text}"
 
 
 def _ordered(found: Iterable[str], known: Iterable[str]) -> list[str]:

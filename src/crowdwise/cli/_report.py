@@ -102,7 +102,7 @@ def with_progress(page: Content, request: Request) -> Content:
             "finished run" if finished(request.path) else f"run in progress, {count(len(history), 'epochs')} so far"
         )
     if request.records is not None:
-        from crowdwise.bench.runner import read_records
+        from crowdwise.bench.records import read_records
 
         records = read_records(request.records)
         page.comparison, page.compared = comparison(records), compared(records)

@@ -66,7 +66,7 @@ class Request:
         folders = [folder for folder in (self.path, self.bench) if folder is not None and folder.is_dir()]
         if not folders:
             return self.bench
-        from crowdwise.bench.runner import RECORDS
+        from crowdwise.bench.records import RECORDS
 
         return next((folder / RECORDS for folder in folders if (folder / RECORDS).exists()), self.bench)
 

@@ -10,7 +10,7 @@ from crowdwise import streaming
 from crowdwise.cli._aggregation import beside, check_method, check_outputs, options_named, short_warnings, show_summary
 from crowdwise.cli._console import say
 from crowdwise.streaming.output import FORMATS
-from crowdwise.streaming.preparation import SUFFIXES
+from crowdwise.streaming.table import SUFFIXES
 
 MANY = 20_000_000  # rows above which a table is streamed unasked: in memory they would take some gigabytes
 

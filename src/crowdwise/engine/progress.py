@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from crowdwise._progress import Shown
 
 
-class Progress:
-    """A rich progress bar on a terminal at ``verbose=1``, plain lines at ``verbose=2``, nothing otherwise."""
+class Progress(Shown):
+    """A bar for each stage at ``verbose=1``, a line for each epoch at ``verbose=2``."""
 
     def __init__(self, verbose: int, title: str) -> None:
+        super().__init__(verbose)
         self.title = title
-        self.lines = verbose >= 2
-        self.bar: Any = None
-        self.task: Any = None
-        if verbose == 1 and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-            from rich.progress import Progress as Bar
 
-            self.bar = Bar(
-                TextColumn("[bold]{task.description}"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TextColumn("{task.fields[facts]}"),
-                TimeRemainingColumn(),
-                console=Console(stderr=True),
-            )
+    def columns(self, facts: Any) -> tuple[Any, ...]:
+        from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-    def __enter__(self) -> Self:
-        if self.bar is not None:
-            self.bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+        return MofNCompleteColumn(), facts, TimeRemainingColumn()
 
     def stage(self, name: str, epochs: int | None, done: int = 0) -> None:
         """Begin a stage; ``epochs`` is None where their number is not known."""

@@ -1,4 +1,4 @@
-"""What every method shares: parameters, fitting, prediction, transition matrices, saving and loading."""
+"""What every method shares: parameters, fitting, saving and loading."""
 
 from __future__ import annotations
 
@@ -8,31 +8,24 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
-from crowdwise.annotations import Annotations
 from crowdwise.engine import Engine, Group, Problem, Stage, StageResult, distributed
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages
-from crowdwise.engine.device import derive_seed, resolve_device, resolve_precision, seeded
-from crowdwise.engine.loop import Observer, evaluate
+from crowdwise.engine.device import derive_seed, resolve_device, seeded
+from crowdwise.engine.loop import Observer
 from crowdwise.engine.prepare import Prepare
-from crowdwise.engine.problem import make_inputs
 from crowdwise.engine.stage import Loss, step_schedule
 from crowdwise.engine.tensors import Units
-from crowdwise.errors import ConfigError, CrowdwiseError, DataError, ModelFileError, TrainingError
+from crowdwise.errors import ConfigError, CrowdwiseError, ModelFileError
 from crowdwise.methods.files import fingerprint, load_model, save_model
+from crowdwise.methods.prediction import Array, Predictor, as_annotations
 from crowdwise.methods.skill import annotator_skill
-from crowdwise.networks import Classifier, ConstantTransition, Transition
-from crowdwise.networks.transition import stretches
-
-Array = npt.NDArray[Any]
+from crowdwise.networks import Classifier, ConstantTransition
 
 
 @dataclass
@@ -45,7 +38,7 @@ class Fitted:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class CrowdClassifier(Predictor):
     """Base class of all methods, a scikit-learn classifier whose ``y`` is a crowd's annotations.
 
     Subclasses are dataclasses that add parameters, and a generator ``stages(engine)`` that yields training stages.
@@ -247,102 +240,6 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epochs = [round(at * self.epochs) if at < 1 else int(at) for at in self.milestones]
         return step_schedule(epochs, self.gamma)
 
-    # using what was fitted
-
-    def predict(self, X: Any) -> Array:
-        """The most probable class of each instance, in the user's vocabulary: (len(X),)."""
-        probabilities = self.predict_proba(X)
-        predicted: Array = self.classes_[probabilities.argmax(1)]
-        return predicted
-
-    def predict_proba(self, X: Any) -> Array:
-        """Probability of each class, in the order of ``classes_``: (len(X), C)."""
-        logits = self._evaluate(self._fitted_classifier(), X)
-        return self._finite("predictions", torch.softmax(logits.double(), 1).cpu().numpy())
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy against true labels ``y`` (n,), or soft agreement with annotations (of any accepted form)."""
-        if isinstance(y, Annotations) or np.ndim(y) != 1 or hasattr(y, "columns"):
-            crowd = as_annotations(y, len(X))
-            votes = crowd.votes()
-            known = {value: code for code, value in enumerate(crowd.classes.tolist())}
-            predicted = np.array([known.get(value, -1) for value in self.predict(X).tolist()])
-            labelled = votes.sum(1) > 0
-            hits = np.where(predicted >= 0, votes[np.arange(len(votes)), predicted], 0)
-            return float((hits[labelled] / votes.sum(1)[labelled]).mean())
-        return float(np.average(self.predict(X) == np.asarray(y), weights=sample_weight))
-
-    def transition(self, X: Any, annotators: Any = None) -> Array:
-        """Estimated T^j(x)[p, q] = P(annotator j says q | true class p, x): (len(X), len(annotators), C, C).
-
-        ``annotators`` are ids; all of them by default. Matrices that do not depend on the instance are a read-only view.
-        """
-        module = self._fitted_transition()
-        codes = self._annotator_codes(annotators)
-        n, n_classes = len(X), len(self.classes_)
-        if isinstance(module, ConstantTransition):
-            matrices = module.matrices.cpu().numpy()
-            chosen = np.broadcast_to(matrices, (len(self.annotators_), n_classes, n_classes))[codes]
-            return np.broadcast_to(chosen, (n, *chosen.shape))
-        network = cast(Transition, module)
-        features = self._evaluate(module, X, network.features)
-        row = torch.arange(n, device=features.device).repeat_interleave(len(codes))
-        annotator = torch.from_numpy(np.tile(codes, n)).to(features.device)
-        result = np.empty((n * len(codes), n_classes, n_classes), dtype=np.float32)
-        for part, logits in stretches(network, features, row, annotator):
-            result[part] = torch.softmax(logits, 2).cpu().numpy()
-        return self._finite("matrices", result.reshape(n, len(codes), n_classes, n_classes))
-
-    def _finite(self, what: str, values: Array) -> Array:
-        """The values (n, ...), if they are finite."""
-        bad = np.count_nonzero(~np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
-        if bad:
-            raise TrainingError(
-                f"{what} for {bad:,} of {len(values):,} instances are NaN or infinite: training diverged (its last loss was "
-                f"{self.history_[-1]['loss']:.3g}), or X is far from what was trained on; fit again with a lower lr"
-            )
-        return values
-
-    @property
-    def skill_(self) -> Array:
-        """How often each annotator is expected to be right on what it labelled (R,); NaN for annotators without labels."""
-        self._fitted_classifier()
-        return self.arrays_["skill"]
-
-    def _annotator_codes(self, annotators: Any) -> Array:
-        if annotators is None:
-            return np.arange(len(self.annotators_), dtype=np.int64)
-        known = {value: code for code, value in enumerate(self.annotators_.tolist())}
-        values = np.asarray(annotators).reshape(-1).tolist()
-        unknown = [value for value in values if value not in known]
-        if unknown:
-            raise DataError(f"unknown annotator {unknown[0]!r}: this model knows {len(known)} annotators (annotators_)")
-        return np.array([known[value] for value in values], dtype=np.int64)
-
-    def _evaluate(self, module: nn.Module, X: Any, function: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        device = resolve_device(self.device)
-        inputs = make_inputs(X, device)
-        if len(inputs):
-            shape = tuple(inputs.take(torch.zeros(1, dtype=torch.int64, device=device)).shape[1:])
-            if shape != self.prepare_.shape:
-                raise DataError(f"this model was trained on instances of shape {self.prepare_.shape}, X has {shape}")
-        at = torch.arange(len(inputs), device=device)
-        dtype = resolve_precision(self.precision, device)
-        module.to(device)
-        result = evaluate(module, inputs, at, self.prepare_.to(device), dtype=dtype, function=function)
-        return result if len(inputs) else result.reshape(0, len(self.classes_))
-
-    def _fitted_classifier(self) -> nn.Module:
-        if not hasattr(self, "classifier_"):
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(X, annotations) first")
-        return self.classifier_
-
-    def _fitted_transition(self) -> nn.Module:
-        self._fitted_classifier()
-        if self.transition_ is None:
-            raise ConfigError(f"{self.name!r} has no transition matrices; BLTM and TAIDTM, for instance, estimate them")
-        return self.transition_
-
     # files
 
     def save(self, path: str | Path) -> Path:
@@ -407,17 +304,11 @@ def build(engine: Engine, name: str, make: Callable[[], Any]) -> Any:
     return module
 
 
-def as_annotations(data: Any, n_instances: int) -> Annotations:
-    """Any accepted form of annotations; labels (n,) become a crowd of one."""
-    if not isinstance(data, Annotations | tuple) and not hasattr(data, "columns") and np.ndim(data) == 1:
-        data = np.asarray(data).reshape(-1, 1)
-    crowd = Annotations.coerce(data)
-    if crowd.n_instances != n_instances:
-        raise DataError(
-            f"X has {n_instances} instances, the annotations speak of {crowd.n_instances}; they must be the same "
-            "instances in the same order (Annotations.from_frame(..., instances=ids) fixes the order)"
-        )
-    return crowd
+def choose(what: str, value: str, known: tuple[str, ...]) -> str:
+    """``value``, if it is one of the ``known`` values of parameter ``what``."""
+    if value not in known:
+        raise ConfigError(f"unknown {what}={value!r}; use {', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
+    return value
 
 
 def load(path: str | Path, *, backbone: nn.Module | None = None, device: str = "auto") -> CrowdClassifier:

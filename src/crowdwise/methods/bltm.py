@@ -21,8 +21,8 @@ from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
 from crowdwise.engine.checkpoint import clone_state
 from crowdwise.engine.device import side_by_side
 from crowdwise.engine.tensors import Units
-from crowdwise.errors import ConfigError, CrowdwiseWarning, TrainingError
-from crowdwise.methods.base import CrowdClassifier, Fitted, build
+from crowdwise.errors import CrowdwiseWarning, TrainingError
+from crowdwise.methods.base import CrowdClassifier, Fitted, build, choose
 from crowdwise.methods.bltm_original import RevisedNetwork, fit_original
 from crowdwise.methods.ce import annotation_cross_entropy
 from crowdwise.networks import Classifier, GlobalHead, TransitionNetwork
@@ -76,8 +76,7 @@ class BLTM(CrowdClassifier):
         return self.arrays_["distilled_instance"], self.classes_[self.arrays_["distilled_class"]]
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
-        if self.variant not in ("reference", "original"):
-            raise ConfigError(f"unknown variant={self.variant!r}; use 'reference' or 'original'")
+        choose("variant", self.variant, ("reference", "original"))
         warm = yield from self.warm_up(engine)
         distilled = self.distil(engine, warm)
         if self.variant == "original":
@@ -177,9 +176,7 @@ class BLTM(CrowdClassifier):
 
     def start_classifier(self, engine: Engine, warm: Classifier) -> Classifier:
         """The classifier that a correction stage starts from."""
-        if self.classifier_start not in ("sharpened", "warm-up", "random"):
-            known = "'sharpened', 'warm-up' or 'random'"
-            raise ConfigError(f"unknown classifier_start={self.classifier_start!r}; use {known}")
+        choose("classifier_start", self.classifier_start, ("sharpened", "warm-up", "random"))
         if self.classifier_start == "random":
             return self.new_classifier(engine, "classifier")
         classifier = copy.deepcopy(warm)

@@ -15,9 +15,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
-from crowdwise.errors import ConfigError
 from crowdwise.methods.anchors import estimate_matrix
-from crowdwise.methods.base import CrowdClassifier, Fitted, build
+from crowdwise.methods.base import CrowdClassifier, Fitted, build, choose
 from crowdwise.methods.ce import annotation_cross_entropy
 from crowdwise.methods.revision import Slack, revision_stage
 from crowdwise.networks import Classifier, ConstantTransition
@@ -44,11 +43,9 @@ class Forward(CrowdClassifier):
     revision_lr: float = 5e-7
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
-        if self.classifier_start not in ("afresh", "warm-up"):
-            raise ConfigError(f"unknown classifier_start={self.classifier_start!r}; use 'afresh' or 'warm-up'")
+        afresh = choose("classifier_start", self.classifier_start, ("afresh", "warm-up")) == "afresh"
         warm = yield from self.warm_up(engine)
         matrix = estimate_matrix(engine, warm, self.anchor_percentile)
-        afresh = self.classifier_start == "afresh"
         classifier = self.new_classifier(engine, "classifier") if afresh else copy.deepcopy(warm)
 
         def loss(batch: Batch, transition: Callable[[], Tensor] = lambda: matrix) -> Tensor:

@@ -17,11 +17,10 @@ from torch import Tensor
 from crowdwise.engine import Batch, Engine, Stage, StageResult
 from crowdwise.engine.distributed import sum_over_ranks
 from crowdwise.errors import CrowdwiseWarning
-from crowdwise.methods.base import Fitted
+from crowdwise.methods.base import Fitted, choose
 from crowdwise.methods.joint import (
     AnnotatorMatrices,
     JointClassifier,
-    choose,
     identities,
     label_losses,
     log_vote_confusion,

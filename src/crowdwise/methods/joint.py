@@ -11,7 +11,6 @@ from torch.nn import functional as F
 
 from crowdwise.engine import Batch, Engine, Group, Stage
 from crowdwise.engine.stage import Loss
-from crowdwise.errors import ConfigError
 from crowdwise.methods.base import CrowdClassifier
 from crowdwise.methods.steps import annotator_matrices, soft_votes
 
@@ -45,13 +44,6 @@ class AnnotatorMatrices(nn.Module):
     def __init__(self, values: Tensor) -> None:
         super().__init__()
         self.values = nn.Parameter(values)
-
-
-def choose(what: str, value: str, known: tuple[str, ...]) -> str:
-    """``value``, if it is one of the ``known`` values of parameter ``what``."""
-    if value not in known:
-        raise ConfigError(f"unknown {what}={value!r}; use {', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
-    return value
 
 
 def identities(engine: Engine, scale: float = 1.0) -> Tensor:

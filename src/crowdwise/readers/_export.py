@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -179,8 +179,47 @@ class Collector:
     ) -> Export:
         """All that was gathered."""
         if not self._label:
-            reasons = ", ".join(f"{number:,} {reason}" for reason, number in self.left_out.items())
-            raise ReadError(f"there are no annotations{f' (left out: {reasons})' if reasons else ''}")
+            reasons = f" ({self._left_out()})" if self.left_out else ""
+            raise ReadError(f"there are no annotations{reasons}")
+        every, truths, where = self._encoded()
+        rows = kept_rows(every, self.request.duplicates, where)
+        annotations = every if rows is None else every.where(np.isin(np.arange(len(every)), rows))
+        annotators = dict(zip(self._annotator, every.annotator.tolist(), strict=True))
+        models = {annotators[name] for name in self._models}
+        details = self.request.details
+        items: list[Mapping[str, Any]] = [{}] * every.n_instances
+        codes = dict(zip(self._instance, every.instance.tolist(), strict=True))
+        for instance, code in codes.items() if details else ():
+            items[code] = self._items.get(instance, {})
+        notes = [
+            describe(annotations, len(every), columns or {}, truths or None),
+            f"question {question!r}" if question is not None and not columns else "",
+            f"{count(len(models), 'models')} among the annotators" if models else "",
+            self._left_out() if self.left_out else "",
+            f"gold contradicts itself for {count(len(self._contradicted), 'instances')}, which have none"
+            if self._contradicted
+            else "",
+            remark,
+        ]
+        return Export(
+            annotations=annotations,
+            columns=dict(columns or {}),
+            gold=truths or None,
+            n_rows=len(every),
+            message="; ".join(filter(None, notes)),
+            format="",
+            question=question,
+            kinds=kinds_of(every.n_annotators, models),
+            timestamps=times_of(self._time, rows) if details else None,
+            durations=durations_of(self._seconds, rows) if details else None,
+            texts=contents(items, text_of),
+            pictures=contents(items, picture_of),
+            items=tuple(items) if details and any(items) else None,
+            control=control,
+        )
+
+    def _encoded(self) -> tuple[Annotations, dict[Any, Any], Callable[[int], str]]:
+        """All annotations, the gold of their instances, and where a row of them stands in the file."""
         gold = {key: value for key, value in self._gold.items() if key not in self._contradicted}
         seen = set(self._instance)
         known = [instance for instance in gold if instance in seen]
@@ -198,41 +237,15 @@ class Collector:
         _, classes = encode_classes(y, None)
         e = len(self._label)
         every = Annotations._from_columns(i, j, Column(y.data.slice(0, e), y.name, where), classes=classes.arrow)
-        first = dict(zip(self._instance, every.instance.tolist(), strict=True))
+        codes = dict(zip(self._instance, every.instance.tolist(), strict=True))
         truths = {
-            every.instance_vocabulary.arrow[first[instance]].as_py(): y.data[e + k].as_py()
+            every.instance_vocabulary.arrow[codes[instance]].as_py(): y.data[e + k].as_py()
             for k, instance in enumerate(known)
         }
-        rows = kept_rows(every, self.request.duplicates, where)
-        annotations = every if rows is None else every.where(np.isin(np.arange(e), rows))
-        annotators = dict(zip(self._annotator, every.annotator.tolist(), strict=True))
-        models = {annotators[name] for name in self._models}
-        details = self.request.details
-        items: list[Mapping[str, Any]] = [{}] * every.n_instances
-        for instance, code in first.items() if details else ():
-            items[code] = self._items.get(instance, {})
-        notes = [describe(annotations, len(every), columns or {}, truths or None)]
-        notes += [f"question {question!r}"] if question is not None and not columns else []
-        notes += [f"{count(len(models), 'models')} among the annotators"] if models else []
-        notes += [f"left out: {', '.join(f'{n:,} {why}' for why, n in self.left_out.items())}"] if self.left_out else []
-        if self._contradicted:
-            notes.append(f"gold contradicts itself for {count(len(self._contradicted), 'instances')}, which have none")
-        return Export(
-            annotations=annotations,
-            columns=dict(columns or {}),
-            gold=truths or None,
-            n_rows=len(every),
-            message="; ".join(filter(None, [*notes, remark])),
-            format="",
-            question=question,
-            kinds=kinds_of(every.n_annotators, models),
-            timestamps=times_of(self._time, rows) if details else None,
-            durations=durations_of(self._seconds, rows) if details else None,
-            texts=contents(items, text_of),
-            pictures=contents(items, picture_of),
-            items=tuple(items) if details and any(items) else None,
-            control=control,
-        )
+        return every, truths, where
+
+    def _left_out(self) -> str:
+        return f"left out: {', '.join(f'{number:,} {reason}' for reason, number in self.left_out.items())}"
 
     def _typed(self, values: list[Id], name: str, where: Any) -> Column:
         """Ids as integers where all are, else as text."""

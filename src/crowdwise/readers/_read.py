@@ -7,12 +7,11 @@ import os
 import zlib
 from dataclasses import replace
 from pathlib import Path
-from typing import get_args
 
 import pyarrow as pa
 
 from crowdwise.annotations import Duplicates
-from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError
+from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError, check_choice
 from crowdwise.readers._export import READERS, Export, Request, Several
 from crowdwise.readers._source import Source
 
@@ -54,10 +53,8 @@ def read(
     """
     path = Path(path)
     request = Request(question, instance, annotator, label, gold, duplicates, several, models, details)
-    if several not in get_args(Several):
-        raise ConfigError(f"unknown several {several!r}; known: {', '.join(map(repr, get_args(Several)))}")
-    if duplicates not in get_args(Duplicates):
-        raise ConfigError(f"unknown duplicates {duplicates!r}; known: {', '.join(map(repr, get_args(Duplicates)))}")
+    check_choice("several", several, Several)
+    check_choice("duplicates", duplicates, Duplicates)
     if label is not None and question is not None:
         raise ConfigError("label= and question= both name what is answered; pass one of them")
     if format != AUTO:

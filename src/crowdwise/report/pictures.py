@@ -62,12 +62,10 @@ def annotator_graph(
     >>> figure.axes[0].get_title().splitlines()[1]
     '6 edges, 66.7 % inside a group'
     """
-    from matplotlib.lines import Line2D
-
     points = np.asarray(positions, dtype=np.float64)
     if points.ndim != 2 or points.shape[1] != 2:
         raise DataError(f"positions must have shape (annotators, 2), not {points.shape}")
-    membership = np.zeros(len(points), dtype=np.int64)
+    membership, names = np.zeros(len(points), dtype=np.int64), ["annotator"]
     if groups is not None:
         values, membership = np.unique(np.asarray(groups), return_inverse=True)
         names = list(group_names) if group_names is not None else [f"group {value}" for value in values.tolist()]
@@ -86,28 +84,27 @@ def annotator_graph(
             *points[hollow].T, s=size, facecolors="white", edgecolors=colours[hollow], linewidths=1.4, zorder=3
         )
 
-    def dot(**style: Any) -> Line2D:
-        return Line2D([], [], linestyle="", marker="o", markersize=8, **style)
-
-    entries: list[tuple[Line2D, str]] = []
-    if groups is not None:
-        shown = names if len(names) <= MOST_GROUPS else [*names[: MOST_GROUPS - 1], "further groups"]
-        entries += [
-            (dot(color=colour, markeredgecolor="white"), name)
-            for colour, name in zip(GROUP_COLOURS, shown, strict=False)
-        ]
-    else:
-        entries.append((dot(color=GROUP_COLOURS[0], markeredgecolor="white"), "annotator"))
-    if hollow.any():
-        entries.append((dot(markerfacecolor="white", markeredgecolor=INK), "too few examples"))
-    if judged:
-        entries.append((Line2D([], [], color=RIGHT, linewidth=2), "edge inside a group"))
-        entries.append((Line2D([], [], color=WRONG, linewidth=2), "edge between groups"))
-    else:
-        entries.append((Line2D([], [], color=RIGHT, linewidth=2), "edge"))
+    entries = _graph_legend(names, bool(hollow.any()), judged)
     figure.suptitle("Annotators who err alike", fontsize=14, fontweight="bold", color=INK)
     figure.legend(*zip(*entries, strict=True), loc="outside lower center", ncols=min(len(entries), 5), frameon=False)
     return figure
+
+
+def _graph_legend(names: list[str], hollow: bool, judged: bool) -> list[tuple[Any, str]]:
+    """Marks and what they mean: points by group, annotators without a head, edges."""
+    from matplotlib.lines import Line2D
+
+    def dot(**style: Any) -> Line2D:
+        return Line2D([], [], linestyle="", marker="o", markersize=8, **style)
+
+    shown = names if len(names) <= MOST_GROUPS else [*names[: MOST_GROUPS - 1], "further groups"]
+    entries = [
+        (dot(color=colour, markeredgecolor="white"), name) for colour, name in zip(GROUP_COLOURS, shown, strict=False)
+    ]
+    if hollow:
+        entries.append((dot(markerfacecolor="white", markeredgecolor=INK), "too few examples"))
+    kinds = [(RIGHT, "edge inside a group"), (WRONG, "edge between groups")] if judged else [(RIGHT, "edge")]
+    return entries + [(Line2D([], [], color=colour, linewidth=2), kind) for colour, kind in kinds]
 
 
 @dataclass(frozen=True)

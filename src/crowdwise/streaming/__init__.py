@@ -45,8 +45,9 @@ from crowdwise.streaming.checkpoint import Checkpoint
 from crowdwise.streaming.crowd import StreamedCrowd
 from crowdwise.streaming.output import Figures, annotator_table, check_output, figures, write_labels
 from crowdwise.streaming.passes import Threads, Workers
-from crowdwise.streaming.preparation import count_rows, prepare
+from crowdwise.streaming.preparation import prepare
 from crowdwise.streaming.store import MANIFEST, Store
+from crowdwise.streaming.table import count_rows
 
 __all__ = ["AUTO", "Figures", "Streamed", "aggregate", "count_rows", "parse_memory", "streamable"]
 

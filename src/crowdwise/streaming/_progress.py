@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from crowdwise._progress import Shown
 
 
-class Progress:
-    """A rich progress bar on a terminal at ``verbose=1``, a line per step at ``verbose=2``, nothing otherwise."""
+class Progress(Shown):
+    """One bar for one step after the other at ``verbose=1``, a line for each at ``verbose=2``."""
 
     def __init__(self, verbose: int = 0) -> None:
-        self.lines = verbose >= 2
-        self.bar: Any = None
-        self.task: Any = None
-        if verbose == 1 and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
-            from rich.progress import Progress as Bar
+        super().__init__(verbose)
 
-            columns = TextColumn("[bold]{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-            self.bar = Bar(*columns, TextColumn("{task.fields[facts]}"), console=Console(stderr=True))
+    def columns(self, facts: Any) -> tuple[Any, ...]:
+        from rich.progress import TaskProgressColumn, TimeRemainingColumn
 
-    def __enter__(self) -> Self:
-        if self.bar is not None:
-            self.bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self.bar is not None:
-            self.bar.stop()
+        return TaskProgressColumn(), TimeRemainingColumn(), facts
 
     def step(self, name: str, total: int, facts: str = "") -> None:
         """Begin something of ``total`` parts; what was before is done."""

@@ -16,7 +16,7 @@ import json
 import shutil
 import warnings
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,15 +25,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from crowdwise._arrays import read_npz
 from crowdwise._factorise import Column, encode_classes, factorise
 from crowdwise._files import rename, storing
-from crowdwise._frames import choose_columns
 from crowdwise.aggregation import kernels
-from crowdwise.errors import AnnotationError, CrowdwiseWarning, DataError, ModelFileError
-from crowdwise.streaming._ids import Ids, grown, kind_of
+from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError
+from crowdwise.streaming._ids import Ids, grown
 from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.store import (
     FILES,
@@ -47,9 +45,8 @@ from crowdwise.streaming.store import (
     write_ids,
     write_sealed,
 )
+from crowdwise.streaming.table import ROLES, Place, Table, parquet_files
 
-SUFFIXES = (".parquet", ".pq")
-ROLES = ("instance", "annotator", "label")
 BATCH = 1 << 20  # rows read at once, at most
 BLOCK = 1 << 22  # rows of a block of codes, at most
 PARTITION = 1 << 27  # bytes that work on one partition takes, at most
@@ -57,8 +54,6 @@ PER_ANNOTATION, PER_STATE = 48, 32  # bytes of that for an annotation, and for a
 GROWTH = 2  # times the memory of the ids, while they move to a larger place
 SOURCE, DEALT = "source.json", "dealt.json"  # what a preparation was begun for; what it had when all was dealt out
 SPILL = 24  # bytes on disk for an annotation while a table is prepared
-
-Place = tuple[int, int, int]  # where reading goes on: file, row group, batch
 
 
 @dataclass(frozen=True)
@@ -81,31 +76,6 @@ class Limits:
     def partition(self) -> int:
         """Bytes that work on a partition takes."""
         return max(1, min(PARTITION, self.memory // 16))
-
-
-def parquet_files(path: Path) -> list[Path]:
-    """A Parquet file, or those of a folder and its folders in the order of their names; hidden ones are left out."""
-    if path.is_dir():
-        found = sorted(
-            file
-            for file in path.rglob("*")
-            if file.suffix.lower() in SUFFIXES
-            and file.is_file()
-            and not any(name.startswith((".", "_")) for name in file.relative_to(path).parts)
-        )
-        if not found:
-            raise DataError(f"{path}: the folder has no Parquet files ({', '.join(SUFFIXES)})")
-        return found
-    if not path.is_file():
-        raise DataError(f"{path}: no such file")
-    if path.suffix.lower() not in SUFFIXES:
-        raise DataError(f"{path}: only Parquet ({', '.join(SUFFIXES)}) can be streamed; convert the table")
-    return [path]
-
-
-def count_rows(path: Path) -> int:
-    """Rows of a Parquet file or of a folder of such files, by their footers."""
-    return sum(_open(file).metadata.num_rows for file in parquet_files(path))
 
 
 def prepare(
@@ -176,15 +146,14 @@ class _Preparation:
         self.per_instance = np.zeros(0, np.uint32)  # annotations of every instance so far
 
     def run(self) -> Store:
-        rows = sum(self._check(file) for file in self.files)
-        if not rows:
-            raise DataError(f"{self.files[0]}: the table has columns but no rows")
+        table = Table(self.files, self.chosen)
+        self.names, rows = table.names, table.rows
         if (self.folder / DEALT).exists():
             sizes, borders, dealt = self._recall(rows)
             self.progress.step("sorting", rows)
         else:
             self._check_disk(rows)
-            blocks = self._encode(rows)
+            blocks = self._encode(table)
             sizes = Sizes(rows, *(self.ids[role].size for role in ROLES))
             rank = self._write_ids(sizes)
             borders = self._borders(sizes)
@@ -193,25 +162,6 @@ class _Preparation:
         return self._finish(borders, sizes, dealt)
 
     # checks
-
-    def _check(self, file: Path) -> int:
-        """Rows of a file, whose columns must be those of the first one."""
-        parquet = _open(file)
-        names = parquet.schema_arrow.names
-        try:
-            if not self.names:
-                self.names = choose_columns(names, {role: self.chosen.get(role) for role in ROLES})
-            for role, name in self.names.items():
-                if name not in names:
-                    raise AnnotationError(f"no column {name!r} for the {role}, which {self.files[0].name} has")
-                kind = kind_of(name, parquet.schema_arrow.field(name).type)
-                if kind != self.ids.setdefault(role, Ids(kind)).kind:
-                    raise AnnotationError(
-                        f"column {name!r} holds {kind}, but {self.ids[role].kind} in {self.files[0].name}"
-                    )
-        except AnnotationError as error:
-            raise AnnotationError(f"{file}: {error}") from error
-        return int(parquet.metadata.num_rows)
 
     def _check_disk(self, rows: int) -> None:
         written = sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
@@ -243,15 +193,16 @@ class _Preparation:
 
     # pass 1
 
-    def _encode(self, rows: int) -> int:
+    def _encode(self, table: Table) -> int:
         """Write the codes of all rows, and return the number of blocks."""
-        self.progress.step("reading", rows)
+        self.ids = {role: Ids(table.kinds[role]) for role in ROLES}
+        self.progress.step("reading", table.rows)
         (self.folder / "codes").mkdir(exist_ok=True)
         number, place = self._blocks_so_far()
         waiting: list[list[npt.NDArray[np.int32]]] = []
         known = {role: ids.size for role, ids in self.ids.items()}
         with ThreadPoolExecutor(len(ROLES)) as pool:
-            for after, columns in self._batches(place):
+            for after, columns in table.batches(place, self.limits.batch):
                 size = len(columns[0].data)
                 if waiting and sum(len(codes[0]) for codes in waiting) + size > self.limits.block:
                     self._write_block(number, place, waiting, known)
@@ -296,33 +247,6 @@ class _Preparation:
             number, place = number + 1, (file, group, batch)
             self.progress.advance(len(block["instance"]))
         return number, place
-
-    def _batches(self, start: Place) -> Iterator[tuple[Place, tuple[Column, ...]]]:
-        """Batches from a place on, each with the place after it."""
-        names = [self.names[role] for role in ROLES]
-        for number, file in enumerate(self.files):
-            if number < start[0]:
-                continue
-            parquet, first = _open(file), 1
-            for group in range(parquet.num_row_groups):
-                begin = start if number == start[0] else (number, 0, 0)
-                if group < begin[1]:
-                    first += parquet.metadata.row_group(group).num_rows
-                    continue
-                try:
-                    batches = parquet.iter_batches(self.limits.batch, row_groups=[group], columns=names)
-                    for k, batch in enumerate(batches):
-                        if group > begin[1] or k >= begin[2]:
-                            place = f"row group {group}, record {{}}".format
-                            columns = tuple(self._column(file, batch, name, first, place) for name in names)
-                            yield (number, group, k + 1), columns
-                        first += batch.num_rows
-                except (pa.ArrowException, OSError) as error:
-                    raise DataError(f"{file}, row group {group}: cannot be read as parquet: {error}") from error
-
-    def _column(self, file: Path, batch: pa.RecordBatch, name: str, first: int, place: Any) -> Column:
-        data = pa.chunked_array([batch.column(name)])
-        return Column(data, f"{file}: column {name!r}", lambda row: place(first + row))
 
     def _block(self, number: int) -> Path:
         return self.folder / "codes" / f"{number:06d}.npz"
@@ -448,12 +372,3 @@ class _Preparation:
         part = Partition(start, stop, len(cells), zlib.crc32(cells.data, zlib.crc32(indptr.data)))
         part.write(self.folder, number, indptr, cells)
         return part, repeats
-
-
-def _open(path: Path) -> pq.ParquetFile:
-    if path.stat().st_size == 0:
-        raise DataError(f"{path}: the file is empty")
-    try:
-        return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path}: cannot be read as parquet: {error}") from error

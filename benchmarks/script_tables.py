@@ -1,0 +1,150 @@
+"""Tables of what the scripts in this folder measured, for `results_table.py`, and how a table is written."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Record = dict[str, Any]
+ERRORS = ("calibration_error", "calibration_error_calibrated")
+
+
+def engine(records: list[Record]) -> str:
+    """Epochs of TAIDTM's stages, and the same joint step written densely in plain PyTorch."""
+    found = [r for r in records if r.get("benchmark") == "engine"]
+    joint = {r["preset"]: r["epoch_seconds"] for r in found if r["stage"] == "joint"}
+    rows = [
+        r
+        | {"beside": r["epoch_seconds"] / joint[r["preset"]]}
+        | {"peak": f"{100 * r['share_of_peak']:.1f} %" if r["share_of_peak"] else ""}
+        for r in found
+    ]
+    columns = {
+        "data, backbone": "{preset}, {backbone}",
+        "stage": "{stage}",
+        "epoch, s": "{epoch_seconds:.3f}",
+        "ms per step": "{ms_per_step:.2f}",
+        "steps per s": "{steps_per_second:.0f}",
+        "of the bf16 peak": "{peak}",
+        "beside joint": "{beside:.2f}",
+    }
+    return listed(rows, columns, right=range(2, 7))
+
+
+def methods(records: list[Record]) -> str:
+    """An epoch of each method beside one of CE."""
+    columns = {
+        "method": "{method}",
+        "epoch, s": "{epoch_seconds:.3f}",
+        "beside CE": "{ratio_to_ce:.2f}",
+        "backbone": "{backbone}",
+        "instances": "{size:,}",
+        "device": "{device}",
+    }
+    return listed([r for r in records if r.get("benchmark") == "methods"], columns, right=(1, 2, 4))
+
+
+def soak(records: list[Record]) -> str:
+    """Thousands of small fits in one process."""
+    rows = [
+        r | {"failed": len(r["failures"]), "left": sum(r["refused"].values()), "growth": 100 * (r["rss_ratio"] - 1)}
+        for r in records
+        if r.get("benchmark") == "soak"
+    ]
+    columns = {
+        "fits": "{fits:,}",
+        "failures": "{failed}",
+        "refused": "{left}",
+        "memory in the first fifth": "{rss_first_mb:.0f} MB",
+        "in the last": "{rss_last_mb:.0f} MB",
+        "growth": "{growth:+.1f} %",
+        "time": "{seconds:.0f} s",
+    }
+    return listed(rows, columns, right=range(7))
+
+
+def annotators(records: list[Record]) -> str:
+    """Time of a joint step of TAIDTM with a ResNet-18 against the number of annotators."""
+    found = [r for r in records if r.get("benchmark") == "annotators" and r["backbone"] == "resnet18"]
+    found = sorted((r for r in found if r.get("heads", "mapped") == "mapped"), key=lambda r: int(r["annotators"]))
+    columns = {
+        "annotators": "{annotators:,}",
+        "ms per step": "{ms_per_step:.2f}",
+        "relative": "{ratio:.2f}",
+        "device": "{device}",
+    }
+    return listed(found, columns, right=range(3))
+
+
+def heads(records: list[Record]) -> str:
+    """Time and memory of a step by the form of the heads, a row for each device, width and number of annotators."""
+    found = [r for r in records if r.get("benchmark") == "annotators" and "heads" in r]
+    places: dict[tuple[str, int, int], dict[str, Record]] = {}
+    for record in found:
+        place = (record["device"], record["features"], record["annotators"])
+        places.setdefault(place, {})[record["heads"]] = record
+    rows = [
+        (device, str(features), f"{size:,}", *(step(each.get(kind)) for kind in ("full", "factored", "mapped")))
+        for (device, features, size), each in sorted(places.items())
+    ]
+    head = ("device", "features", "annotators", "full heads", "factored heads", "graph convolution")
+    return table(head, rows, right=range(1, 6))
+
+
+def step(record: Record | None) -> str:
+    """Milliseconds and gigabytes of a step."""
+    if record is None:
+        return ""
+    return "does not fit" if "left_out" in record else f"{record['ms_per_step']:.1f} ms, {record['memory_gb']:.2f} GB"
+
+
+def inference(records: list[Record]) -> str:
+    """Accuracy of truth inference on real sets, crowd-kit's in brackets, and the mean calibration error."""
+    found = [r for r in records if r.get("benchmark") == "aggregation accuracy" and "gain" not in r]
+    sets = list(dict.fromkeys(r["set"] for r in found))
+    rows = []
+    for method in dict.fromkeys(r["method"] for r in found):
+        mine = {r["set"]: r for r in found if r["method"] == method}
+        cells = [mean_of(mine[name]["accuracy"]) for name in sets]
+        cells = [
+            cell + (f" ({mean_of(mine[name]['crowd_kit'])})" if "crowd_kit" in mine[name] else "")
+            for cell, name in zip(cells, sets, strict=True)
+        ]
+        whole = mean_of([statistics.mean(r["accuracy"]) for r in mine.values()])
+        errors = (mean_of([100 * r[key] for r in mine.values()], 1) for key in ERRORS)
+        rows.append((method, *cells, whole, " / ".join(errors)))
+    return table(("method", *sets, "mean", "calibration error, raw / calibrated"), rows, right=range(1, len(sets) + 3))
+
+
+def simulated_crowds(records: list[Record]) -> str:
+    """Mean gain over majority vote on simulated crowds in points, and the worst one in brackets."""
+    found = [r for r in records if r.get("benchmark") == "aggregation accuracy" and "gain" in r]
+    methods = [name for name in dict.fromkeys(r["method"] for r in found) if name != "majority-vote"]
+    cells = {(r["set"], r["method"]): f"{mean_of(r['gain'])} ({min(r['gain']):.1f})" for r in found}
+    votes = {r["set"]: r for r in found if r["method"] == "majority-vote"}
+    theirs = {r["set"]: r["crowd_kit"] for r in found if r["method"] == "dawid-skene" and "crowd_kit" in r}
+    rows = []
+    for name, vote in votes.items():
+        gains = [theirs[name][k] - score for k, score in enumerate(vote["accuracy"])] if name in theirs else []
+        peer = f"{mean_of(gains)} ({min(gains):.1f})" if gains else ""
+        kind = name.removeprefix("simulated: ")
+        rows.append((kind, mean_of(vote["accuracy"]), *(cells[name, method] for method in methods), peer))
+    head = ("crowds", "majority vote, %", *methods, "crowd-kit's Dawid-Skene")
+    return table(head, rows, right=range(1, len(head)))
+
+
+def mean_of(values: list[float], digits: int = 2) -> str:
+    return f"{statistics.mean(values):.{digits}f}"
+
+
+def listed(records: Iterable[Record], columns: Mapping[str, str], right: Iterable[int]) -> str:
+    """A table with a row for each record; ``columns`` has what is formatted, by its heading."""
+    return table(tuple(columns), [[form.format(**record) for form in columns.values()] for record in records], right)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
+    """A Markdown table."""
+    aligned = set(right)
+    rule = ["---:" if column in aligned else "---" for column in range(len(head))]
+    return "\n".join("| " + " | ".join(row) + " |" for row in (head, rule, *rows))

@@ -1,0 +1,116 @@
+"""Records of cells: each in the folder of its cell, and all of a benchmark in one file of JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from crowdwise._files import replacing
+from crowdwise._text import json_value
+from crowdwise.bench.cells import Cell
+from crowdwise.engine.checkpoint import read_json, write_json
+from crowdwise.errors import ConfigError, ModelFileError
+
+RECORDS = "records.jsonl"
+_FIELDS: dict[str, type | tuple[type, ...]] = {  # what tables and figures rely on
+    **dict.fromkeys(("experiment", "column", "row", "cell", "method", "dataset", "error"), str),
+    **dict.fromkeys(("data", "simulate", "parameters"), dict),
+    "seed": int,
+    "curve": list,
+    "seconds": (int, float),
+}
+
+
+def folder_of(out: Path, cell: Cell) -> Path:
+    """Where a cell has its record and its run."""
+    return out / "cells" / cell.id
+
+
+def shared_of(out: Path, cell: Cell) -> Path:
+    """Where a cell's family has the stages that its methods have in common."""
+    return out / "shared" / cell.family
+
+
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """The record of a cell, or how it failed; None where there is neither, or nothing that can be read."""
+    for name in ("record.json", "failed.json"):
+        with suppress(ModelFileError):
+            record = read_json(folder / name)
+            if isinstance(record, dict) and record.get("cell") == folder.name:
+                return record
+    return None
+
+
+def fail(cell: Cell, out: Path, message: str, trace: str) -> dict[str, Any]:
+    """Write down that a cell failed."""
+    record = cell.as_json() | {"cell": cell.id, "error": message, "traceback": trace}
+    write_json(folder_of(out, cell) / "failed.json", record)
+    return record
+
+
+class Book:
+    """The records of a folder, and its ``records.jsonl``: the cells of this run, and what earlier runs had elsewhere."""
+
+    def __init__(self, cells: Sequence[Cell], out: Path) -> None:
+        self.places, self.out = cells, out
+        self.cells = {cell.id: cell for cell in cells}
+        found = {cell.id: read_record(folder_of(out, cell)) for cell in self.cells.values()}
+        self.found = {cell: record for cell, record in found.items() if record is not None}
+        self.others = self._elsewhere()
+        self.write()
+
+    def add(self, record: dict[str, Any]) -> None:
+        self.found[record["cell"]] = record
+        self.write()
+
+    def records(self) -> list[dict[str, Any]]:
+        """Those of this run's cells, in their order; a cell that stands at several places has a record for each."""
+        return [
+            self.found[cell.id] | {"experiment": cell.experiment, "column": cell.column, "row": cell.row}
+            for cell in self.places
+            if cell.id in self.found
+        ]
+
+    def write(self) -> None:
+        lines = (json.dumps(record) + "\n" for record in (*self.others, *self.records()))
+        with replacing(self.out / RECORDS) as temporary:
+            temporary.write_text("".join(lines), encoding="utf-8")
+
+    def _elsewhere(self) -> list[dict[str, Any]]:
+        """Records of earlier runs, but of other cells and at other places."""
+        try:
+            earlier = read_records(self.out)
+        except (ConfigError, ModelFileError):  # not there, or damaged: the cells' own records are what counts
+            return []
+        taken = {(cell.experiment, cell.column, cell.row, cell.seed) for cell in self.places}
+        places = (tuple(record.get(key) for key in ("experiment", "column", "row", "seed")) for record in earlier)
+        others = [record for record, place in zip(earlier, places, strict=True) if place not in taken]
+        others = [record for record in others if record.get("cell") not in self.cells]
+        return [record for record in others if (self.out / "cells" / str(record.get("cell"))).is_dir()]
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """Records from a file of JSON lines, or from the folder of a benchmark."""
+    path = path / RECORDS if path.is_dir() else path
+    if not path.is_file():
+        raise ConfigError(f"{path}: there are no records; `crowdwise bench run` writes them")
+    records = []
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            record = json_value(line)
+        except ValueError as error:
+            raise ModelFileError(f"{path}, line {number} is not JSON: {error}") from error
+        if not isinstance(record, dict) or "row" not in record or "column" not in record:
+            raise ModelFileError(f"{path}, line {number} is no record of a benchmark: it has no row and column")
+        for name, kind in _FIELDS.items():
+            value = record.get(name)
+            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+                raise ModelFileError(f"{path}, line {number}: {name} cannot be {str(value)[:60]!r}")
+        cell = record.get("cell")
+        if cell is not None and (cell != Path(cell).name or "\0" in cell):  # it names a folder
+            raise ModelFileError(f"{path}, line {number}: cell {cell[:60]!r} is not a name")
+        records.append(record)
+    return records

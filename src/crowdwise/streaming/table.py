@@ -1,0 +1,113 @@
+"""Parquet files that are one table: which they are, that their columns agree, and their rows, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from crowdwise._factorise import Column
+from crowdwise._frames import choose_columns
+from crowdwise.errors import AnnotationError, DataError
+from crowdwise.streaming._ids import kind_of
+
+SUFFIXES = (".parquet", ".pq")
+ROLES = ("instance", "annotator", "label")
+
+Place = tuple[int, int, int]  # where reading goes on: file, row group, batch
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """A Parquet file, or those of a folder and its folders in the order of their names; hidden ones are left out."""
+    if path.is_dir():
+        found = sorted(
+            file
+            for file in path.rglob("*")
+            if file.suffix.lower() in SUFFIXES
+            and file.is_file()
+            and not any(name.startswith((".", "_")) for name in file.relative_to(path).parts)
+        )
+        if not found:
+            raise DataError(f"{path}: the folder has no Parquet files ({', '.join(SUFFIXES)})")
+        return found
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    if path.suffix.lower() not in SUFFIXES:
+        raise DataError(f"{path}: only Parquet ({', '.join(SUFFIXES)}) can be streamed; convert the table")
+    return [path]
+
+
+def count_rows(path: Path) -> int:
+    """Rows of a Parquet file or of a folder of such files, by their footers."""
+    return sum(_open(file).metadata.num_rows for file in parquet_files(path))
+
+
+class Table:
+    """Files with the columns of the first one: their ``names``, the ``kinds`` of their ids, and all ``rows``."""
+
+    def __init__(self, files: Sequence[Path], columns: Mapping[str, str | None]) -> None:
+        self.files = files
+        self.names: dict[str, str] = {}
+        self.kinds: dict[str, pa.DataType] = {}
+        self.rows = sum(self._check(file, columns) for file in files)
+        if not self.rows:
+            raise DataError(f"{files[0]}: the table has columns but no rows")
+
+    def _check(self, file: Path, columns: Mapping[str, str | None]) -> int:
+        """Rows of a file, whose columns must be those of the first one."""
+        parquet = _open(file)
+        names = parquet.schema_arrow.names
+        try:
+            if not self.names:
+                self.names = choose_columns(names, {role: columns.get(role) for role in ROLES})
+            for role, name in self.names.items():
+                if name not in names:
+                    raise AnnotationError(f"no column {name!r} for the {role}, which {self.files[0].name} has")
+                kind = kind_of(name, parquet.schema_arrow.field(name).type)
+                if kind != self.kinds.setdefault(role, kind):
+                    raise AnnotationError(
+                        f"column {name!r} holds {kind}, but {self.kinds[role]} in {self.files[0].name}"
+                    )
+        except AnnotationError as error:
+            raise AnnotationError(f"{file}: {error}") from error
+        return int(parquet.metadata.num_rows)
+
+    def batches(self, start: Place, size: int) -> Iterator[tuple[Place, tuple[Column, ...]]]:
+        """Batches of ``size`` rows from a place on, each with the place after it."""
+        names = [self.names[role] for role in ROLES]
+        for number, file in enumerate(self.files):
+            if number < start[0]:
+                continue
+            parquet, first = _open(file), 1
+            for group in range(parquet.num_row_groups):
+                begin = start if number == start[0] else (number, 0, 0)
+                if group < begin[1]:
+                    first += parquet.metadata.row_group(group).num_rows
+                    continue
+                try:
+                    batches = parquet.iter_batches(size, row_groups=[group], columns=names)
+                    for k, batch in enumerate(batches):
+                        if group > begin[1] or k >= begin[2]:
+                            place = f"row group {group}, record {{}}".format
+                            columns = tuple(_column(file, batch, name, first, place) for name in names)
+                            yield (number, group, k + 1), columns
+                        first += batch.num_rows
+                except (pa.ArrowException, OSError) as error:
+                    raise DataError(f"{file}, row group {group}: cannot be read as parquet: {error}") from error
+
+
+def _column(file: Path, batch: pa.RecordBatch, name: str, first: int, place: Any) -> Column:
+    data = pa.chunked_array([batch.column(name)])
+    return Column(data, f"{file}: column {name!r}", lambda row: place(first + row))
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    if path.stat().st_size == 0:
+        raise DataError(f"{path}: the file is empty")
+    try:
+        return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path}: cannot be read as parquet: {error}") from error
