@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.graph._largest import places, reaching, rows_at_once
+from crowdwise.graph._largest import by_blocks, places, reaching, row_counts
 from crowdwise.graph.similarity import SIMILARITIES, Evidence, embed
 
 if TYPE_CHECKING:
     from crowdwise.graph.similarity import FloatArray
+
+    Rows: TypeAlias = Callable[[int, int], FloatArray]  # similarities (stop - start, R) of rows start to stop, to write on
 
 DECIMALS = 12  # similarities that differ by rounding error only are ties, whatever the order of summation was
 
@@ -38,7 +40,7 @@ def nearest(evidence: Evidence, k: int, similarity: str = "delta-cosine", *, blo
     ([1, 0, 1], 0.33, 0.0)
     """
     found = SIMILARITIES[similarity](evidence)
-    return _nearest(_rows(found, block) if sparse.issparse(found) else _products(found, block), found.shape[0], k)
+    return _nearest(_rows(found) if sparse.issparse(found) else _products(found), found.shape[0], k, block)
 
 
 def knn_graph(
@@ -60,11 +62,10 @@ def knn_graph(
     if sparse.issparse(similarity):
         rows = sparse.csr_array(similarity)
         _check_square(rows.shape)
-        return _nearest(_rows(rows, block), rows.shape[0], k).graph
+        return _nearest(_rows(rows), rows.shape[0], k, block).graph
     dense = np.asarray(similarity, dtype=np.float64)
     _check_square(dense.shape)
-    step = block or rows_at_once(len(dense))
-    return _nearest((dense[start : start + step].copy() for start in range(0, len(dense), step)), len(dense), k).graph
+    return _nearest(lambda start, stop: dense[start:stop].copy(), len(dense), k, block).graph
 
 
 def knn_from_heads(
@@ -83,43 +84,41 @@ def knn_from_heads(
     [1, 0, 1]
     """
     vectors = embed(heads, global_head, similarity)
-    return _nearest(_products(vectors, block), len(vectors), k).graph
+    return _nearest(_products(vectors), len(vectors), k, block).graph
 
 
-def _rows(similarity: sparse.csr_array[np.float64], block: int | None) -> Iterable[FloatArray]:
-    step = block or rows_at_once(similarity.shape[0])
-    return (similarity[start : start + step].toarray() for start in range(0, similarity.shape[0], step))
+def _rows(similarity: sparse.csr_array[np.float64]) -> Rows:
+    return lambda start, stop: similarity[start:stop].toarray()
 
 
-def _products(vectors: FloatArray, block: int | None) -> Iterable[FloatArray]:
-    step = block or rows_at_once(len(vectors))
-    return (vectors[start : start + step] @ vectors.T for start in range(0, len(vectors), step))
+def _products(vectors: FloatArray) -> Rows:
+    return lambda start, stop: vectors[start:stop] @ vectors.T
 
 
-def _nearest(blocks: Iterable[FloatArray], size: int, k: int) -> Neighbours:
+def _nearest(rows: Rows, size: int, k: int, block: int | None) -> Neighbours:
     if k < 1:
         raise ConfigError(f"k must be at least 1 neighbour, not {k}")
     k = min(k, size - 1)
     if k < 1:  # one annotator has nobody to be near to
         return Neighbours(sparse.csr_array((size, size), dtype=np.float64), 0.0, 0.0)
-    chosen: list[NDArray[np.int64]] = []
-    start = zeros = by_rule = 0
-    for values in blocks:
+
+    def chosen(start: int, stop: int) -> tuple[NDArray[np.int64], int, int]:
+        """Columns of the neighbours (rows * k,), zeros among the similarities, and edges that only the tie rule chose."""
+        values = rows(start, stop)
         if not np.isfinite(values.sum()):
             row = start + int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
             raise DataError(f"the similarities of annotator {row} are not finite")
-        own = start + np.arange(len(values))
+        own = np.arange(start, stop)
         values[own - start, own] = -np.inf
-        unrelated = np.count_nonzero(np.abs(values) <= 0.5 * 10.0**-DECIMALS, axis=1)
+        unrelated = row_counts(np.abs(values) <= 0.5 * 10.0**-DECIMALS)
         columns, arbitrary = _first(values, own, k, alone=unrelated == size - 1)
-        chosen.append(np.sort(columns, axis=1).ravel())
-        zeros += int(unrelated.sum())
-        by_rule += arbitrary
-        start += len(values)
-    columns = np.concatenate(chosen)
+        return np.sort(columns, axis=1).ravel(), int(unrelated.sum()), arbitrary
+
+    parts, zeros, by_rule = zip(*by_blocks(chosen, size, block), strict=True)
+    columns = np.concatenate(parts)
     graph: sparse.csr_array[np.float64]
     graph = sparse.csr_array((np.ones(len(columns)), columns, np.arange(0, len(columns) + 1, k)), shape=(size, size))
-    return Neighbours(graph, zeros / (size * (size - 1)), by_rule / len(columns))
+    return Neighbours(graph, sum(zeros) / (size * (size - 1)), sum(by_rule) / len(columns))
 
 
 def _first(
@@ -134,7 +133,7 @@ def _first(
     columns = (own[:, None] + np.arange(1, k + 1)) % size
     arbitrary = k * int(alone.sum()) if k < size - 1 else 0
     reached = reaching(values, k, slack=10.0**-DECIMALS)
-    few = np.count_nonzero(reached, axis=1) <= 8 * k
+    few = row_counts(reached) <= 8 * k
     for rows, choose in ((few & ~alone, _by_sorting), (~few & ~alone, _by_counting)):
         if rows.all():
             columns, arbitrary = choose(values, own, k, reached)
