@@ -16,20 +16,23 @@ THREADS = 8  # at most: each holds a block, and some copies of it
 T = TypeVar("T")
 
 
-def by_blocks(function: Callable[[int, int], T], size: int, block: int | None = None) -> Iterator[T]:
-    """``function(start, stop)`` of all stretches of rows of a matrix (size, size), in their order; several at a time.
+def by_blocks(
+    function: Callable[[int, int], T], size: int, block: int | None = None, rows: int | None = None
+) -> Iterator[T]:
+    """``function(start, stop)`` of all stretches of rows of a matrix (rows, size), in their order; several at a time.
 
     >>> list(by_blocks(lambda start, stop: (start, stop), size=5, block=2))
     [(0, 2), (2, 4), (4, 5)]
     """
     step = block or rows_at_once(size)
-    starts = range(0, size, step)
+    rows = size if rows is None else rows
+    starts = range(0, rows, step)
     threads = min(THREADS, os.cpu_count() or 1, len(starts))
     if threads <= 1:
-        yield from (function(start, min(start + step, size)) for start in starts)
+        yield from (function(start, min(start + step, rows)) for start in starts)
         return
     with ThreadPoolExecutor(threads) as pool:  # numpy works without the interpreter's lock
-        yield from pool.map(lambda start: function(start, min(start + step, size)), starts)
+        yield from pool.map(lambda start: function(start, min(start + step, rows)), starts)
 
 
 def rows_at_once(size: int) -> int:
@@ -37,9 +40,7 @@ def rows_at_once(size: int) -> int:
     return max(1, ENTRIES // max(size, 1))
 
 
-def reaching(
-    values: NDArray[np.float64], k: int, slack: float = 0.0, least: float = -np.inf
-) -> NDArray[np.bool_]:
+def reaching(values: NDArray[np.float64], k: int, slack: float = 0.0, least: float = -np.inf) -> NDArray[np.bool_]:
     """The entries of each row that may be among its k largest: all of these, and usually few others.
 
     The row is dealt out to many groups. The k-th largest of the groups' maxima is reached by k entries at least, so that

@@ -16,7 +16,9 @@ from crowdwise.graph.similarity import SIMILARITIES, Evidence, embed
 if TYPE_CHECKING:
     from crowdwise.graph.similarity import FloatArray
 
-    Rows: TypeAlias = Callable[[int, int], FloatArray]  # similarities (stop - start, R) of rows start to stop, to write on
+    Rows: TypeAlias = Callable[
+        [NDArray[np.int64]], FloatArray
+    ]  # similarities (rows, R) of some annotators, a new array
 
 DECIMALS = 12  # similarities that differ by rounding error only are ties, whatever the order of summation was
 
@@ -40,7 +42,9 @@ def nearest(evidence: Evidence, k: int, similarity: str = "delta-cosine", *, blo
     ([1, 0, 1], 0.33, 0.0)
     """
     found = SIMILARITIES[similarity](evidence)
-    return _nearest(_rows(found) if sparse.issparse(found) else _products(found), found.shape[0], k, block)
+    if sparse.issparse(found):
+        return _nearest(_rows(found), found.shape[0], k, block)
+    return _nearest(_products(found), len(found), k, block, busy=np.flatnonzero(found.any(axis=1)))
 
 
 def knn_graph(
@@ -65,7 +69,7 @@ def knn_graph(
         return _nearest(_rows(rows), rows.shape[0], k, block).graph
     dense = np.asarray(similarity, dtype=np.float64)
     _check_square(dense.shape)
-    return _nearest(lambda start, stop: dense[start:stop].copy(), len(dense), k, block).graph
+    return _nearest(lambda rows: dense[rows], len(dense), k, block).graph
 
 
 def knn_from_heads(
@@ -88,37 +92,48 @@ def knn_from_heads(
 
 
 def _rows(similarity: sparse.csr_array[np.float64]) -> Rows:
-    return lambda start, stop: similarity[start:stop].toarray()
+    return lambda rows: similarity[rows].toarray()
 
 
 def _products(vectors: FloatArray) -> Rows:
-    return lambda start, stop: vectors[start:stop] @ vectors.T
+    return lambda rows: vectors[rows] @ vectors.T
 
 
-def _nearest(rows: Rows, size: int, k: int, block: int | None) -> Neighbours:
+def _nearest(rows: Rows, size: int, k: int, block: int | None, busy: NDArray[np.int64] | None = None) -> Neighbours:
+    """``busy`` are the annotators that may be similar to somebody, by default all; nothing is computed for the others."""
     if k < 1:
         raise ConfigError(f"k must be at least 1 neighbour, not {k}")
     k = min(k, size - 1)
     if k < 1:  # one annotator has nobody to be near to
         return Neighbours(sparse.csr_array((size, size), dtype=np.float64), 0.0, 0.0)
+    busy = np.arange(size) if busy is None else busy
 
-    def chosen(start: int, stop: int) -> tuple[NDArray[np.int64], int, int]:
-        """Columns of the neighbours (rows * k,), zeros among the similarities, and edges that only the tie rule chose."""
-        values = rows(start, stop)
+    def choose(start: int, stop: int) -> tuple[int, int]:
+        """Put the neighbours of some in place; counts zeros among similarities, and edges that only the tie rule chose."""
+        own = busy[start:stop]
+        values = rows(own)
         if not np.isfinite(values.sum()):
-            row = start + int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+            row = own[np.flatnonzero(~np.isfinite(values).all(axis=1))[0]]
             raise DataError(f"the similarities of annotator {row} are not finite")
-        own = np.arange(start, stop)
-        values[own - start, own] = -np.inf
+        values[np.arange(len(own)), own] = -np.inf
         unrelated = row_counts(np.abs(values) <= 0.5 * 10.0**-DECIMALS)
-        columns, arbitrary = _first(values, own, k, alone=unrelated == size - 1)
-        return np.sort(columns, axis=1).ravel(), int(unrelated.sum()), arbitrary
+        columns[own], arbitrary = _first(values, own, k, alone=unrelated == size - 1)
+        return int(unrelated.sum()), arbitrary
 
-    parts, zeros, by_rule = zip(*by_blocks(chosen, size, block), strict=True)
-    columns = np.concatenate(parts)
+    columns = _next(np.arange(size), k, size)
+    idle = size - len(busy)
+    counts = [(idle * (size - 1), k * idle if k < size - 1 else 0), *by_blocks(choose, size, block, len(busy))]
+    zeros, by_rule = np.sum(counts, axis=0).tolist()
+    columns.sort(axis=1)
+    starts = np.arange(0, columns.size + 1, k)
     graph: sparse.csr_array[np.float64]
-    graph = sparse.csr_array((np.ones(len(columns)), columns, np.arange(0, len(columns) + 1, k)), shape=(size, size))
-    return Neighbours(graph, sum(zeros) / (size * (size - 1)), sum(by_rule) / len(columns))
+    graph = sparse.csr_array((np.ones(columns.size), columns.ravel(), starts), shape=(size, size))
+    return Neighbours(graph, zeros / (size * (size - 1)), by_rule / columns.size)
+
+
+def _next(own: NDArray[np.int64], k: int, size: int) -> NDArray[np.int64]:
+    """The k that follow each in number, (len(own), k), the first after the last: neighbours of those who are like nobody."""
+    return (own[:, None] + np.arange(1, k + 1)) % size
 
 
 def _first(
@@ -130,7 +145,7 @@ def _first(
     rows of zeros: there the next k come first.
     """
     size = values.shape[1]
-    columns = (own[:, None] + np.arange(1, k + 1)) % size
+    columns = _next(own, k, size)
     arbitrary = k * int(alone.sum()) if k < size - 1 else 0
     reached = reaching(values, k, slack=10.0**-DECIMALS)
     few = row_counts(reached) <= 8 * k
