@@ -251,7 +251,7 @@ def train(case: Training) -> dict[str, Any]:
         watch("save", model.save)(Path(folder) / "model")
         watch("load", crowdwise.load)(Path(folder) / "model", device=case.device)
     predicted = watch("predict", model.predict)(X[:10_000])
-    watch("transition", model.transition)(X[:100], np.arange(100))
+    watch("transition", model.transition)(X[:100], model.annotators_[:100])
     annotators = model.annotator_graph_
     watch("groups", graph.found_groups)(annotators.after)
     return {
