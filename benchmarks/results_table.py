@@ -296,6 +296,7 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
         "speed": speed,
         "annotators": script_tables.annotators,
         "heads": script_tables.heads,
+        "large_crowds": script_tables.large_crowds,
         "graphs": graphs,
         "inference": script_tables.inference,
         "simulated_crowds": script_tables.simulated_crowds,

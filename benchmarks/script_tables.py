@@ -92,6 +92,31 @@ def heads(records: list[Record]) -> str:
     return table(head, rows, right=range(1, 6))
 
 
+def large_crowds(records: list[Record]) -> str:
+    """Seconds of the parts of a whole fit, and the peak of memory, against the number of annotators."""
+    parts = {
+        "before the graph": ("warm-up", "global transition", "alignment", "individual heads"),
+        "neighbours": ("neighbours",),
+        "purifying": ("purifying",),
+        "mapped heads": ("mapping", "mapped heads"),
+        "correction": ("correction",),
+        "skill": ("skill",),
+        "save and load": ("save", "load"),
+    }
+    found = [r for r in records if r.get("benchmark") == "large_crowd"]
+    rows = [
+        (
+            r["device"],
+            f"{r['annotators']:,}",
+            r["heads"],
+            *(f"{sum(r['seconds'].get(name, 0.0) for name in names):.1f} s" for names in parts.values()),
+            f"{r['host_gb']:.2f} GB" + (f", GPU {r['memory_gb']:.2f} GB" if not r["device"].startswith("cpu") else ""),
+        )
+        for r in sorted(found, key=lambda r: (str(r["device"]), r["heads"], int(r["annotators"])))
+    ]
+    return table(("device", "annotators", "heads", *parts, "memory"), rows, right=[1, *range(3, 11)])
+
+
 def step(record: Record | None) -> str:
     """Milliseconds and gigabytes of a step."""
     if record is None:

@@ -38,3 +38,18 @@ def test_every_form_of_heads_has_a_record(tmp_path, capsys, monkeypatch) -> None
     shown = capsys.readouterr().out.splitlines()
     assert len(shown) == 7
     assert "left out: full heads do not fit" in shown[6]
+
+
+def test_a_whole_fit_has_the_seconds_of_its_parts(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(benchmark.multiprocessing, "get_context", lambda method: Here())
+    words = ["--train", "--device", "cpu", "--annotators", "60", "--instances", "2000", "--batch-size", "64", "--out"]
+    benchmark.main([*words, str(tmp_path / "out.jsonl")])
+    (record,) = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    stages = {"warm-up", "global transition", "alignment", "individual heads", "mapped heads", "correction"}
+    graph = {"neighbours", "purifying", "positions", "mapping"}
+    assert stages | graph | {"skill", "save", "load", "predict", "transition", "groups"} <= record["seconds"].keys()
+    assert all(seconds >= 0 for seconds in record["seconds"].values())
+    assert record["heads"] == "factored"
+    assert record["accuracy"] > 0.8
+    assert record["edges"] > 60
+    assert "60 annotators, factored heads: fit" in capsys.readouterr().out

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from crowdwise import graph
 from crowdwise.errors import ConfigError
-from crowdwise.graph.mappings import MAPPINGS, DeepWalkHeads, GATHeads, MappedHeads
+from crowdwise.graph.mappings import MAPPINGS, DeepWalkHeads, GATHeads, GCNHeads, MappedHeads
 from crowdwise.graph.mappings.deepwalk import cooccurrences, positive_information, random_walks, walk_embedding
 from crowdwise.graph.mappings.gat import edge_softmax
 from crowdwise.networks.transition import corrected_loss, row_loss
@@ -282,3 +282,19 @@ def test_the_embedding_is_constant_and_the_bias_starts_at_the_residual():
     with torch.no_grad():
         heads.last.zero_()
     torch.testing.assert_close(heads.heads(), heads.residual.expand(R, -1, -1, -1))
+
+
+def test_the_last_convolution_of_a_few_annotators_equals_that_of_all(monkeypatch):
+    monkeypatch.setattr("crowdwise.graph.mappings.gcn.DENSE_LIMIT", 10)
+    matrix = sp.random_array((200, 200), density=0.05, rng=np.random.default_rng(0), format="csr") + sp.eye_array(200)
+    heads = GCNHeads.from_graph(sp.csr_array(matrix), 3, 2, hidden=4)
+    g, row, annotator = torch.randn(5, 4), torch.tensor([0, 0, 1, 4, 2]), torch.tensor([7, 199, 7, 0, 31])
+    found = {}
+    for limit in (1000, 100):
+        monkeypatch.setattr("crowdwise.graph.mappings.gcn.ROWS_BEYOND", limit)
+        heads.zero_grad()
+        logits = heads.pair_logits(g, row, annotator)
+        logits.square().sum().backward()
+        found[limit] = [logits.detach(), heads.first.grad.clone(), heads.last.grad.clone()]
+    for all_rows, few_rows in zip(found[1000], found[100], strict=True):
+        torch.testing.assert_close(few_rows, all_rows)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.graph._largest import places, reaching, rows_at_once
+from crowdwise.graph._largest import by_blocks, places, reaching, row_counts
 from crowdwise.graph.similarity import SIMILARITIES, Evidence, embed
 
 if TYPE_CHECKING:
     from crowdwise.graph.similarity import FloatArray
+
+    Rows: TypeAlias = Callable[
+        [NDArray[np.int64]], FloatArray
+    ]  # similarities (rows, R) of some annotators, a new array
 
 DECIMALS = 12  # similarities that differ by rounding error only are ties, whatever the order of summation was
 
@@ -38,7 +42,9 @@ def nearest(evidence: Evidence, k: int, similarity: str = "delta-cosine", *, blo
     ([1, 0, 1], 0.33, 0.0)
     """
     found = SIMILARITIES[similarity](evidence)
-    return _nearest(_rows(found, block) if sparse.issparse(found) else _products(found, block), found.shape[0], k)
+    if sparse.issparse(found):
+        return _nearest(_rows(found), found.shape[0], k, block)
+    return _nearest(_products(found), len(found), k, block, busy=np.flatnonzero(found.any(axis=1)))
 
 
 def knn_graph(
@@ -60,11 +66,10 @@ def knn_graph(
     if sparse.issparse(similarity):
         rows = sparse.csr_array(similarity)
         _check_square(rows.shape)
-        return _nearest(_rows(rows, block), rows.shape[0], k).graph
+        return _nearest(_rows(rows), rows.shape[0], k, block).graph
     dense = np.asarray(similarity, dtype=np.float64)
     _check_square(dense.shape)
-    step = block or rows_at_once(len(dense))
-    return _nearest((dense[start : start + step].copy() for start in range(0, len(dense), step)), len(dense), k).graph
+    return _nearest(lambda rows: dense[rows], len(dense), k, block).graph
 
 
 def knn_from_heads(
@@ -83,43 +88,52 @@ def knn_from_heads(
     [1, 0, 1]
     """
     vectors = embed(heads, global_head, similarity)
-    return _nearest(_products(vectors, block), len(vectors), k).graph
+    return _nearest(_products(vectors), len(vectors), k, block).graph
 
 
-def _rows(similarity: sparse.csr_array[np.float64], block: int | None) -> Iterable[FloatArray]:
-    step = block or rows_at_once(similarity.shape[0])
-    return (similarity[start : start + step].toarray() for start in range(0, similarity.shape[0], step))
+def _rows(similarity: sparse.csr_array[np.float64]) -> Rows:
+    return lambda rows: similarity[rows].toarray()
 
 
-def _products(vectors: FloatArray, block: int | None) -> Iterable[FloatArray]:
-    step = block or rows_at_once(len(vectors))
-    return (vectors[start : start + step] @ vectors.T for start in range(0, len(vectors), step))
+def _products(vectors: FloatArray) -> Rows:
+    return lambda rows: vectors[rows] @ vectors.T
 
 
-def _nearest(blocks: Iterable[FloatArray], size: int, k: int) -> Neighbours:
+def _nearest(rows: Rows, size: int, k: int, block: int | None, busy: NDArray[np.int64] | None = None) -> Neighbours:
+    """``busy`` are the annotators that may be similar to somebody, by default all; nothing is computed for the others."""
     if k < 1:
         raise ConfigError(f"k must be at least 1 neighbour, not {k}")
     k = min(k, size - 1)
     if k < 1:  # one annotator has nobody to be near to
         return Neighbours(sparse.csr_array((size, size), dtype=np.float64), 0.0, 0.0)
-    chosen: list[NDArray[np.int64]] = []
-    start = zeros = by_rule = 0
-    for values in blocks:
+    busy = np.arange(size) if busy is None else busy
+
+    def choose(start: int, stop: int) -> tuple[int, int]:
+        """Put the neighbours of some in place; counts zeros among similarities, and edges that only the tie rule chose."""
+        own = busy[start:stop]
+        values = rows(own)
         if not np.isfinite(values.sum()):
-            row = start + int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+            row = own[np.flatnonzero(~np.isfinite(values).all(axis=1))[0]]
             raise DataError(f"the similarities of annotator {row} are not finite")
-        own = start + np.arange(len(values))
-        values[own - start, own] = -np.inf
-        unrelated = np.count_nonzero(np.abs(values) <= 0.5 * 10.0**-DECIMALS, axis=1)
-        columns, arbitrary = _first(values, own, k, alone=unrelated == size - 1)
-        chosen.append(np.sort(columns, axis=1).ravel())
-        zeros += int(unrelated.sum())
-        by_rule += arbitrary
-        start += len(values)
-    columns = np.concatenate(chosen)
+        values[np.arange(len(own)), own] = -np.inf
+        unrelated = row_counts(np.abs(values) <= 0.5 * 10.0**-DECIMALS)
+        columns[own], arbitrary = _first(values, own, k, alone=unrelated == size - 1)
+        return int(unrelated.sum()), arbitrary
+
+    columns = _next(np.arange(size), k, size)
+    idle = size - len(busy)
+    counts = [(idle * (size - 1), k * idle if k < size - 1 else 0), *by_blocks(choose, size, block, len(busy))]
+    zeros, by_rule = np.sum(counts, axis=0).tolist()
+    columns.sort(axis=1)
+    starts = np.arange(0, columns.size + 1, k)
     graph: sparse.csr_array[np.float64]
-    graph = sparse.csr_array((np.ones(len(columns)), columns, np.arange(0, len(columns) + 1, k)), shape=(size, size))
-    return Neighbours(graph, zeros / (size * (size - 1)), by_rule / len(columns))
+    graph = sparse.csr_array((np.ones(columns.size), columns.ravel(), starts), shape=(size, size))
+    return Neighbours(graph, zeros / (size * (size - 1)), by_rule / columns.size)
+
+
+def _next(own: NDArray[np.int64], k: int, size: int) -> NDArray[np.int64]:
+    """The k that follow each in number, (len(own), k), the first after the last: neighbours of those who are like nobody."""
+    return (own[:, None] + np.arange(1, k + 1)) % size
 
 
 def _first(
@@ -131,10 +145,10 @@ def _first(
     rows of zeros: there the next k come first.
     """
     size = values.shape[1]
-    columns = (own[:, None] + np.arange(1, k + 1)) % size
+    columns = _next(own, k, size)
     arbitrary = k * int(alone.sum()) if k < size - 1 else 0
     reached = reaching(values, k, slack=10.0**-DECIMALS)
-    few = np.count_nonzero(reached, axis=1) <= 8 * k
+    few = row_counts(reached) <= 8 * k
     for rows, choose in ((few & ~alone, _by_sorting), (~few & ~alone, _by_counting)):
         if rows.all():
             columns, arbitrary = choose(values, own, k, reached)

@@ -15,7 +15,7 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import svds
 
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.graph._largest import places, reaching, rows_at_once
+from crowdwise.graph._largest import by_blocks, places, reaching
 
 if TYPE_CHECKING:
     from crowdwise.graph.similarity import FloatArray
@@ -125,21 +125,19 @@ def _low_rank(graph: sparse.csr_array[np.float64], rank: int) -> sparse.csr_arra
     else:  # a start vector of its own: Lanczos is then deterministic (a constant one may lie in an invariant subspace)
         triplets: Any = svds(graph, k=rank, v0=np.random.default_rng(0).standard_normal(size))
         left, values, right = triplets
-    block = rows_at_once(size)
-    return sparse.vstack(
-        [_sparse_rows((left[start : start + block] * values) @ right) for start in range(0, size, block)], "csr"
-    )
+    parts = by_blocks(lambda start, stop: _sparse_rows((left[start:stop] * values) @ right), size)
+    return sparse.vstack(list(parts), "csr")
 
 
 def _sparse_rows(values: FloatArray) -> sparse.csr_array[np.float64]:
     """Rows of A*, (rows, R), clipped and without what is negligible."""
     np.clip(values, 0.0, 1.0, out=values)
-    values *= values >= NEGLIGIBLE
+    np.putmask(values, values < NEGLIGIBLE, 0.0)
     size = values.shape[1]
     if size <= DENSE_ROWS:
         return sparse.csr_array(values)
     limit = row_limit(size)
-    row, column = places(reaching(values, limit) & (values > 0))
+    row, column = places(reaching(values, limit, least=NEGLIGIBLE))
     order = np.lexsort((-values[row, column], row))
     first = np.searchsorted(row, np.arange(len(values)))
     largest = order[np.arange(len(row)) - first[row] < limit]

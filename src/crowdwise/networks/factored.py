@@ -39,6 +39,10 @@ class ProductHeads(nn.Module):
         """H (R, Z), the rows of which are multiplied with W."""
         raise NotImplementedError(f"{type(self).__name__} does not say what its features of annotators are")
 
+    def hidden_of(self, annotator: Tensor) -> Tensor:
+        """The rows of H of some annotators (P,), (P, Z)."""
+        return self.hidden().index_select(0, annotator)
+
     def product(self) -> Tensor:
         """H W, (R, (d+1) C^2)."""
         return self.hidden() @ self.last.flatten(1)
@@ -68,7 +72,7 @@ class ProductHeads(nn.Module):
             return pair_products(g, self.heads().flatten(2), row, annotator).reshape(-1, n_classes, n_classes)
         by_instance = g @ self.last.transpose(0, 1).flatten(1)  # (B, Z*C*C)
         by_pair = by_instance.index_select(0, row).reshape(len(row), len(self.last), n_classes**2)  # (P, Z, C*C)
-        logits = torch.bmm(self.hidden().index_select(0, annotator)[:, None], by_pair).squeeze(1)
+        logits = torch.bmm(self.hidden_of(annotator)[:, None], by_pair).squeeze(1)
         if self.residual is not None:
             logits = logits + (g @ self.residual.flatten(1))[row]
         return logits.reshape(-1, n_classes, n_classes)
@@ -77,8 +81,7 @@ class ProductHeads(nn.Module):
         if self.heads_first(len(g), len(row)):
             return torch.bmm(g[row, None], self.heads()[annotator, :, target[row]]).squeeze(1)
         by_instance = _by_instance(self.last, g, target)  # (B, Z, C)
-        h = self.hidden().index_select(0, annotator)
-        logits = torch.bmm(h[:, None], by_instance.index_select(0, row)).squeeze(1)
+        logits = torch.bmm(self.hidden_of(annotator)[:, None], by_instance.index_select(0, row)).squeeze(1)
         if self.residual is not None:
             logits = logits + _by_instance(self.residual[None], g, target)[row, 0]
         return logits

@@ -14,6 +14,7 @@ from crowdwise.graph.mappings.base import MAPPINGS, MappedHeads
 from crowdwise.graph.purify import normalise
 
 DENSE_LIMIT = 2048  # annotators up to which the normalised graph is held as a dense matrix
+ROWS_BEYOND = 10_000  # annotators beyond which the last convolution is computed on the CPU only for those in a batch
 
 
 class SparseProduct(torch.autograd.Function):
@@ -30,10 +31,26 @@ class SparseProduct(torch.autograd.Function):
         return None, None, transposed @ gradient.contiguous()
 
 
+class RowsProduct(torch.autograd.Function):
+    """A @ H for a constant matrix of a few rows, on the CPU, where its transpose is not prepared."""
+
+    @staticmethod
+    def forward(ctx, matrix: sp.csr_array, dense: Tensor) -> Tensor:  # type: ignore[no-untyped-def,override]
+        ctx.matrix = matrix
+        return torch.from_numpy(matrix @ dense.detach().numpy())
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[None, Tensor]:  # type: ignore[no-untyped-def,override]
+        return None, torch.from_numpy(ctx.matrix.T @ gradient.contiguous().numpy())
+
+
 class Graph(nn.Module):
     """The normalised annotator graph, constant in training: ``graph(H)`` is A_hat @ H for H (R, Z)."""
 
     matrix: Tensor
+    forward_indptr: Tensor
+    forward_indices: Tensor
+    forward_values: Tensor
 
     def __init__(self, matrix: sp.csr_array) -> None:
         super().__init__()
@@ -58,6 +75,20 @@ class Graph(nn.Module):
             return self.matrix @ hidden
         product: Tensor = SparseProduct.apply(self._csr("forward"), self._csr("backward"), hidden)  # type: ignore[no-untyped-call]
         return product
+
+    def rows(self, annotator: Tensor, hidden: Tensor) -> Tensor:
+        """The rows of A_hat @ H of some annotators (P,), (P, Z), by these alone where they are few in a large crowd."""
+        size = len(hidden)
+        if self.dense or hidden.is_cuda or size <= ROWS_BEYOND or 4 * len(annotator) > size:
+            return cast(Tensor, self(hidden)).index_select(0, annotator)
+        used, place = torch.unique(annotator, return_inverse=True)
+        indptr, indices, values = self.forward_indptr, self.forward_indices, self.forward_values
+        counts = indptr.diff()[used]
+        stops = counts.cumsum(0)
+        at = torch.arange(int(stops[-1])) + (indptr[used] - stops + counts).repeat_interleave(counts)
+        parts = (values[at].numpy(), indices[at].numpy(), F.pad(stops, (1, 0)).numpy())
+        product: Tensor = RowsProduct.apply(sp.csr_array(parts, shape=(len(used), size)), hidden)  # type: ignore[no-untyped-call]
+        return product.index_select(0, place)
 
 
 @MAPPINGS.register("gcn")
@@ -116,6 +147,11 @@ class GCNHeads(MappedHeads):
             return self.graph(torch.eye(self.n_annotators, device=self.last.device))
         h_bar: Tensor = self.graph(F.leaky_relu(self.graph(self.first), 0.2))
         return h_bar
+
+    def hidden_of(self, annotator: Tensor) -> Tensor:
+        if self.first is None:
+            return super().hidden_of(annotator)
+        return self.graph.rows(annotator, F.leaky_relu(self.graph(self.first), 0.2))
 
     def product(self) -> Tensor:
         return cast(Tensor, self.graph(self.last.flatten(1))) if self._full else super().product()
