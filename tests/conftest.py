@@ -19,3 +19,11 @@ def in_memory(tmp_path: Path) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(dir=memory, prefix="crowdwise-") as folder:
         yield Path(folder)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With ``--dist loadgroup`` the tests of a file go to one process, for the fixtures they share; damaged files to any."""
+    for item in items:
+        if "in_memory" not in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
