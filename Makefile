@@ -36,7 +36,7 @@ test: lint browser
 	CROWDWISE_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist loadfile
 
 test-slow: lint browser
-	CROWDWISE_DATA=$(DATA) $(BIN)/python -m pytest -m "not gpu"
+	CROWDWISE_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not gpu" -n 2 --dist loadgroup --durations 30
 
 # Known vulnerabilities of the pinned versions. It needs the package index's database: where that cannot be reached, it fails.
 audit: .venv/.installed

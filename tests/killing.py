@@ -1,10 +1,13 @@
 """Programs that are killed at random moments and started again, fast: one process imports everything, and is forked.
 
 with Program() as program:
-    def attempt():
-        arguments = ["--resume", folder] if (folder / "run.json").exists() else [..., "-o", folder]
-        return program.start("train", *arguments)
-    kills = kill_until_done(attempt, within=2.0, rng=random.Random(0))
+    kill_again_and_again(
+        lambda folder: program.start("train", ..., "-o", folder),
+        after_changes(random.Random(0), most=8, pause=0.1),
+        lambda folder, last: ...,  # compare with what an undisturbed run has left
+        tmp_path,
+        kills=30,
+    )
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -145,22 +149,62 @@ class Program:
         return line.decode()
 
 
-def kill_until_done(
-    attempt: Callable[[], Attempt], *, within: float, rng: random.Random, kills: int = 1_000_000
-) -> tuple[int, Attempt]:
-    """Kill attempts after random times below ``within`` seconds each, until one ends by itself; at most ``kills`` times.
+Moment = Callable[[Attempt, Path], object]
+"""Waits until an attempt is to be killed, which works in this folder."""
 
-    Returns how many were killed, and the one that ended. An attempt that fails by itself is an error.
+
+def kill_again_and_again(
+    attempt: Callable[[Path], Attempt],
+    moment: Moment,
+    check: Callable[[Path, Attempt], None],
+    folder: Path,
+    kills: int,
+) -> None:
+    """Kill a program so many times, and start it again in the same place until it ends by itself.
+
+    When it does, ``check`` looks at what it has left, and the next attempt begins in a new place. An attempt that fails by
+    itself is an error.
     """
-    killed = 0
+    killed = number = 0
     while True:
-        process = attempt()
-        code = process.wait(rng.uniform(0, within) if killed < kills else 600)
-        if code is None:
+        place = folder / f"cut{number}"
+        process = attempt(place)
+        if killed < kills:
+            moment(process, place)
             process.kill()
-            code = process.code
-        if code == -signal.SIGKILL:
+        elif process.wait(600) is None:
+            process.kill()
+            raise AssertionError(f"it does not end: {process.said()}")
+        if process.code == -signal.SIGKILL:
             killed += 1
             continue
-        assert code == 0, process.said()
-        return killed, process
+        assert process.code == 0, process.said()
+        check(place, process)
+        if killed == kills:
+            return
+        number += 1
+
+
+def after_changes(rng: random.Random, *, most: int, pause: float, within: str = "") -> Moment:
+    """After up to so many changes of files in this part of the folder, so that no stage is too fast to be met; and a while."""
+
+    def moment(process: Attempt, place: Path) -> None:
+        for _ in range(rng.randint(0, most)):
+            before, deadline = _files(place / within), time.monotonic() + 120
+            while process.wait(0.002) is None and _files(place / within) == before:
+                assert time.monotonic() < deadline, f"nothing was written for two minutes: {process.said()}"
+        process.wait(rng.uniform(0, pause))
+
+    return moment
+
+
+def _files(folder: Path) -> list[tuple[str, int, int]]:
+    """What can be seen of a folder's files."""
+    found = []
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(place, name)
+            with suppress(FileNotFoundError):  # renamed or removed since
+                about = os.stat(path)
+                found.append((path, about.st_size, about.st_mtime_ns))
+    return sorted(found)

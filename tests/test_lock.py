@@ -102,7 +102,7 @@ def test_a_process_of_another_host_is_believed_and_the_remedy_named(tmp_path: Pa
         pass
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"process": "x"}', "\0" * 50])
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"process": "x"}', "\0" * 50, "[" * 3000])
 def test_a_file_that_says_nothing_holds_nothing(tmp_path: Path, system: str, content: str) -> None:
     (tmp_path / ".lock").write_text(content)
     with locked(tmp_path):

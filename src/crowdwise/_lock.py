@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from crowdwise._files import storing
+from crowdwise._text import json_value
 from crowdwise.errors import InUseError
 
 NAME = ".lock"
@@ -115,7 +116,7 @@ def _started(process: int) -> str | None:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        holder = json.loads(path.read_text(encoding="utf-8"))
+        holder = json_value(path.read_bytes())
         return holder if isinstance(holder, dict) and isinstance(holder.get("process"), int) else None
     except (OSError, ValueError):
         return None

@@ -9,8 +9,7 @@ import random
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from crowdwise.bench.cells import Cell
 from crowdwise.bench.experiments import load_experiment
 from crowdwise.engine import ledger
 from crowdwise.errors import InUseError, ModelFileError
+from killing import PREPARE, Attempt, Program, after_changes, kill_again_and_again
 
 TINY = """
 seeds = 1
@@ -314,56 +314,45 @@ class TestDamage:
         assert len(runner.read_records(out)) == 3
 
 
-def killed_again_and_again(folder: Path, times: int) -> None:
+@pytest.fixture(scope="module")
+def program() -> Iterator[Program]:
+    with Program(prepare=f"{PREPARE}\nimport crowdwise.bench.measure, crowdwise.cli._bench, rich.live") as started:
+        yield started
+
+
+def survives(program: Program, folder: Path, kills: int) -> None:
     """A benchmark that is killed, with its workers left to themselves, at random moments; then let through."""
-    path = tiny(folder, epochs=max(20, 6 * times))
-    command = [sys.executable, "-c", "from crowdwise.cli import main; main()", "bench", "run", str(path), "--jobs", "2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    rng = random.Random(0)
-    for _ in range(times):
-        process = subprocess.Popen(
-            [*command, "-o", str(folder / "cut")], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        for _ in range(rng.randint(1, 8)):
-            wait_for_change(process, folder / "cut")
-        time.sleep(rng.uniform(0, 0.1))
-        process.kill()
-        assert process.wait() == -signal.SIGKILL, "it had ended before it was killed"
-    whole, cut = (
-        runner.run(load_experiment(path).cells(), folder / name, jobs=2, threads=1) for name in ("whole", "cut")
-    )
-    assert len(whole) == 3
-    assert results(cut) == results(whole)  # in the same order
-    assert results(runner.read_records(folder / "cut")) == results(runner.read_records(folder / "whole"))
-    shown = [rendering.to_markdown(tables.summarise(runner.read_records(folder / name))) for name in ("cut", "whole")]
-    assert shown[0] == shown[1]
-    assert files(folder / "cut") == files(folder / "whole")
+    path = tiny(folder, epochs=20)
+
+    def attempt(out: Path) -> Attempt:
+        return program.start("bench", "run", path, "--jobs", 2, "-o", out)
+
+    whole = attempt(folder / "whole")
+    assert whole.wait(600) == 0, whole.said()
+    expected = outcome(folder / "whole")
+    assert len(expected[0]) == 3
+
+    def check(out: Path, last: Attempt) -> None:
+        assert outcome(out) == expected, last.said()
+
+    moment = after_changes(random.Random(kills), most=8, pause=0.1, within="cells")
+    kill_again_and_again(attempt, moment, check, folder, kills)
 
 
-def wait_for_change(process: subprocess.Popen[bytes], out: Path) -> None:
-    before = progress(out)
-    deadline = time.monotonic() + 120
-    while process.poll() is None and progress(out) == before:
-        assert time.monotonic() < deadline, "nothing was written for two minutes"
-        time.sleep(0.005)
+def outcome(out: Path) -> tuple[list[Record], str, dict[str, bytes], set[str]]:
+    """Records, in their order, the table, the maps, and which files there are."""
+    records = runner.read_records(out)
+    maps = {str(path.relative_to(out)): path.read_bytes() for path in out.glob("cells/*/map.npz")}
+    return results(records), rendering.to_markdown(tables.summarise(records)), maps, files(out)
 
 
-def progress(out: Path) -> list[tuple[str, int]]:
-    """What worker processes have written so far."""
-    found = []
-    for path in out.glob("cells/*/**/*"):
-        try:
-            found.append((str(path), path.stat().st_mtime_ns))
-        except FileNotFoundError:  # renamed or removed since
-            continue
-    return sorted(found)
-
-
-def test_a_benchmark_that_is_killed_at_random_moments_ends_with_the_same_table(tmp_path: Path) -> None:
-    killed_again_and_again(tmp_path, 3)
+def test_a_benchmark_that_is_killed_at_random_moments_ends_with_the_same_table(
+    program: Program, tmp_path: Path
+) -> None:
+    survives(program, tmp_path, 3)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_thirty_kills_change_nothing(tmp_path: Path) -> None:
-    killed_again_and_again(tmp_path, 30)
+@pytest.mark.timeout(1800)
+def test_thirty_kills_change_nothing(program: Program, tmp_path: Path) -> None:
+    survives(program, tmp_path, 30)

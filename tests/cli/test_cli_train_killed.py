@@ -15,7 +15,7 @@ import pytest
 
 from crowdwise._lock import locked
 from crowdwise.engine import checkpoint
-from killing import Attempt, Program, kill_until_done
+from killing import Attempt, Program, kill_again_and_again
 
 SETTINGS = {
     "ce": {"epochs": 40, "backbone_options": '{"hidden": 16, "dropout": 0.3}'},
@@ -62,15 +62,19 @@ def survives(program: Program, method: str, files: Files, folder: Path, kills: i
     whole = attempt(program, method, files, folder / "whole")
     assert whole.wait(300) == 0, whole.said()
     within = time.perf_counter() - started
-    rng, killed, number = random.Random(f"{method} {kills}"), 0, 0
-    while killed < kills:
-        run = folder / f"cut{number}"
-        times, last = kill_until_done(
-            lambda run=run: attempt(program, method, files, run), within=within, rng=rng, kills=kills - killed
-        )
+    rng = random.Random(f"{method} {kills}")
+
+    def check(run: Path, last: Attempt) -> None:
         assert "warning" not in last.said(), last.said()
         assert outcome(run) == outcome(folder / "whole")
-        killed, number = killed + times, number + 1
+
+    kill_again_and_again(
+        lambda run: attempt(program, method, files, run),
+        lambda process, _: process.wait(rng.uniform(0, within)),
+        check,
+        folder,
+        kills,
+    )
 
 
 def test_a_second_command_in_the_same_folder_is_refused(

@@ -18,7 +18,7 @@ import torch
 import crowdwise
 from crowdwise import _files
 from crowdwise.engine import checkpoint, ledger, loop, problem, step
-from crowdwise.engine.checkpoint import RunDirectory, read_tensors, write_tensors
+from crowdwise.engine.checkpoint import RunDirectory, read_tensors, stage_of, write_tensors
 from crowdwise.engine.tensors import ResidentInputs
 from crowdwise.engine.trouble import is_out_of_memory
 from crowdwise.errors import CrowdwiseWarning, InUseError, ModelFileError, StorageError, TrainingError
@@ -110,6 +110,12 @@ def test_every_changed_bit_is_noticed(tmp_path: Path) -> None:
         path.write_bytes(whole[:length])
         with pytest.raises(ModelFileError, match=r"x\.safetensors"):
             read_tensors(path)
+
+
+@pytest.mark.parametrize("text", ["[" * 3000, '{"index": 1e999}', '{"index": null}', "{}", "[]"])
+def test_a_header_that_makes_no_sense_is_of_no_stage(tmp_path: Path, text: str) -> None:
+    checkpoint.save_file({"a": torch.zeros(1)}, tmp_path / "x.safetensors", metadata={"about": f"sum sum {text}"})
+    assert stage_of(tmp_path / "x.safetensors") is None
 
 
 def test_a_file_is_the_same_whenever_it_is_written(tmp_path: Path) -> None:

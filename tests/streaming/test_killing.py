@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
-import shutil
-import signal
-import subprocess
-import sys
-import time
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from killing import PREPARE, Attempt, Program, after_changes, kill_again_and_again
 
 ROWS = 125_000  # 4 blocks and 6 partitions within 16 MB
 OUTPUTS = ("labels.parquet", "labels-annotators.parquet")
@@ -30,62 +26,42 @@ def table(folder: Path) -> Path:
     return folder / "crowd.parquet"
 
 
-def start(path: Path, folder: Path) -> subprocess.Popen[bytes]:
+def start(program: Program, path: Path, folder: Path) -> Attempt:
     folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-c", "from crowdwise.cli import main; main()", "aggregate", str(path), "--stream"]
-    command += ["-o", str(folder / OUTPUTS[0]), "--method", "dawid-skene", "--memory", "16MB"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "error"}
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-
-
-def finish(process: subprocess.Popen[bytes]) -> None:
-    _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors.decode()
+    options = ("--method", "dawid-skene", "--memory", "16MB")
+    return program.start("aggregate", path, "--stream", "-o", folder / OUTPUTS[0], *options)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def state(folder: Path) -> list[tuple[str, int, int]]:
-    found = []
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with suppress(FileNotFoundError):  # renamed or removed since
-                about = os.stat(os.path.join(place, name))
-                found.append((name, about.st_size, about.st_mtime_ns))
-    return sorted(found)
+def survives(program: Program, folder: Path, kills: int) -> None:
+    path = table(folder)
+    whole = start(program, path, folder / "whole")
+    assert whole.wait(120) == 0, whole.said()
+    expected = contents(folder / "whole")
+    assert set(expected) == set(OUTPUTS)
+
+    def check(cut: Path, last: Attempt) -> None:
+        assert contents(cut) == expected, last.said()
+
+    moment = after_changes(random.Random(kills), most=25, pause=0.02)
+    kill_again_and_again(lambda cut: start(program, path, cut), moment, check, folder, kills)
 
 
-def killed_again_and_again(folder: Path, times: int) -> None:
-    path, cut, rng = table(folder), folder / "cut", random.Random(times)
-    finish(start(path, folder / "whole"))
-    whole = contents(folder / "whole")
-    assert set(whole) == set(OUTPUTS)
-    kills = 0
-    while kills < times:
-        process = start(path, cut)
-        for _ in range(rng.randint(1, 25)):  # changes of files, so that no stage is too fast to be met
-            before = state(cut)
-            while process.poll() is None and state(cut) == before:
-                time.sleep(0.002)
-        time.sleep(rng.uniform(0, 0.02))
-        process.kill()
-        process.communicate()
-        if process.returncode == -signal.SIGKILL:
-            kills += 1
-        else:  # it had ended before: begin with nothing again
-            assert process.returncode == 0
-            assert contents(cut) == whole
-            shutil.rmtree(cut)
-    finish(start(path, cut))
-    assert contents(cut) == whole
+@pytest.fixture(scope="module")
+def program() -> Iterator[Program]:
+    with Program(
+        prepare=f"{PREPARE}\nimport crowdwise.cli._streaming", environment={"PYTHONWARNINGS": "error"}
+    ) as started:
+        yield started
 
 
-def test_a_command_that_is_killed_at_random_moments_ends_with_the_same_files(tmp_path: Path) -> None:
-    killed_again_and_again(tmp_path, 4)
+def test_a_command_that_is_killed_at_random_moments_ends_with_the_same_files(program: Program, tmp_path: Path) -> None:
+    survives(program, tmp_path, 4)
 
 
 @pytest.mark.slow
-def test_thirty_kills_change_nothing(tmp_path: Path) -> None:
-    killed_again_and_again(tmp_path, 30)
+def test_thirty_kills_change_nothing(program: Program, tmp_path: Path) -> None:
+    survives(program, tmp_path, 30)

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from crowdwise._files import replacing, storing, tidy
 from crowdwise._lock import locked
+from crowdwise._text import json_value
 from crowdwise.engine import distributed
 from crowdwise.errors import ConfigError, ModelFileError
 
@@ -91,10 +92,10 @@ def stage_of(path: Path) -> int | None:
     """Number of the stage that a run's file is of, by its header alone; None where that cannot be read."""
     try:
         with safe_open(path, framework="pt") as file:
-            index = json.loads(_header(file)[2])["index"]
-            return int(index)
+            index = json_value(_header(file)[2])["index"]
     except (SafetensorError, OSError, ValueError, KeyError, TypeError):
         return None
+    return index if isinstance(index, int) else None
 
 
 def _header(file: Any) -> tuple[str, str, str]:
