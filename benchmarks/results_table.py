@@ -86,11 +86,17 @@ def name_of(record: Record) -> str:
     return str(record.get("row") or TITLES[record["method"]])
 
 
+def trained(records: Iterable[Record], *experiments: str | None) -> list[Record]:
+    """The runs of these experiments that came to an end."""
+    found = (record for record in records if "parameters" in record and "error" not in record)
+    return [record for record in found if record.get("experiment") in experiments]
+
+
 def in_setting(records: Iterable[Record], setting: Setting) -> list[Record]:
-    """The runs of a column that came to an end."""
+    """The runs of a column."""
     place = (setting.dataset, setting.noise_rate)
-    trained = (record for record in records if "parameters" in record and "error" not in record)
-    return [record for record in trained if (record["dataset"], record["simulate"].get("noise_rate")) == place]
+    found = trained(records, "table1", "table2", "table3", None)
+    return [record for record in found if (record["dataset"], record["simulate"].get("noise_rate")) == place]
 
 
 def names_in(records: Sequence[Record], setting: Setting, always: Iterable[str] = ()) -> list[str]:
@@ -254,6 +260,31 @@ def graphs(records: list[Record]) -> str:
     return table(head, rows, right=range(1, 6))
 
 
+def neighbours(records: list[Record]) -> str:
+    """Table 7: accuracy and edges against the number of neighbours, without and with purifying."""
+    runs = trained(records, "table7")
+    found = {(record["parameters"]["k"], record["parameters"]["purify"]): record for record in runs}
+    rows = []
+    for k in sorted({k for k, _ in found}):
+        cells = [str(k)]
+        for purify in (False, True):
+            record = found.get((k, purify))
+            cells.append(f"{record['test_accuracy']:.2f} ({figure(record['column'], record['row'])})" if record else "")
+        record = found.get((k, True), {})
+        cells += [f"{record[name]:.4f}" if record else "" for name in ("edge_precision_before", "edge_precision_after")]
+        cells.append(", ".join(sorted({str(r["parameters"]["epochs"]) for r in runs if r["parameters"]["k"] == k})))
+        rows.append(tuple(cells))
+    head = (
+        "k",
+        "not purified, % (paper)",
+        "purified, % (paper)",
+        "edges in group, before",
+        "after purifying",
+        "epochs",
+    )
+    return table(head, rows, right=range(6))
+
+
 def trials(records: list[Record]) -> str:
     """Runs that led to a setting."""
     default = {"lr": "default", "classifier_start": "default"}
@@ -298,6 +329,7 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
         "heads": script_tables.heads,
         "large_crowds": script_tables.large_crowds,
         "graphs": graphs,
+        "neighbours": neighbours,
         "inference": script_tables.inference,
         "simulated_crowds": script_tables.simulated_crowds,
     }

@@ -57,14 +57,14 @@ def workers(title: str) -> list[int]:
 
 
 @contextmanager
-def once(signal: int, title: str, ready: Callable[[], bool], which: int = 0) -> Iterator[list[int]]:
-    """Send a signal to one worker with a title, as soon as ``ready``; the list has its number."""
+def once(signal: int, title: str, ready: Callable[[int], bool], which: int = 0) -> Iterator[list[int]]:
+    """Send a signal to one worker with a title, as soon as it is ``ready``; the list has its number."""
     sent: list[int] = []
     over: list[bool] = []
 
     def watch() -> None:
         while not sent and not over:
-            if ready() and (found := workers(title)):
+            if found := [process for process in workers(title) if ready(process)]:
                 os.kill(found[which], signal)
                 sent.append(found[which])
             time.sleep(0.02)

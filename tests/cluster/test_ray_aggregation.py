@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,27 +121,38 @@ def test_the_number_of_workers_does_not_change_a_bit(model: Aggregator, tmp_path
 
 
 def slowed(monkeypatch: pytest.MonkeyPatch, notes: Path, seconds: float = 0.1) -> None:
-    """Steps of EM take a while, and leave a note for each time that one was begun."""
+    """Steps of EM take a while, and leave a note when they begin and when they are over."""
     step = crowds._step
 
     def slow(part: Any, total: Any, recipe: Any) -> Any:
-        with notes.open("a") as file:
-            file.write(f"{part.start}\n")
+        def note(what: str) -> None:
+            with notes.open("a") as file:
+                file.write(f"{os.getpid()} {what} {part.start}\n")
+
+        note("begins")
         time.sleep(seconds)
+        note("ends")
         return step(part, total, recipe)
 
     slow.__module__ = "__main__"  # which Ray sends along, as workers have no such function
     monkeypatch.setattr(crowds, "_step", slow)
 
 
+def busy(notes: Path, process: int) -> bool:
+    """Whether a worker is in the middle of a step."""
+    lines = notes.read_text().splitlines() if notes.exists() else []
+    own = [line.split()[1] for line in lines if line.startswith(f"{process} ")]
+    return bool(own) and own[-1] == "begins"
+
+
 def test_a_killed_worker_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, model, notes = write(tmp_path / "crowd.parquet", crowd()), DawidSkene(max_iter=2, tol=0), tmp_path / "notes"
     undisturbed = ended(path, model, tmp_path)
     slowed(monkeypatch, notes)
-    with once(signal.SIGKILL, "_sums", notes.exists) as killed:
+    with once(signal.SIGKILL, "_sums", partial(busy, notes)) as killed:
         disturbed = ended(path, model, tmp_path)
     assert killed
-    begun = notes.read_text().splitlines()
+    begun = [line.split()[2] for line in notes.read_text().splitlines() if "begins" in line]
     assert len(begun) > 2 * len(set(begun))  # two rounds, and something that was begun again
     assert disturbed == undisturbed
 
@@ -151,7 +163,7 @@ def test_a_worker_that_hangs_is_overtaken(tmp_path: Path, monkeypatch: pytest.Mo
     undisturbed = ended(path, model, tmp_path)
     slowed(monkeypatch, notes)
     monkeypatch.setattr(ray_passes, "PATIENCE", 0.5)
-    with once(signal.SIGSTOP, "_sums", notes.exists) as stopped:
+    with once(signal.SIGSTOP, "_sums", partial(busy, notes)) as stopped:
         disturbed = ended(path, model, tmp_path)
     assert stopped
     with suppress(ProcessLookupError):

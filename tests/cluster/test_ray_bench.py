@@ -66,7 +66,7 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
     def watch(status: runner.Status, _: Record | None) -> None:
         reached.extend(stage for stage in status.running.values() if "epoch" in stage)
 
-    with once(signal.SIGKILL, "_cell", lambda: bool(reached)) as killed:
+    with once(signal.SIGKILL, "_cell", lambda _: bool(reached)) as killed:
         disturbed = runner.run(wanted, tmp_path / "two", ray="local", gpus_per_run=0, watch=watch)
     assert killed
     assert results(disturbed) == results(undisturbed)

@@ -84,7 +84,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_killed_worker_changes_nothing(tmp_path: Path, undisturbed: Path, which: int) -> None:
     log = tmp_path / "run" / "metrics.jsonl"
 
-    def underway() -> bool:
+    def underway(process: int) -> bool:
         return log.exists() and len(log.read_text().splitlines()) > 12
 
     with once(signal.SIGKILL, "RayTrainWorker", underway, which) as killed:

@@ -102,7 +102,8 @@ def test_heads_stacked_equal_heads_alone():
         torch.testing.assert_close(transition.head.theta[j], theta, atol=1e-6, rtol=1e-5)
 
 
-def test_a_correction_that_loses_the_classes_is_run_again_more_slowly():
+@pytest.mark.parametrize("better", [True, False])
+def test_a_correction_that_loses_classes_is_run_again_more_slowly_and_the_better_counts(better):
     X, annotations, _ = crowd(300)
     engine = Engine(Problem.make(X, annotations, device=torch.device("cpu"), seed=0, validation_fraction=0.2))
     model = crowdwise.TAIDTM(lr=0.05, epochs=1)
@@ -111,19 +112,24 @@ def test_a_correction_that_loses_the_classes_is_run_again_more_slowly():
     transition.head = GlobalHead(4, 3)
     before = clone_state(classifier)
     agreement = engine.agreement(classifier, engine.problem.validation)
+    chance = (agreement * (1 - agreement) / 60) ** 0.5
 
     healthy = model.correct(engine, "correction", classifier, transition)
     next(healthy)
     with pytest.raises(StopIteration):
-        healthy.send(StageResult("correction", 1, 0, agreement))
+        healthy.send(StageResult("correction", 1, 0, agreement - 2.9 * chance))
 
     lost = model.correct(engine, "correction", classifier, transition)
     assert {group.lr for group in next(lost).groups.values()} == {0.05}
     torch.nn.init.zeros_(classifier.linear.weight)
-    with pytest.warns(CrowdwiseWarning, match=r"lost its classes.*fell from .* to 0\.010"):
+    with pytest.warns(CrowdwiseWarning, match=r"lost classes in stage 'correction'.*fell from .* to 0\.010"):
         again = lost.send(StageResult("correction", 1, 0, 0.01))
     assert {round(group.lr, 6) for group in again.groups.values()} == {0.01}
     assert all(torch.equal(before[name], tensor) for name, tensor in classifier.state_dict().items())
+    torch.nn.init.ones_(classifier.linear.weight)
+    with pytest.raises(StopIteration):
+        lost.send(StageResult(again.name, 2, 0, 0.02 if better else 0.005))
+    assert bool((classifier.linear.weight == float(better)).all())
 
 
 def test_an_annotator_without_enough_examples_keeps_the_global_head_bit_for_bit():

@@ -190,28 +190,37 @@ class BLTM(CrowdClassifier):
     def correct(
         self, engine: Engine, name: str, classifier: Classifier, transition: TransitionNetwork
     ) -> Generator[Stage, StageResult, None]:
-        """The correction, and once more at a fifth of the learning rate if it lost the classes.
+        """The correction, and once more at a fifth of the learning rate if it lost classes; the better of the two counts.
 
         The first steps at a high rate may leap to permuted classes: matrices permuted the other way explain the annotations
-        just as well, so the loss falls on. Agreement with annotations of held-out instances tells.
+        just as well, so the loss falls on. Agreement with annotations of held-out instances tells: it may not end lower
+        than it began, but for chance (three standard errors).
         """
+        modules = (classifier, transition)
         before = engine.agreement(classifier, engine.problem.validation)
-        start = clone_state(classifier), clone_state(transition)
+        start = [clone_state(module) for module in modules]
         result = yield self.correction(engine, name, classifier, transition)
-        if before is None or result.agreement is None or result.agreement >= before / 2:
+        if before is None or result.agreement is None:
+            return
+        chance = (before * (1 - before) / len(engine.problem.validation)) ** 0.5
+        if result.agreement >= before - 3 * chance:
             return
         warnings.warn(
-            f"the classifier lost its classes in stage {name!r}: agreement with held-out annotations fell from "
+            f"the classifier lost classes in stage {name!r}: agreement with held-out annotations fell from "
             f"{before:.3f} to {result.agreement:.3f}. The stage is run again with a fifth of lr={self.lr:g}",
             CrowdwiseWarning,
             stacklevel=2,
         )
-        for module, state in zip((classifier, transition), start, strict=True):
+        first = [clone_state(module) for module in modules]
+        for module, state in zip(modules, start, strict=True):
             module.load_state_dict(state)
         again = self.correction(engine, f"{name}, slower", classifier, transition)
         for group in again.groups.values():
             group.lr /= 5
-        yield again
+        second = yield again
+        if second.agreement is not None and second.agreement < result.agreement:
+            for module, state in zip(modules, first, strict=True):
+                module.load_state_dict(state)
 
     def correction(self, engine: Engine, name: str, classifier: Classifier, transition: TransitionNetwork) -> Stage:
         """Minimise L4: train the classifier through the transition matrices, and revise these with it."""
