@@ -108,13 +108,14 @@ def large_crowds(records: list[Record]) -> str:
         (
             r["device"],
             f"{r['annotators']:,}",
-            r["heads"],
+            f"{r['skipped']:,}",
             *(f"{sum(r['seconds'].get(name, 0.0) for name in names):.1f} s" for names in parts.values()),
             f"{r['host_gb']:.2f} GB" + (f", GPU {r['memory_gb']:.2f} GB" if not r["device"].startswith("cpu") else ""),
         )
-        for r in sorted(found, key=lambda r: (str(r["device"]), r["heads"], int(r["annotators"])))
+        for r in sorted(found, key=lambda r: (str(r["device"]), int(r["annotators"])))
+        if r["heads"] == "factored"
     ]
-    return table(("device", "annotators", "heads", *parts, "memory"), rows, right=[1, *range(3, 11)])
+    return table(("device", "annotators", "skipped", *parts, "memory"), rows, right=range(1, 11))
 
 
 def step(record: Record | None) -> str:

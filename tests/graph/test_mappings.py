@@ -298,3 +298,4 @@ def test_the_last_convolution_of_a_few_annotators_equals_that_of_all(monkeypatch
         found[limit] = [logits.detach(), heads.first.grad.clone(), heads.last.grad.clone()]
     for all_rows, few_rows in zip(found[1000], found[100], strict=True):
         torch.testing.assert_close(few_rows, all_rows)
+    assert heads.pair_logits(g, row[:0], annotator[:0]).shape == (0, 2, 2)

@@ -16,9 +16,8 @@ from crowdwise.graph.similarity import SIMILARITIES, Evidence, embed
 if TYPE_CHECKING:
     from crowdwise.graph.similarity import FloatArray
 
-    Rows: TypeAlias = Callable[
-        [NDArray[np.int64]], FloatArray
-    ]  # similarities (rows, R) of some annotators, a new array
+    # annotators (rows,) -> a new array (rows, R) of their similarities
+    Rows: TypeAlias = Callable[[NDArray[np.int64]], FloatArray]
 
 DECIMALS = 12  # similarities that differ by rounding error only are ties, whatever the order of summation was
 

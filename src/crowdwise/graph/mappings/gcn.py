@@ -85,7 +85,7 @@ class Graph(nn.Module):
         indptr, indices, values = self.forward_indptr, self.forward_indices, self.forward_values
         counts = indptr.diff()[used]
         stops = counts.cumsum(0)
-        at = torch.arange(int(stops[-1])) + (indptr[used] - stops + counts).repeat_interleave(counts)
+        at = torch.arange(int(counts.sum())) + (indptr[used] - stops + counts).repeat_interleave(counts)
         parts = (values[at].numpy(), indices[at].numpy(), F.pad(stops, (1, 0)).numpy())
         product: Tensor = RowsProduct.apply(sp.csr_array(parts, shape=(len(used), size)), hidden)  # type: ignore[no-untyped-call]
         return product.index_select(0, place)
