@@ -335,7 +335,7 @@ def survives(program: Program, folder: Path, kills: int) -> None:
     def check(out: Path, last: Attempt) -> None:
         assert outcome(out) == expected, last.said()
 
-    moment = after_changes(random.Random(kills), most=8, pause=0.1, within="cells")
+    moment = after_changes(random.Random(kills), most=40, pause=0.1, within="cells")
     kill_again_and_again(attempt, moment, check, folder, kills)
 
 
