@@ -322,7 +322,7 @@ def program() -> Iterator[Program]:
 
 def survives(program: Program, folder: Path, kills: int) -> None:
     """A benchmark that is killed, with its workers left to themselves, at random moments; then let through."""
-    path = tiny(folder, epochs=20)
+    path = tiny(folder, epochs=5)  # few, so that kills also meet its end
 
     def attempt(out: Path) -> Attempt:
         return program.start("bench", "run", path, "--jobs", 2, "-o", out)
@@ -335,7 +335,7 @@ def survives(program: Program, folder: Path, kills: int) -> None:
     def check(out: Path, last: Attempt) -> None:
         assert outcome(out) == expected, last.said()
 
-    moment = after_changes(random.Random(kills), most=8, pause=0.1, within="cells")
+    moment = after_changes(random.Random(kills), most=40, pause=0.1, within="cells")
     kill_again_and_again(attempt, moment, check, folder, kills)
 
 
