@@ -102,6 +102,12 @@ def test_heads_stacked_equal_heads_alone():
         torch.testing.assert_close(transition.head.theta[j], theta, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("examples", "epochs"), [(47_000, 5), (640, 40), (100, 200), (0, 200)])
+def test_few_distilled_examples_are_passed_through_more_often(examples, epochs):
+    assert crowdwise.BLTM()._transition_epochs(examples) == epochs
+    assert crowdwise.BLTM(transition_epochs=3)._transition_epochs(examples) == 3
+
+
 @pytest.mark.parametrize("better", [True, False])
 def test_a_correction_that_loses_classes_is_run_again_more_slowly_and_the_better_counts(better):
     X, annotations, _ = crowd(300)

@@ -11,6 +11,7 @@ import copy
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import ClassVar
 
 import numpy as np
@@ -28,6 +29,8 @@ from crowdwise.methods.ce import annotation_cross_entropy
 from crowdwise.networks import Classifier, GlobalHead, TransitionNetwork
 from crowdwise.networks.transition import corrected_loss, row_loss
 from crowdwise.registry import METHODS
+
+MIN_STEPS = 200  # of the global transition network
 
 
 @METHODS.register("bltm")
@@ -49,8 +52,9 @@ class BLTM(CrowdClassifier):
     """Of the last stage of variant ``"original"``, in place of ``lr``."""
     warmup_epochs: int = 5
     warmup_lr: float = 0.01
-    transition_epochs: int = 5
-    """Epochs of the global transition network on the distilled examples."""
+    transition_epochs: int | None = None
+    """Epochs of the global transition network on the distilled examples; by default 5 (the paper's for large data sets), and
+    as many more as make ``MIN_STEPS`` steps where few examples are distilled."""
     transition_lr: float = 0.01
     bottleneck: int = 64
     """Width of the layer before the transition head; 0: none, as the paper describes it."""
@@ -155,6 +159,11 @@ class BLTM(CrowdClassifier):
         yield self.global_stage(engine, transition, distilled)
         return transition
 
+    def _transition_epochs(self, examples: int) -> int:
+        if self.transition_epochs is not None:
+            return self.transition_epochs
+        return max(5, ceil(MIN_STEPS * self.batch_size / max(examples, self.batch_size)))
+
     def global_stage(self, engine: Engine, transition: TransitionNetwork, distilled: Units) -> Stage:
         """The stage that minimises L1: row y* of T(x) is to say what annotators said."""
 
@@ -168,7 +177,7 @@ class BLTM(CrowdClassifier):
             distilled,
             loss,
             {"transition": Group(transition, self.transition_lr)},
-            self.transition_epochs,
+            self._transition_epochs(len(distilled)),
             self.batch_size,
             momentum=self.momentum,
             shared=self.decided_by("transition_lr", "transition_epochs", "bottleneck"),
