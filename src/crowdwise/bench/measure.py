@@ -201,8 +201,9 @@ def parts(model: CrowdClassifier, material: Material) -> dict[str, Any]:
             found["distilled_accuracy"] = round(100 * float((labels == crowd.y[at]).mean()), 3)
     if crowd is not None and "graph_positions" in model.arrays_:
         edges = model.annotator_graph_  # type: ignore[attr-defined]
-        found["edge_precision_before"] = round(graph.edge_precision(edges.before, crowd.groups).overall, 4)
-        found["edge_precision_after"] = round(graph.edge_precision(edges.after, crowd.groups).overall, 4)
+        for when, one in (("before", edges.before), ("after", edges.after)):
+            found[f"edge_precision_{when}"] = round(graph.edge_precision(one, crowd.groups).overall, 4)
+            found[f"edge_recall_{when}"] = round(graph.neighbourhood_recall(one, crowd.groups), 4)
     if crowd is not None and model.transition_ is not None:
         at = np.arange(0, len(crowd.y), max(1, len(crowd.y) // _INSTANCES))
         who = np.arange(0, len(model.annotators_), max(1, len(model.annotators_) // _ANNOTATORS))

@@ -43,6 +43,8 @@ METRICS = {
         Metric("transition_row_error", "mean absolute error of the true class's row of T(x)", larger_is_better=False),
         Metric("edge_precision_before", "edges inside a group, before purifying"),
         Metric("edge_precision_after", "edges inside a group, after purifying"),
+        Metric("edge_recall_before", "group mates among the neighbours, before purifying"),
+        Metric("edge_recall_after", "group mates among the neighbours, after purifying"),
         Metric("seconds", "seconds", larger_is_better=False, digits=1, cost=True),
         Metric("peak_gpu_gb", "GPU memory, GB", larger_is_better=False, digits=2, cost=True),
         Metric("peak_memory_mb", "memory, MB", larger_is_better=False, digits=0, cost=True),

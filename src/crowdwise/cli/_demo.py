@@ -118,22 +118,24 @@ def _show_groups(model: TAIDTM, crowd: Crowd) -> dict[str, Any]:
         for group in np.unique(found).tolist()
     ]
     show_table("Annotators in the groups that TAIDTM found", columns, rows, right=columns[1:])
-    before, after = (
-        graph.edge_precision(edges, crowd.groups).overall for edges in (annotators.before, annotators.after)
-    )
+    edges = {"before": annotators.before, "after": annotators.after}
+    right = {when: graph.edge_precision(one, crowd.groups).overall for when, one in edges.items()}
+    reached = {when: graph.neighbourhood_recall(one, crowd.groups) for when, one in edges.items()}
     rand = graph.adjusted_rand(found, crowd.groups)
-    say(
-        f"  adjusted Rand index {rand:.3f}; neighbours from the same group: {100 * before:.1f} % before purifying, "
-        f"{100 * after:.1f} % after"
-    )
+    say(f"  Adjusted Rand index {rand:.3f}. Purifying joins annotators with {_percent(reached)} of their true group;")
+    say(f"  of all neighbours, {_percent(right)} are from the same group.")
     say()
     return {
         "found": found.tolist(),
         "true": crowd.groups.tolist(),
         "adjusted_rand": rand,
-        "edge_precision_before": before,
-        "edge_precision_after": after,
+        **{f"edge_precision_{when}": value for when, value in right.items()},
+        **{f"edge_recall_{when}": value for when, value in reached.items()},
     }
+
+
+def _percent(shares: dict[str, float]) -> str:
+    return f"{100 * shares['after']:.1f} % (before: {100 * shares['before']:.1f} %)"
 
 
 @contextmanager
