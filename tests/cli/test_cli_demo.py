@@ -13,7 +13,7 @@ from crowdwise import datasets
 def test_the_demo_compares_four_methods_and_draws_pictures(cli: Any) -> None:
     output = cli("demo", "--quick", "--seed", 1, "--out", "show").output
     assert "1,347 digits, 60 simulated annotators in 3 groups" in output
-    for part in ("CE", "majority vote", "BLTM", "TAIDTM", "Adjusted Rand index", "before purifying"):
+    for part in ("CE", "majority vote", "BLTM", "TAIDTM", "Adjusted Rand index", "Purifying joins"):
         assert part in output
     for name in ("accuracy.png", "annotator-graph.png", "transition-matrices.png"):
         assert Path("show", name).read_bytes().startswith(b"\x89PNG")
