@@ -19,6 +19,8 @@ import torch
 from crowdwise.bench import measure, rendering, runner, tables
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.experiments import load_experiment
+from crowdwise.bench.processes import Processes
+from crowdwise.bench.records import Book, read_record
 from crowdwise.engine import ledger
 from crowdwise.errors import InUseError, ModelFileError
 from killing import PREPARE, Attempt, Program, after_changes, kill_again_and_again
@@ -109,7 +111,7 @@ class TestFinishedCells:
         assert taidtm["seconds"] >= sum(taidtm["stage_seconds"].values())  # but counts for both
 
     def test_they_are_never_run_again(self, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(runner._Processes, "_hire", lambda *_: pytest.fail("a process was started"))
+        monkeypatch.setattr(Processes, "_hire", lambda *_: pytest.fail("a process was started"))
         told: list[tuple[int, int]] = []
         before = (finished / "out" / "records.jsonl").read_bytes()
         records = runner.run(
@@ -135,7 +137,7 @@ class TestFinishedCells:
         assert sorted(record["row"] for record in runner.read_records(finished / "out")) == ["BLTM", "CE", "TAIDTM"]
 
     def test_records_of_changed_settings_take_the_place_of_earlier_ones(self, finished: Path) -> None:
-        book = runner._Book(cells(finished, methods=["ce"], parameters={"epochs": 4}), finished / "out")
+        book = Book(cells(finished, methods=["ce"], parameters={"epochs": 4}), finished / "out")
         assert sorted(record["row"] for record in book.others) == ["BLTM", "TAIDTM"]
         runner.run(cells(finished), finished / "out")
         assert len(runner.read_records(finished / "out")) == 3
@@ -297,7 +299,7 @@ class TestDamage:
     @pytest.mark.parametrize("content", ["", '{"cell": ', "[]", '{"cell": "another"}'])
     def test_a_record_that_cannot_be_read_is_none(self, tmp_path: Path, content: str) -> None:
         (tmp_path / "record.json").write_text(content)
-        assert runner._read(tmp_path) is None
+        assert read_record(tmp_path) is None
 
     def test_leftovers_are_removed_and_a_damaged_file_of_records_is_written_anew(self, finished: Path) -> None:
         out = finished / "out"

@@ -17,9 +17,8 @@ from crowdwise._lock import locked
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.pool import Pool
 from crowdwise.bench.pool import Status as Status
-from crowdwise.bench.processes import Processes as _Processes
-from crowdwise.bench.records import Book as _Book
-from crowdwise.bench.records import read_record as _read  # noqa: F401
+from crowdwise.bench.processes import Processes
+from crowdwise.bench.records import Book
 from crowdwise.bench.records import read_records as read_records
 
 Watch = Callable[[Status, dict[str, Any] | None], None]
@@ -43,7 +42,7 @@ def run(
     """
     with locked(out):
         _tidy(out)
-        book = _Book(cells, out)
+        book = Book(cells, out)
         todo = [cell for cell in book.cells.values() if "error" in book.found.get(cell.id, {"error": "not run"})]
         status = Status(len(book.cells), len(book.cells) - len(todo))
 
@@ -55,7 +54,7 @@ def run(
 
         ended(None)
         if todo:
-            pool = _Processes if ray is None else _ray_pool(ray, gpus_per_run)
+            pool = Processes if ray is None else _ray_pool(ray, gpus_per_run)
             pool(out, _families(todo), status, ended, jobs, threads).run()
         shutil.rmtree(out / "shared", ignore_errors=True)
         return book.records()
