@@ -13,6 +13,8 @@ fewer than two instances have a label to train on. A record is appended to bench
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import json
 import os
 import platform
@@ -22,6 +24,7 @@ import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,7 +38,8 @@ from crowdwise.errors import DataError, TrainingError
 from crowdwise.registry import AGGREGATORS, METHODS
 
 RESULTS = Path(__file__).parent / "results" / "soak.jsonl"
-WARM_UP = 0.3  # share of the fits after which memory counts: the allocator keeps the most that some fit has needed
+WARM_UP = 0.3  # share of the fits after which memory counts
+EVERY = 5  # fits, after which memory is read
 FLAT = 0.05
 NAMES = [("aggregator", name) for name in AGGREGATORS] + [("method", name) for name in METHODS]
 Array = npt.NDArray[Any]
@@ -240,7 +244,11 @@ def _check_shares(name: str, values: Array) -> None:
 
 
 def resident_mb() -> float:
-    """Memory that this process occupies now."""
+    """Memory that this process occupies now, without what the C library keeps of memory that was freed, where it can be told to
+    give it back (glibc): a leak is what stays."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
     except OSError:  # not Linux: the largest it ever was
@@ -269,7 +277,8 @@ def soak(fits: int, seed: int = 0, tell: Callable[[str], None] = lambda line: No
                 found.failures.append(f"{place}: {type(error).__name__}: {str(error)[:200]}")
                 tell(f"{found.failures[-1]}\n{traceback.format_exc()}")
         found.fits += 1
-        found.memory.append(resident_mb())
+        if number % EVERY == 0:
+            found.memory.append(resident_mb())
         if (number + 1) % 100 == 0:
             tell(f"{number + 1:,} fits, {len(found.failures)} failures, {found.memory[-1]:.0f} MB")
     return found

@@ -19,7 +19,7 @@ def test_twenty_fits_leave_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soaking, "NAMES", soaking.NAMES[::2])  # aggregators and methods
     found = soaking.soak(20)
     assert (found.fits, found.failures) == (20, [])
-    assert len(found.memory) == 20
+    assert len(found.memory) == 20 / soaking.EVERY
 
 
 def test_every_kind_of_crowd_is_drawn() -> None:
