@@ -41,6 +41,7 @@ import torch
 
 import crowdwise
 from crowdwise import Annotations, graph
+from crowdwise.bench.measure import versions
 from crowdwise.engine import Engine, Problem, Stage, StageResult
 from crowdwise.engine.device import resolve_device
 from crowdwise.errors import ConfigError
@@ -277,12 +278,9 @@ def apart(function: Callable[[Any], dict[str, Any]], case: Any, cuda: bool) -> d
 
 def write(path: Path | None, row: dict[str, Any], cuda: bool) -> None:
     """Append a record, and where and when it was made."""
-    about = {
-        "crowdwise": crowdwise.__version__,
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if cuda else f"cpu x{os.cpu_count()}",
-        "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-    }
+    about = versions() | {"when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    if not cuda:
+        about["device"] = f"cpu x{os.cpu_count()}"  # also where there is a GPU
     if path:
         with open(path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row | about) + "\n")
