@@ -202,6 +202,11 @@ def conditions(setting: Setting, group: list[Record]) -> list[str]:
         facts.append(f"lr {parameters['lr']} instead of {wanted.lr}")
     if "soft" in (every := parameters_of(group[0])):
         facts.append("posteriors as targets" if every["soft"] else "hard labels")
+    again = [
+        str(record["seed"]) for record in group if any("slower" in stage for stage in record.get("stage_seconds", ()))
+    ]
+    if again:
+        facts.append(f"again at lr {parameters['lr'] / 5:g}, seed{'s' * (len(again) > 1)} {', '.join(again)}")
     return facts
 
 

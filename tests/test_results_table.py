@@ -67,6 +67,13 @@ def test_one_seed_and_short_training_are_marked(tmp_path: Path) -> None:
     )
 
 
+def test_a_last_stage_that_was_run_again_is_told(tmp_path: Path) -> None:
+    twice = record(1, 80.0, lr=0.05) | {"stage_seconds": {"correction": 1.0, "correction, slower": 1.0}}
+    write(tmp_path, record(0, 90.0, lr=0.05), twice)
+    (row,) = [row for row in rows(tmp_path) if "AIDN-50 % | TAIDTM |" in row]
+    assert "lr 0.05 instead of 0.01; again at lr 0.01, seed 1 |" in row
+
+
 def test_schedules_are_not_averaged_with_each_other(tmp_path: Path) -> None:
     write(tmp_path, record(0, 80.0), record(1, 90.0, epochs=20), record(2, 92.0, epochs=20))
     found = [row.split(" | ")[2] for row in rows(tmp_path) if "AIDN-50 % | TAIDTM |" in row]

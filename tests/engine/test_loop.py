@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import crowdwise
-from crowdwise.engine import Engine, Problem, step
+from crowdwise.engine import Engine, Group, Problem, Stage, step
 from crowdwise.engine.checkpoint import RunDirectory
 from crowdwise.engine.tensors import StreamedInputs, make_plan, shuffled_batches
 from crowdwise.errors import ConfigError, DataError, TrainingError
@@ -151,6 +151,28 @@ def test_global_random_state_is_left_alone():
     np.random.seed(7)  # noqa: NPY002
     crowdwise.CE(**QUICK, backbone_options={"dropout": 0.5}).fit(X, annotations)
     assert (torch.rand(1), np.random.rand()) == expected  # noqa: NPY002
+
+
+def test_tiny_numbers_are_dropped_in_stages_and_nowhere_else():
+    """LAPACK fails without them: the annotator map of a crowd with many equal heads did."""
+    tiny, seen = np.array([2.5e-308]), []
+
+    def loss(batch):
+        seen.append(tiny[0] / 4)
+        return classifier(batch.x).sum()
+
+    made = problem()
+    classifier = torch.nn.Linear(made.shape[0], 2)
+
+    def stages():
+        seen.append(tiny[0] / 4)
+        yield Stage("one", made.train, loss, {"classifier": Group(classifier)}, 1)
+        seen.append(tiny[0] / 4)
+
+    Engine(made).run(stages())
+    before, *during, after = seen
+    assert before == after > 0
+    assert set(during) == {0.0}
 
 
 def test_a_loss_that_is_not_finite_stops_training_with_advice():

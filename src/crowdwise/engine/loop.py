@@ -73,7 +73,8 @@ class Engine:
                     except StopIteration as stop:
                         fitted: R = stop.value
                         return fitted
-                    result = self._stage(index, stage)
+                    with self._no_denormals():
+                        result = self._stage(index, stage)
         except RuntimeError as error:
             if isinstance(error, TrainingError) or not is_out_of_memory(error):
                 raise
@@ -287,19 +288,25 @@ class Engine:
     @contextlib.contextmanager
     def _backend(self) -> Iterator[None]:
         if self.device.type != "cuda":
-            # reconstructions of low rank leave tiny numbers, and denormals slow CPUs down
-            torch.set_flush_denormal(True)
             threads = torch.get_num_threads()
             if len(self.problem.shape) == 1:
                 torch.set_num_threads(1)  # small products gain nothing from threads, and lose much on a busy machine
             try:
                 yield
             finally:
-                torch.set_flush_denormal(False)
                 torch.set_num_threads(threads)
         else:
             with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=True):
                 yield
+
+    @contextlib.contextmanager
+    def _no_denormals(self) -> Iterator[None]:
+        """Reconstructions of low rank leave tiny numbers that slow CPUs down. For stages alone: LAPACK needs denormals."""
+        torch.set_flush_denormal(True)
+        try:
+            yield
+        finally:
+            torch.set_flush_denormal(False)
 
     # what was done before
 
