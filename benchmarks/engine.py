@@ -101,7 +101,7 @@ class Stages:
     def __init__(self, problem: Problem, backbone: str, epochs: int, batch_size: int) -> None:
         every = dict.fromkeys(("epochs", "warmup_epochs", "transition_epochs", "gcn_epochs"), epochs)
         self.engine = Engine(problem)
-        self.model = TAIDTM(backbone=backbone, batch_size=batch_size, min_examples=2, **every)
+        self.model = TAIDTM(backbone=backbone, batch_size=batch_size, lr=0.01, min_examples=2, **every)
 
     def networks(self) -> tuple[Classifier, TransitionNetwork]:
         """A classifier, and a transition network with heads that are mapped from an annotator graph."""
@@ -174,7 +174,7 @@ def time_dense(stages: Stages, steps: int, repetitions: int) -> Timing:
     classifier, transition = (network.train() for network in stages.networks())
     optimiser = torch.optim.SGD(
         [*classifier.parameters(), *transition.parameters()],
-        lr=model.lr,
+        lr=model.rate(engine.problem),
         momentum=model.momentum,
         weight_decay=model.weight_decay,
     )

@@ -169,6 +169,17 @@ def overview(records: list[Record]) -> str:
     return table(("method", *(setting.title for setting in settings)), rows)
 
 
+def defaults(records: list[Record]) -> str:
+    """Test accuracy on small data, without settings and with the paper's for large data sets."""
+    found = trained(records, "defaults")
+    columns, names = (list(dict.fromkeys(record[key] for record in found)) for key in ("column", "row"))
+    rows = [
+        (name, *(mean([one for one in found if (one["column"], one["row"]) == (column, name)]) for column in columns))
+        for name in sorted(names, key=[*TITLES.values(), *names].index)
+    ]
+    return table(("method", *columns), rows, right=range(1, len(columns) + 1))
+
+
 def estimation(records: list[Record]) -> str:
     """Mean absolute error of the row of T^j(x) that belongs to the true class; of the longest training there is."""
     measured = [record for record in records if "transition_row_error" in record]
@@ -325,6 +336,7 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
     makers: dict[str, Callable[[list[Record]], str]] = {
         "accuracy": accuracy,
         "overview": overview,
+        "defaults": defaults,
         "estimation": estimation,
         "engine": script_tables.engine,
         "methods": script_tables.methods,

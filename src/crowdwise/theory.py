@@ -253,7 +253,7 @@ def gcn_contraction(model: TAIDTM) -> list[float]:
     if not hasattr(head, "graph"):
         raise ConfigError(f"transfer={model.transfer!r}, mapping={model.mapping!r} has no graph convolution")
     weights = [weight for weight in (head.first, head.last) if weight is not None]
-    k = max(min(model.k, head.n_annotators - 1), 1)
+    k = max(min(model.neighbours(head.n_annotators), head.n_annotators - 1), 1)
     return [contraction(weight.detach().flatten(1).cpu().numpy(), k) for weight in weights]
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import crowdwise
+from crowdwise.cli._info import _explained
 from crowdwise.readers import read_table
+from crowdwise.registry import METHODS
 
 Files = dict[str, Path]
 
@@ -83,6 +87,19 @@ def test_names_of_presets_data_sets_and_methods(cli: Any) -> None:
     assert "min_examples" in cli("info", "taidtm").output
     Path("mine.toml").write_text('description = "Mine"\n[methods.ce]\nlr = 0.1\n')
     assert "lr = 0.1" in cli("info", "mine.toml").output
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_parameter_of_a_method_is_explained(method: str) -> None:
+    names = {field.name for field in dataclasses.fields(METHODS[method])}
+    explained = _explained(METHODS[method])
+    assert names <= set(explained)
+    assert all(len(explained[name]) > 4 for name in names)
+
+
+def test_explanations_are_those_of_the_nearest_class(cli: Any) -> None:
+    assert "by default 0.05 for images" in " ".join(cli("info", "bltm").output.split())
+    assert "by default 0.05 for images" not in " ".join(cli("info", "ce").output.split())
 
 
 def test_a_data_set_that_is_not_here_is_an_error_unless_there_is_a_preset(cli: Any, monkeypatch: Any) -> None:

@@ -104,8 +104,47 @@ def test_heads_stacked_equal_heads_alone():
 
 @pytest.mark.parametrize(("examples", "epochs"), [(47_000, 5), (640, 40), (100, 200), (0, 200)])
 def test_few_distilled_examples_are_passed_through_more_often(examples, epochs):
-    assert crowdwise.BLTM()._transition_epochs(examples) == epochs
-    assert crowdwise.BLTM(transition_epochs=3)._transition_epochs(examples) == 3
+    assert crowdwise.BLTM().enough_epochs(None, usual=5, steps=200, examples=examples) == epochs
+    assert crowdwise.BLTM().enough_epochs(3, usual=5, steps=200, examples=examples) == 3
+
+
+@pytest.mark.parametrize(("annotators", "k"), [(2, 1), (12, 2), (60, 10), (300, 50), (100_000, 50)])
+def test_neighbours_are_a_sixth_of_the_crowd(annotators, k):
+    assert crowdwise.TAIDTM().neighbours(annotators) == k
+    assert crowdwise.TAIDTM(k=7).neighbours(annotators) == 7
+
+
+@pytest.mark.parametrize(
+    ("counts", "least"), [([100, 300], 30), ([20, 20, 0], 10), ([4, 8], 3), ([1, 1, 1], 3), ([0, 0], 30)]
+)
+def test_a_head_takes_half_of_the_usual_examples_and_never_more_than_thirty(counts, least):
+    assert crowdwise.TAIDTM().least_examples(torch.tensor(counts)) == least
+    assert crowdwise.TAIDTM(min_examples=5).least_examples(torch.tensor(counts)) == 5
+
+
+def test_the_learning_rate_of_the_last_stage_follows_the_input():
+    X, annotations, _ = crowd(40)
+    features, images = (
+        Problem.make(data, annotations, device=torch.device("cpu"), seed=0) for data in (X, np.zeros((40, 8, 8)))
+    )
+    assert [crowdwise.TAIDTM().rate(each) for each in (features, images)] == [0.01, 0.05]
+    assert [crowdwise.TAIDTM(lr=0.2).rate(each) for each in (features, images)] == [0.2, 0.2]
+    as_published = crowdwise.TAIDTM(protocol="reference"), crowdwise.BLTM(variant="original"), crowdwise.CE()
+    assert [model.rate(images) for model in as_published] == [0.01] * 3
+
+
+def test_annotators_of_a_small_crowd_have_matrices_of_their_own():
+    """With the paper's 50 neighbours, all annotators of a smaller crowd would have the same."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=1500)
+    X = rng.normal(size=(1500, 6)) + 3 * np.eye(3, 6)[y]
+    kinds = np.array(
+        [[[0.6, 0.4, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [[1.0, 0.0, 0.0], [0.0, 0.6, 0.4], [0.0, 0.0, 1.0]]]
+    )
+    told = simulate.confusion_matrices(y, kinds[[0] * 6 + [1] * 6], labels_per_instance=3, random_state=0)
+    model = crowdwise.TAIDTM(epochs=5, verbose=0).fit(X, told.annotations)
+    matrices = model.transition(X[y == 0][:100], model.annotators_).mean(axis=0)  # (12, 3, 3)
+    assert matrices[:6, 0, 1].min() > matrices[6:, 0, 1].max() + 0.1
 
 
 @pytest.mark.parametrize("better", [True, False])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
 import json
 import shlex
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -172,8 +175,27 @@ def _dataset(name: str, *, alone: bool) -> None:
 def _method(name: str) -> None:
     method = METHODS[name]
     say(" ".join((method.__doc__ or "").split("\n\n")[0].split()))
-    rows = [[field.name, json.dumps(field.default, default=str)] for field in dataclasses.fields(method)]
-    show_table(f"Parameters of {name}, for `crowdwise train --method {name} --set`", ("parameter", "default"), rows)
+    meaning = _explained(method)
+    rows = []
+    for field in dataclasses.fields(method):
+        value = [round(each, 3) for each in field.default] if isinstance(field.default, tuple) else field.default
+        default = "" if value is None else json.dumps(value, default=str)
+        rows.append([field.name, default, meaning.get(field.name, "")])
+    title = f"Parameters of {name}, for `crowdwise train --method {name} --set`"
+    show_table(title, ("parameter", "default", "what it is"), rows)
+
+
+def _explained(method: type) -> dict[str, str]:
+    """What stands below each parameter where it is defined, in the method or in a class that it builds on."""
+    found: dict[str, str] = {}
+    for each in reversed(method.__mro__):
+        if not dataclasses.is_dataclass(each):
+            continue
+        for field, text in pairwise(ast.walk(ast.parse(inspect.getsource(each)))):
+            match field, text:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(words))):
+                    found[name] = " ".join(words.split()).replace("``", "")
+    return found
 
 
 def _changed(about: dict[str, Any]) -> str | None:

@@ -29,7 +29,7 @@ def save_pictures(model: CrowdClassifier, material: Material, folder: Path) -> l
         found, kind = model.annotator_graph_, "true"
         if groups is None:
             groups, kind = _largest_first(graph.found_groups(found.after)), "found"
-        purified = model.purify and model.k > 1
+        purified = model.purify and model.neighbours(len(model.annotators_)) > 1
         figures["annotator-graph.png"] = report.annotator_graph(
             found.before,
             found.after,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -57,22 +58,29 @@ class CrowdClassifier(Predictor):
     epochs: int = 60
     """Epochs of the (last) classifier stage."""
     batch_size: int = 128
-    lr: float = 0.01
+    """Instances in a step."""
+    lr: float | None = 0.01
+    """Learning rate of the (last) classifier stage."""
     optimiser: str = "sgd"
     """``"sgd"`` or ``"adam"``."""
     momentum: float = 0.9
+    """Of sgd."""
     weight_decay: float = 1e-4
+    """Of the (last) classifier stage."""
     milestones: Sequence[float] = (2 / 3, 11 / 12)
     """When the learning rate is multiplied by ``gamma``: numbers of epochs, or shares of ``epochs`` if below 1."""
     gamma: float = 0.1
+    """What the learning rate is multiplied by at each milestone."""
     reduction: str = "annotation"
     """``"annotation"``: every annotation counts alike; ``"instance"``: every instance does."""
     validation_fraction: float = 0.1
     """Share of the labelled instances that is held out to measure agreement with their (noisy) annotations."""
     device: str = "auto"
+    """``"cpu"``, ``"cuda"``, ``"cuda:1"``, ..., or ``"auto"``: a GPU where there is one."""
     precision: str = "auto"
     """``"bf16"`` (convolutions in bfloat16), ``"fp32"``, or ``"auto"``: bf16 on GPUs that have it."""
     random_state: int | np.random.Generator | None = 0
+    """Seed of starting weights, order and held-out instances; runs that can be resumed need a number."""
     verbose: int = 1
     """0: silent; 1: progress bars on a terminal; 2: a line for each epoch."""
 
@@ -217,7 +225,7 @@ class CrowdClassifier(Predictor):
             name,
             engine.problem.train if units is None else units,
             loss,
-            {"classifier": Group(classifier, self.lr, self.weight_decay), **(also or {})},
+            {"classifier": Group(classifier, self.rate(engine.problem), self.weight_decay), **(also or {})},
             self.epochs,
             self.batch_size,
             self.optimiser,
@@ -234,6 +242,16 @@ class CrowdClassifier(Predictor):
         common = ("backbone", "backbone_options", "prepare", "batch_size", "optimiser", "momentum", "reduction")
         names = (*common, "validation_fraction", "precision", *names)
         return {name: getattr(self, name) for name in names}
+
+    def rate(self, problem: Problem) -> float:
+        """The learning rate of the classifier stage: ``lr``, or where that is None, what suits the data."""
+        return 0.01 if self.lr is None else self.lr
+
+    def enough_epochs(self, epochs: int | None, usual: int, steps: int, examples: int) -> int:
+        """``epochs``; where these are None, the ``usual`` ones, or as many more as make ``steps`` steps over few examples."""
+        if epochs is not None:
+            return epochs
+        return max(usual, math.ceil(steps * self.batch_size / max(examples, self.batch_size)))
 
     def schedule(self) -> Callable[[int], float]:
         """The learning-rate schedule of the classifier stage."""

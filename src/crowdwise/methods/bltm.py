@@ -11,14 +11,13 @@ import copy
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil
 from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
+from crowdwise.engine import Batch, Engine, Group, Problem, Stage, StageResult
 from crowdwise.engine.checkpoint import clone_state
 from crowdwise.engine.device import side_by_side
 from crowdwise.engine.tensors import Units
@@ -29,8 +28,6 @@ from crowdwise.methods.ce import annotation_cross_entropy
 from crowdwise.networks import Classifier, GlobalHead, TransitionNetwork
 from crowdwise.networks.transition import corrected_loss, row_loss
 from crowdwise.registry import METHODS
-
-MIN_STEPS = 200  # of the global transition network
 
 
 @METHODS.register("bltm")
@@ -50,12 +47,17 @@ class BLTM(CrowdClassifier):
     ``warmup_epochs=10``, ``transition_epochs=50``, ``epochs=20``."""
     revision_lr: float = 5e-7
     """Of the last stage of variant ``"original"``, in place of ``lr``."""
-    warmup_epochs: int = 5
+    lr: float | None = None
+    """Learning rate of the last stage; by default 0.05 for images, where 0.01 memorises, and 0.01 for feature vectors."""
+    warmup_epochs: int | None = None
+    """By default 5 (the paper's for large data sets), and as many more as make 100 steps on a small one."""
     warmup_lr: float = 0.01
+    """Learning rate of the warm-up."""
     transition_epochs: int | None = None
     """Epochs of the global transition network on the distilled examples; by default 5 (the paper's for large data sets), and
-    as many more as make ``MIN_STEPS`` steps where few examples are distilled."""
+    as many more as make 200 steps where few examples are distilled."""
     transition_lr: float = 0.01
+    """Learning rate of the global transition network."""
     bottleneck: int = 64
     """Width of the layer before the transition head; 0: none, as the paper describes it."""
     rho_max: float = 0.1
@@ -63,6 +65,7 @@ class BLTM(CrowdClassifier):
     min_distilled: int = 6
     """Distilled examples that every class must have, or else the warm-up is tried again."""
     max_retries: int = 10
+    """Warm-ups that are tried at most."""
     prior_weight: float = 1.0
     """Weight of KL(class_prior || mean prediction) in the warm-up; 0 for crowds with very unequal classes."""
     class_prior: Sequence[float] | None = None
@@ -112,7 +115,7 @@ class BLTM(CrowdClassifier):
                 engine.problem.train,
                 loss,
                 {"classifier": Group(classifier, self.warmup_lr)},
-                self.warmup_epochs,
+                self.enough_epochs(self.warmup_epochs, usual=5, steps=100, examples=len(engine.problem.train)),
                 self.batch_size,
                 self.optimiser,
                 self.momentum,
@@ -159,11 +162,6 @@ class BLTM(CrowdClassifier):
         yield self.global_stage(engine, transition, distilled)
         return transition
 
-    def _transition_epochs(self, examples: int) -> int:
-        if self.transition_epochs is not None:
-            return self.transition_epochs
-        return max(5, ceil(MIN_STEPS * self.batch_size / max(examples, self.batch_size)))
-
     def global_stage(self, engine: Engine, transition: TransitionNetwork, distilled: Units) -> Stage:
         """The stage that minimises L1: row y* of T(x) is to say what annotators said."""
 
@@ -177,7 +175,7 @@ class BLTM(CrowdClassifier):
             distilled,
             loss,
             {"transition": Group(transition, self.transition_lr)},
-            self._transition_epochs(len(distilled)),
+            self.enough_epochs(self.transition_epochs, usual=5, steps=200, examples=len(distilled)),
             self.batch_size,
             momentum=self.momentum,
             shared=self.decided_by("transition_lr", "transition_epochs", "bottleneck"),
@@ -216,7 +214,7 @@ class BLTM(CrowdClassifier):
             return
         warnings.warn(
             f"the classifier lost classes in stage {name!r}: agreement with held-out annotations fell from "
-            f"{before:.3f} to {result.agreement:.3f}. The stage is run again with a fifth of lr={self.lr:g}",
+            f"{before:.3f} to {result.agreement:.3f}. The stage is run again with a fifth of lr={self.rate(engine.problem):g}",
             CrowdwiseWarning,
             stacklevel=2,
         )
@@ -239,8 +237,12 @@ class BLTM(CrowdClassifier):
             t = transition.pair_logits(g, batch.row, batch.annotator)
             return batch.mean(corrected_loss(f, t, batch.row, batch.label))
 
-        also = {"transition": Group(transition, self.lr, self.weight_decay)}
+        also = {"transition": Group(transition, self.rate(engine.problem), self.weight_decay)}
         return self.classifier_stage(engine, classifier, loss, name=name, also=also)
+
+    def rate(self, problem: Problem) -> float:
+        pictures = len(problem.shape) > 1 and self.variant == "reference"
+        return 0.05 if self.lr is None and pictures else super().rate(problem)
 
     def new_transition(self, shape: tuple[int, ...]) -> TransitionNetwork:
         return TransitionNetwork(self._backbone(), shape, bottleneck=self.bottleneck, options=self.backbone_options)

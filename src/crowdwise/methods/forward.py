@@ -30,9 +30,11 @@ class Forward(CrowdClassifier):
 
     name: ClassVar[str] = "forward"
 
-    warmup_epochs: int = 5
-    """Epochs of the classifier that learns the noisy labels as they are, and whose anchors give T."""
+    warmup_epochs: int | None = None
+    """Epochs of the classifier that learns the noisy labels as they are, and whose anchors give T; by default 5, and as many
+    more as make 100 steps."""
     warmup_lr: float = 0.01
+    """Learning rate of the warm-up."""
     anchor_percentile: float | None = None
     """At which percentile of P(class) its anchor lies; by default 100 (the surest instance) for up to 10 classes, else 97."""
     classifier_start: str = "afresh"
@@ -40,7 +42,9 @@ class Forward(CrowdClassifier):
     revision: bool = False
     """Tune T and the classifier together afterwards (T-Revision, Xia et al., NeurIPS 2019), by Adam."""
     revision_epochs: int = 20
+    """Epochs of that."""
     revision_lr: float = 5e-7
+    """Learning rate of that."""
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         afresh = choose("classifier_start", self.classifier_start, ("afresh", "warm-up")) == "afresh"
@@ -74,7 +78,7 @@ class Forward(CrowdClassifier):
             engine.problem.train,
             lambda batch: annotation_cross_entropy(classifier, batch),
             {"classifier": Group(classifier, self.warmup_lr)},
-            self.warmup_epochs,
+            self.enough_epochs(self.warmup_epochs, usual=5, steps=100, examples=len(engine.problem.train)),
             self.batch_size,
             self.optimiser,
             self.momentum,

@@ -59,9 +59,12 @@ class TAIDTM(BLTM):
     """``"paper"``: only the last layer is fitted for each annotator, and compared right after; ``"reference"``: the order of
     the authors' code, with correction runs of BLTM and TAIDTM-FT before the graph, at about three times the cost."""
     individual_epochs: int = 2
+    """Epochs of the individual heads on each annotator's distilled examples."""
     individual_lr: float = 0.01
-    min_examples: int = 30
-    """Annotators with fewer distilled examples keep the global head, and become neighbours of each other."""
+    """Learning rate of the individual heads."""
+    min_examples: int | None = None
+    """Annotators with fewer distilled examples keep the global head, and become neighbours of each other; by default 30, or
+    half of what an annotator has on average where that is less."""
     head_rank: int | str | None = "auto"
     """Individual heads are full, (R, d+1, C, C), with None; with a number r they are the global head plus a combination of r
     shared matrices, (R, r). ``"auto"``: full up to 2 GiB, beyond that of rank 16."""
@@ -72,11 +75,13 @@ class TAIDTM(BLTM):
     ``"cbcc"`` (communities)."""
     communities: int = 3
     """Communities that ``similarity="cbcc"`` looks for."""
-    k: int = 50
-    """Neighbours of each annotator."""
+    k: int | None = None
+    """Neighbours of each annotator; by default a sixth of the annotators, at most 50 (as of the paper's 300). With nearly all
+    annotators as neighbours, all would get one and the same matrix."""
     purify: bool = True
     """Clean the graph by a low-rank approximation (left as it is for k = 1, where that is not unique)."""
     svd_rank: int = 5
+    """Rank of that approximation; about the number of groups."""
     norm: str = "ref"
     """Normalisation of the graph: ``"ref"`` (by how often annotators are chosen), ``"sym_row"`` or ``"row"``."""
     mapping: str = "gcn"
@@ -88,9 +93,10 @@ class TAIDTM(BLTM):
     """Layers of the graph convolution; the other mappings have two."""
     gcn_hidden: int = 64
     """Hidden width of any mapping."""
-    gcn_epochs: int = 10
-    """Epochs of any mapping on the distilled examples."""
+    gcn_epochs: int | None = None
+    """Epochs of any mapping on the distilled examples; by default 10, and as many more as make 200 steps."""
     gcn_lr: float = 0.01
+    """Learning rate of any mapping."""
     residual: bool = False
     """Add the global head to every mapped head."""
 
@@ -152,7 +158,7 @@ class TAIDTM(BLTM):
             heads = build(engine, "heads", lambda: FactoredHeads.from_global(global_head, n_annotators, rank))
         transition.head = heads
         counts = torch.bincount(distilled.annotator, minlength=n_annotators)
-        enough = counts >= max(self.min_examples, 2)
+        enough = counts >= max(self.least_examples(counts), 2)
         skipped = torch.nonzero(~enough).squeeze(1).cpu().numpy()
         if bool(enough.any()) and self.individual_epochs:
             reference = self.protocol == "reference"
@@ -193,6 +199,20 @@ class TAIDTM(BLTM):
             heads.train_scores_only(False)
         return skipped
 
+    def least_examples(self, counts: Tensor) -> float:
+        """``min_examples``, or what suits annotators with as many distilled examples as ``counts`` says."""
+        if self.min_examples is not None:
+            return self.min_examples
+        having = counts[counts > 0]
+        return min(30.0, max(3.0, float(having.double().mean()) / 2)) if len(having) else 30.0
+
+    def neighbours(self, n_annotators: int) -> int:
+        """``k``, or what suits a crowd of this size."""
+        return min(max(n_annotators // 6, 1), 50) if self.k is None else self.k
+
+    def rate(self, problem: Problem) -> float:
+        return 0.01 if self.lr is None and self.protocol == "reference" else super().rate(problem)
+
     def confusions(
         self, engine: Engine, distilled: Units
     ) -> Generator[Stage, StageResult, npt.NDArray[np.float64] | None]:
@@ -221,9 +241,10 @@ class TAIDTM(BLTM):
         seed = derive_seed(problem.seed, "similarity")
         norms = head.l1_norms() if self.similarity == "l1-normalised" else None
         evidence = graph.Evidence(heads, origin, norms, problem.annotations, matrices, self.communities, seed)
-        before, unrelated, arbitrary = graph.nearest(evidence, self.k, self.similarity)
+        k = self.neighbours(problem.n_annotators)
+        before, unrelated, arbitrary = graph.nearest(evidence, k, self.similarity)
         if self.purify:
-            after = graph.purify(before, self.svd_rank, skipped=skipped.tolist(), k=self.k)
+            after = graph.purify(before, self.svd_rank, skipped=skipped.tolist(), k=k)
         else:
             after = graph.add_self_loops(before, skipped.tolist())
         return AnnotatorGraph(before, after, graph.pca(heads - origin), skipped, unrelated, arbitrary)
@@ -261,7 +282,7 @@ class TAIDTM(BLTM):
             cached,
             loss,
             {"heads": Group(transition.head, self.gcn_lr)},
-            self.gcn_epochs,
+            self.enough_epochs(self.gcn_epochs, usual=10, steps=200, examples=len(distilled)),
             self.batch_size,
             momentum=self.momentum,
         )
@@ -299,7 +320,8 @@ class TAIDTM(BLTM):
             return super().schedule()
         # the authors' code counts the warm-up epochs in, and drops one epoch later
         shifted = [round(at * self.epochs) if at < 1 else int(at) for at in self.milestones]
-        return step_schedule([at + 1 - self.warmup_epochs for at in shifted], self.gamma)
+        warmup = 5 if self.warmup_epochs is None else self.warmup_epochs
+        return step_schedule([at + 1 - warmup for at in shifted], self.gamma)
 
     # what was fitted
 
