@@ -120,6 +120,42 @@ def test_resumed_run_equals_uninterrupted_run(method, tmp_path):
         assert logged == losses[0]
 
 
+@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("keep", ["last", "best"])
+def test_the_epoch_that_is_kept_is_the_one_asked_for(method, keep):
+    X, annotations, _ = crowd()
+    seen = {}
+
+    def observe(record, predict):
+        if predict is not None:
+            seen.setdefault(record["stage"], []).append((record["agreement"], predict(X)))
+
+    model = METHODS[method](**quick(method) | {"keep": keep, "epochs": 6, "lr": 0.1}).fit(
+        X, annotations, observer=observe
+    )
+    epochs = seen[model.history_[-1]["stage"]]
+    kept = max(epochs, key=lambda epoch: epoch[0]) if keep == "best" else epochs[-1]
+    np.testing.assert_allclose(model.predict_proba(X), kept[1], atol=1e-6)
+
+
+def test_the_best_epoch_survives_an_interruption(tmp_path):
+    X, annotations, _ = crowd()
+    make = lambda: crowdwise.CE(**QUICK | {"epochs": 8, "lr": 0.3, "keep": "best"})  # noqa: E731
+    whole = make().fit(X, annotations)
+    for stop_after in (1, 4, 7):
+        fit_and_interrupt(make(), X, annotations, tmp_path / str(stop_after), stop_after)
+        resumed = make().fit(X, annotations, resume=tmp_path / str(stop_after))
+        np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
+
+
+def test_the_best_epoch_needs_held_out_instances():
+    X, annotations, _ = crowd()
+    with pytest.raises(ConfigError, match=r"needs held-out instances .* validation_fraction=0 of \d+ labelled"):
+        crowdwise.CE(**QUICK | {"keep": "best", "validation_fraction": 0.0}).fit(X, annotations)
+    with pytest.raises(ConfigError, match="unknown keep='first'; use 'last' or 'best'"):
+        crowdwise.CE(**QUICK | {"keep": "first"}).fit(X, annotations)
+
+
 def test_a_run_directory_is_not_overwritten(tmp_path):
     X, annotations, _ = crowd()
     crowdwise.CE(**QUICK).fit(X, annotations, run_dir=tmp_path / "run")

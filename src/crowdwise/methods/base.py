@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -75,6 +75,9 @@ class CrowdClassifier(Predictor):
     """``"annotation"``: every annotation counts alike; ``"instance"``: every instance does."""
     validation_fraction: float = 0.1
     """Share of the labelled instances that is held out to measure agreement with their (noisy) annotations."""
+    keep: Literal["last", "best"] = "last"
+    """Which epoch of the (last) classifier stage counts: the ``"last"``, as papers have it, or the one that agreed ``"best"``
+    with the annotations of held-out instances. That takes no truth, and spares most methods the noise that they memorise."""
     device: str = "auto"
     """``"cpu"``, ``"cuda"``, ``"cuda:1"``, ..., or ``"auto"``: a GPU where there is one."""
     precision: str = "auto"
@@ -115,6 +118,7 @@ class CrowdClassifier(Predictor):
         taken from where an earlier fit with the same data, seed and settings left them. ``observer`` is called after every
         epoch with its record, and a function from instances to their probabilities as the classifier now sees them.
         """
+        choose("keep", self.keep, ("last", "best"))
         crowd = as_annotations(annotations, len(X))
         run, seed = self._open_run(run_dir, resume), self._seed()
         device = distributed.join(resolve_device(self.device))
@@ -127,6 +131,11 @@ class CrowdClassifier(Predictor):
             reduction=self.reduction,
             validation_fraction=self.validation_fraction,
         )
+        if self.keep == "best" and not len(problem.validation):
+            raise ConfigError(
+                "keep='best' needs held-out instances with annotations, but there are none: "
+                f"validation_fraction={self.validation_fraction:g} of {len(problem.train)} labelled instances"
+            )
         data = fingerprint(problem.train.inputs, crowd) if run is not None or share is not None else None
         shared = SharedStages(share, {"data": data, "seed": seed}) if share is not None else None
         with run.locked() if run is not None else nullcontext():
@@ -232,6 +241,7 @@ class CrowdClassifier(Predictor):
             self.momentum,
             self.schedule(),
             score=classifier,
+            keep=self.keep,
             before_epoch=before_epoch,
         )
 
