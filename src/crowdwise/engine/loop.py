@@ -73,7 +73,7 @@ class Engine:
                     except StopIteration as stop:
                         fitted: R = stop.value
                         return fitted
-                    with self._no_denormals():
+                    with no_denormals():
                         result = self._stage(index, stage)
         except RuntimeError as error:
             if isinstance(error, TrainingError) or not is_out_of_memory(error):
@@ -299,15 +299,6 @@ class Engine:
             with torch.backends.cudnn.flags(enabled=True, benchmark=True, allow_tf32=True):
                 yield
 
-    @contextlib.contextmanager
-    def _no_denormals(self) -> Iterator[None]:
-        """Reconstructions of low rank leave tiny numbers that slow CPUs down. For stages alone: LAPACK needs denormals."""
-        torch.set_flush_denormal(True)
-        try:
-            yield
-        finally:
-            torch.set_flush_denormal(False)
-
     # what was done before
 
     def _restore(
@@ -374,6 +365,16 @@ def evaluate(
                 raise
     module.train(was_training)
     return torch.cat(parts) if parts else torch.zeros(0, device=instance.device)
+
+
+@contextlib.contextmanager
+def no_denormals() -> Iterator[None]:
+    """Reconstructions of low rank leave tiny numbers that slow CPUs down. For stages alone: LAPACK needs denormals."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
 
 
 def channels_last(x: Tensor) -> Tensor:

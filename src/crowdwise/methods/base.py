@@ -64,9 +64,9 @@ class CrowdClassifier(Predictor):
     optimiser: str = "sgd"
     """``"sgd"`` or ``"adam"``."""
     momentum: float = 0.9
-    """Of sgd."""
+    """Momentum of sgd."""
     weight_decay: float = 1e-4
-    """Of the (last) classifier stage."""
+    """Weight decay of the (last) classifier stage."""
     milestones: Sequence[float] = (2 / 3, 11 / 12)
     """When the learning rate is multiplied by ``gamma``: numbers of epochs, or shares of ``epochs`` if below 1."""
     gamma: float = 0.1

@@ -50,7 +50,7 @@ class BLTM(CrowdClassifier):
     lr: float | None = None
     """Learning rate of the last stage; by default 0.05 for images, where 0.01 memorises, and 0.01 for feature vectors."""
     warmup_epochs: int | None = None
-    """By default 5 (the paper's for large data sets), and as many more as make 100 steps on a small one."""
+    """Epochs of the warm-up; by default 5 (the paper's for large data sets), and as many more as make 100 steps."""
     warmup_lr: float = 0.01
     """Learning rate of the warm-up."""
     transition_epochs: int | None = None
