@@ -45,8 +45,8 @@ from crowdwise.bench.measure import versions
 from crowdwise.engine import Engine, Problem, Stage, StageResult
 from crowdwise.engine.device import resolve_device
 from crowdwise.errors import ConfigError
-from crowdwise.methods import base
-from crowdwise.methods.base import build
+from crowdwise.methods.core import base
+from crowdwise.methods.core.base import build
 from crowdwise.methods.taidtm import TAIDTM
 from crowdwise.networks import FactoredHeads, GlobalHead, IndividualHeads
 

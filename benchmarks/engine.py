@@ -33,7 +33,7 @@ from crowdwise.bench.measure import versions
 from crowdwise.engine import Engine, Problem, Stage, StageResult
 from crowdwise.engine.device import resolve_device
 from crowdwise.engine.tensors import Units, pairs_of
-from crowdwise.methods.base import build
+from crowdwise.methods.core.base import build
 from crowdwise.methods.taidtm import TAIDTM, AnnotatorGraph
 from crowdwise.networks import Classifier, TransitionNetwork
 

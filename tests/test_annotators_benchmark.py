@@ -26,7 +26,7 @@ class Here:
 
 def test_every_form_of_heads_has_a_record(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setattr(benchmark.multiprocessing, "get_context", lambda method: Here())
-    monkeypatch.setattr("crowdwise.methods.heads.device_memory", lambda device: 10**7)
+    monkeypatch.setattr("crowdwise.methods.core.heads.device_memory", lambda device: 10**7)
     words = ["--device", "cpu", "--annotators", "20", "3000", "--instances", "256", "--epochs", "2", "--out"]
     benchmark.main([*words, str(tmp_path / "out.jsonl")])
     records = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "crowdwise"
 LAYERS = [
     ["errors", "registry"],
     ["cluster"],
-    ["_arrays", "_codes", "_factorise", "_files", "_frames", "_limits", "_lock", "_progress", "_text", "annotations"],
+    ["storage", "data", "progress", "annotations"],
     ["agreement"],
     ["simulate", "readers", "datasets"],
     ["aggregation"],

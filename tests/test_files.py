@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from crowdwise import _files
-from crowdwise._files import replacing, storing, tidy
 from crowdwise.errors import DatasetError, StorageError
+from crowdwise.storage import files
+from crowdwise.storage.files import replacing, storing, tidy
 
 
 def test_a_block_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_a_file_reaches_the_disk_before_its_name_does(tmp_path: Path, monkeypatc
             calls.append(name)
             return usual(*arguments)
 
-        monkeypatch.setattr(_files.os, name, noted)
+        monkeypatch.setattr(files.os, name, noted)
     with replacing(tmp_path / "a.txt") as temporary:
         temporary.write_text("x")
     assert calls == ["fsync", "replace", "fsync"]  # the file, its name, the folder

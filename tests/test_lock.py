@@ -18,17 +18,17 @@ from typing import Any
 
 import pytest
 
-from crowdwise import _lock
-from crowdwise._lock import entrusted, locked
 from crowdwise.errors import InUseError, StorageError
+from crowdwise.storage import lock
+from crowdwise.storage.lock import entrusted, locked
 
 HOLDER = """
 import sys
 from pathlib import Path
-from crowdwise import _lock
+from crowdwise.storage import lock
 if sys.argv[2] == "without":
-    _lock._flock = lambda file: None
-with _lock.locked(Path(sys.argv[1])):
+    lock._flock = lambda file: None
+with lock.locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -149,7 +149,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: p
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr(_lock, "open", refuse, raising=False)
+    monkeypatch.setattr(lock, "open", refuse, raising=False)
     with pytest.raises(
         StorageError, match=rf"{tmp_path}/\.lock cannot be written: Read-only file system; this user may"
     ):

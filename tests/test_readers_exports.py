@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import crowdwise
-from crowdwise import _limits
 from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError
 from crowdwise.readers import READERS, _source, formats, read
+from crowdwise.storage import limits
 from export_samples import (
     SAID,
     SAMPLES,
@@ -423,7 +423,7 @@ class TestRefusals:
             read(tmp_path / "a.npy")
 
     def test_files_that_swell_are_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(_limits, "SMALL", 10_000)
+        monkeypatch.setattr(limits, "SMALL", 10_000)
         content = b'{"task": 1, "worker": 2, "label": 3}\n' * 100_000
         for name, data in (
             ("a.jsonl.gz", gzip.compress(content)),

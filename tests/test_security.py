@@ -18,8 +18,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import crowdwise
-from crowdwise import _limits
-from crowdwise._arrays import read_npy, read_npz
 from crowdwise.bench.runner import read_records
 from crowdwise.datasets import cifar10
 from crowdwise.datasets.idx import read_idx
@@ -29,6 +27,8 @@ from crowdwise.errors import ConfigError, CrowdwiseError, DataError, DatasetErro
 from crowdwise.presets import load_preset
 from crowdwise.readers import read, read_table
 from crowdwise.readers._inputs import read_inputs
+from crowdwise.storage import limits
+from crowdwise.storage.arrays import read_npy, read_npz
 
 SOURCE = Path(crowdwise.__file__).parent
 HUGE = 10**13  # elements that no machine has room for
@@ -170,16 +170,16 @@ def test_records_cannot_name_folders_elsewhere(tmp_path: Path) -> None:
 def test_the_limit_comes_from_the_environment_or_from_the_size_of_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(_limits.VARIABLE, raising=False)
+    monkeypatch.delenv(limits.VARIABLE, raising=False)
     (tmp_path / "a").write_bytes(bytes(10))
-    assert _limits.unpack_limit(tmp_path / "a") == 2**28
-    monkeypatch.setattr(_limits, "SMALL", 100)
-    assert _limits.unpack_limit(tmp_path / "a") == 2000
-    monkeypatch.setenv(_limits.VARIABLE, "1.5kB")
-    assert _limits.unpack_limit(tmp_path / "a") == _limits.largest() == 1500
-    monkeypatch.setenv(_limits.VARIABLE, "much")
+    assert limits.unpack_limit(tmp_path / "a") == 2**28
+    monkeypatch.setattr(limits, "SMALL", 100)
+    assert limits.unpack_limit(tmp_path / "a") == 2000
+    monkeypatch.setenv(limits.VARIABLE, "1.5kB")
+    assert limits.unpack_limit(tmp_path / "a") == limits.largest() == 1500
+    monkeypatch.setenv(limits.VARIABLE, "much")
     with pytest.raises(ConfigError, match="CROWDWISE_UNPACK_LIMIT must be a size such as 64GB, not 'much'"):
-        _limits.unpack_limit(tmp_path / "a")
+        limits.unpack_limit(tmp_path / "a")
 
 
 def bombs(folder: Path) -> dict[str, Any]:
@@ -209,11 +209,11 @@ def test_bombs_are_refused_with_the_limit_and_how_to_raise_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     load = bombs(tmp_path)[name]
-    monkeypatch.setattr(_limits, "SMALL", 10**5)
-    monkeypatch.setattr(_limits, "RATIO", 2)
+    monkeypatch.setattr(limits, "SMALL", 10**5)
+    monkeypatch.setattr(limits, "RATIO", 2)
     with pytest.raises(CrowdwiseError, match=rf"{name}: unpacks to more than 100,000 bytes; .*CROWDWISE_UNPACK_LIMIT="):
         load(tmp_path / name)
-    monkeypatch.setenv(_limits.VARIABLE, "1GB")
+    monkeypatch.setenv(limits.VARIABLE, "1GB")
     load(tmp_path / name)
 
 

@@ -13,8 +13,8 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "Annotations": "crowdwise.annotations",
     "read": "crowdwise.readers",
-    "load": "crowdwise.methods.base",
-    "CrowdClassifier": "crowdwise.methods.base",
+    "load": "crowdwise.methods.core.base",
+    "CrowdClassifier": "crowdwise.methods.core.base",
     "CE": "crowdwise.methods.ce",
     "GCE": "crowdwise.methods.gce",
     "Forward": "crowdwise.methods.forward",
@@ -55,11 +55,11 @@ __all__ = ["__version__", *_EXPORTS, *_MODULES]
 if TYPE_CHECKING:
     from crowdwise.annotations import Annotations as Annotations
     from crowdwise.methods.agg_net import AggNet as AggNet
-    from crowdwise.methods.base import CrowdClassifier as CrowdClassifier
-    from crowdwise.methods.base import load as load
     from crowdwise.methods.bltm import BLTM as BLTM
     from crowdwise.methods.ce import CE as CE
     from crowdwise.methods.conal import CoNAL as CoNAL
+    from crowdwise.methods.core.base import CrowdClassifier as CrowdClassifier
+    from crowdwise.methods.core.base import load as load
     from crowdwise.methods.crowd_layer import CrowdLayer as CrowdLayer
     from crowdwise.methods.deep_aggregate import DeepAggregate as DeepAggregate
     from crowdwise.methods.forward import Forward as Forward

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crowdwise import _frames
-from crowdwise._codes import (
+from crowdwise.data import frames
+from crowdwise.data.codes import (
     Codes,
     Grouped,
     Selection,
@@ -28,7 +28,7 @@ from crowdwise._codes import (
     selected,
     size_of,
 )
-from crowdwise._factorise import Column, Ids, Vocabulary, encode, encode_classes, merge
+from crowdwise.data.factorise import Column, Ids, Vocabulary, encode, encode_classes, merge
 from crowdwise.errors import AnnotationError, ConfigError, check_choice
 
 __all__ = ["Annotations", "Grouped"]
@@ -132,13 +132,13 @@ class Annotations:
         and may hold ids that the table lacks.
         """
         chosen = {"instance": instance, "annotator": annotator, "label": label}
-        taken = _frames.choose_columns(_frames.frame_columns(frame), chosen)
-        i, j, y = _frames.take_columns(frame, taken.values())
+        taken = frames.choose_columns(frames.frame_columns(frame), chosen)
+        i, j, y = frames.take_columns(frame, taken.values())
         return cls._from_columns(i, j, y, instances, annotators, classes, duplicates)
 
     @classmethod
     def from_dense(
-        cls, matrix: Any, *, missing: Collection[Any] = _frames.MISSING, classes: Ids | None = None
+        cls, matrix: Any, *, missing: Collection[Any] = frames.MISSING, classes: Ids | None = None
     ) -> Annotations:
         """Annotations from a matrix (n, R): one row per instance, one column per annotator.
 
@@ -150,12 +150,12 @@ class Annotations:
         """
         if isinstance(missing, str) or not isinstance(missing, Collection):
             missing = [missing]
-        rows, columns, values, (n, width) = _frames.dense_columns(matrix, missing)
+        rows, columns, values, (n, width) = frames.dense_columns(matrix, missing)
         label, class_vocabulary = encode_classes(values, classes)
         instances, annotators = Vocabulary(n), Vocabulary(width)
-        if _frames.is_frame(matrix):
-            annotators = Vocabulary.of(_frames.frame_columns(matrix), "column names")
-            ids = _frames.row_ids(matrix)
+        if frames.is_frame(matrix):
+            annotators = Vocabulary.of(frames.frame_columns(matrix), "column names")
+            ids = frames.row_ids(matrix)
             instances = instances if ids is None else Vocabulary.of(ids, "index")
         return cls(rows.astype(np.int32), columns.astype(np.int32), label, instances, annotators, class_vocabulary)
 
@@ -177,7 +177,7 @@ class Annotations:
             if all(pa.types.is_integer(column.data.type) and not column.data.null_count for column in (i, j, y)):
                 return cls.from_triples(i.data.to_numpy(), j.data.to_numpy(), y.data.to_numpy())
             return cls._from_columns(i, j, y)
-        if _frames.is_frame(data):
+        if frames.is_frame(data):
             return cls.from_frame(data)
         if isinstance(data, list) or hasattr(data, "__array__"):
             return cls.from_dense(data)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from crowdwise.aggregation import kernels
+from crowdwise.aggregation.core import kernels
 from crowdwise.annotations import Annotations
 
 LABEL_ONLY = ("agg_bluebird", "agg_cf_weather", "agg_dog", "agg_rte", "agg_web")

@@ -9,7 +9,7 @@ from crowds import compile_always
 from sklearn.base import clone
 
 from crowdwise.aggregation.cbcc import CBCC
-from crowdwise.aggregation.history import AnnotatorHistory
+from crowdwise.aggregation.core.history import AnnotatorHistory
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError
 from fixtures import t1, t2

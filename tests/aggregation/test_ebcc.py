@@ -9,10 +9,10 @@ from crowds import compile_always
 from sklearn.base import clone
 
 from crowdwise.aggregation import ebcc
+from crowdwise.aggregation.core.history import AnnotatorHistory
+from crowdwise.aggregation.core.kernels import Step
 from crowdwise.aggregation.ebcc import EBCC, occupied
-from crowdwise.aggregation.history import AnnotatorHistory
 from crowdwise.aggregation.ibcc import IBCC
-from crowdwise.aggregation.kernels import Step
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError
 from fixtures import t1, t2

@@ -9,11 +9,11 @@ from crowds import accuracy, compile_always, real
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from crowdwise.aggregation import kernels
-from crowdwise.aggregation.bayes_kernels import glad_step
-from crowdwise.aggregation.crowd import Crowd
+from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.bayes_kernels import glad_step
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.history import AnnotatorHistory
 from crowdwise.aggregation.glad import GLAD, evaluate
-from crowdwise.aggregation.history import AnnotatorHistory
 from crowdwise.annotations import Annotations
 from fixtures import t1, t2
 

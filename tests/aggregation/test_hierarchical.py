@@ -7,7 +7,7 @@ import pytest
 from crowds import LABEL_ONLY, accuracy, compile_always, compile_never, real, simulated, sparse
 
 from crowdwise.aggregation import DawidSkene, HierarchicalDawidSkene, MajorityVote, Wawa
-from crowdwise.aggregation.crowd import Crowd
+from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.hierarchical import evidence, scaled_diagonal
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError

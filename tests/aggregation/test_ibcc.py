@@ -11,7 +11,7 @@ from crowds import accuracy, compile_always, real
 from scipy.special import gammaln, logsumexp
 from sklearn.base import clone
 
-from crowdwise.aggregation.history import AnnotatorHistory
+from crowdwise.aggregation.core.history import AnnotatorHistory
 from crowdwise.aggregation.ibcc import IBCC
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError

@@ -18,7 +18,7 @@ from crowdwise.aggregation import (
     calibrate,
     calibration,
 )
-from crowdwise.aggregation.gold import gold_codes
+from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.annotations import Annotations
 from crowdwise.errors import AnnotationError, ConfigError, CrowdwiseWarning, DataError
 

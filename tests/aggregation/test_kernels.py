@@ -10,8 +10,9 @@ from crowds import compile_always, compile_never, simulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdwise.aggregation import DawidSkene, compiled, kernels
-from crowdwise.aggregation.crowd import Crowd, resolve_threads
+from crowdwise.aggregation import DawidSkene
+from crowdwise.aggregation.core import compiled, kernels
+from crowdwise.aggregation.core.crowd import Crowd, resolve_threads
 from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError
 from fixtures import t2

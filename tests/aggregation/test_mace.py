@@ -8,8 +8,8 @@ import pytest
 from crowds import compile_always
 from sklearn.base import clone
 
-from crowdwise.aggregation.crowd import Crowd
-from crowdwise.aggregation.history import AnnotatorHistory
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.history import AnnotatorHistory
 from crowdwise.aggregation.mace import MACE, e_step, odds
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError

@@ -7,8 +7,9 @@ import pytest
 import scipy.sparse as sp
 from crowds import accuracy, compile_always, compile_never, simulated
 
-from crowdwise.aggregation import KOS, MMSR, MajorityVote, kernels
-from crowdwise.aggregation.crowd import Crowd
+from crowdwise.aggregation import KOS, MMSR, MajorityVote
+from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.mmsr import Factors, pair_covariance, rank_one_skill
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, CrowdwiseWarning

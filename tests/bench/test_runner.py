@@ -198,7 +198,7 @@ class TestFailures:
 class TestOneAtATime:
     def test_a_second_benchmark_in_a_folder_is_refused_with_the_number_of_the_first(self, tmp_path: Path) -> None:
         wanted = cells(tmp_path)
-        script = "import sys; from pathlib import Path; from crowdwise._lock import locked\n"
+        script = "import sys; from pathlib import Path; from crowdwise.storage.lock import locked\n"
         script += "with locked(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
         with subprocess.Popen(
             [sys.executable, "-c", script, str(tmp_path / "out")], stdin=subprocess.PIPE, stdout=subprocess.PIPE

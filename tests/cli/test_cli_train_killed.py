@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from crowdwise._lock import locked
 from crowdwise.engine import checkpoint
+from crowdwise.storage.lock import locked
 from killing import Attempt, Program, kill_again_and_again
 
 SETTINGS = {

@@ -16,14 +16,14 @@ import pytest
 import torch
 
 import crowdwise
-from crowdwise import _files
 from crowdwise.engine import checkpoint, ledger, loop, problem, step
 from crowdwise.engine.checkpoint import RunDirectory, read_tensors, stage_of, write_tensors
 from crowdwise.engine.tensors import ResidentInputs
 from crowdwise.engine.trouble import is_out_of_memory
 from crowdwise.errors import CrowdwiseWarning, InUseError, ModelFileError, StorageError, TrainingError
-from crowdwise.methods.base import CrowdClassifier
 from crowdwise.methods.ce import CE
+from crowdwise.methods.core.base import CrowdClassifier
+from crowdwise.storage import files
 from engine_helpers import QUICK, TAIDTM_QUICK, crowd
 
 X, CROWD, _ = crowd()
@@ -265,7 +265,7 @@ def test_a_run_that_stops_at_any_system_call_goes_on_to_the_same_end(whole: Crow
     def attempt(run: Path) -> CrowdClassifier:
         with pytest.MonkeyPatch.context() as patch:
             for name in ("replace", "fsync"):
-                patch.setattr(_files.os, name, counted(getattr(os, name)))
+                patch.setattr(files.os, name, counted(getattr(os, name)))
             started = (run / "run.json").exists()
             return bltm().fit(X, CROWD, **{"resume" if started else "run_dir": run})
 

@@ -11,7 +11,7 @@ from crowdwise.aggregation.dawid_skene import DawidSkene
 from crowdwise.engine import Engine
 from crowdwise.engine.problem import make_inputs, make_units
 from crowdwise.errors import ConfigError
-from crowdwise.methods.steps import annotator_matrices, class_posterior, normalised, soft_votes
+from crowdwise.methods.core.steps import annotator_matrices, class_posterior, normalised, soft_votes
 from crowdwise.registry import METHODS
 from engine_helpers import crowd, fit_and_interrupt, quick, replay_static_steps
 from fixtures import t1, t2

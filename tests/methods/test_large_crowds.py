@@ -10,8 +10,8 @@ import crowdwise
 from crowdwise import Annotations, graph, simulate
 from crowdwise.engine import Engine, Problem
 from crowdwise.errors import ConfigError, CrowdwiseWarning
-from crowdwise.methods import heads as sizes
-from crowdwise.methods.heads import annotator_batches, choose_rank
+from crowdwise.methods.core import heads as sizes
+from crowdwise.methods.core.heads import annotator_batches, choose_rank
 from crowdwise.networks import FactoredHeads, GlobalHead, IndividualHeads, TransitionNetwork
 from crowdwise.registry import METHODS
 from engine_helpers import TAIDTM_QUICK, crowd, fit_and_interrupt

@@ -12,10 +12,10 @@ from crowdwise import Annotations, simulate
 from crowdwise.engine import Engine, Problem
 from crowdwise.errors import ConfigError, CrowdwiseWarning
 from crowdwise.methods import forward
-from crowdwise.methods.anchors import anchor_matrix, estimate_matrix
+from crowdwise.methods.core.anchors import anchor_matrix, estimate_matrix
+from crowdwise.methods.core.revision import Slack
 from crowdwise.methods.forward import forward_loss
 from crowdwise.methods.gce import generalised_cross_entropy
-from crowdwise.methods.revision import Slack
 from crowdwise.methods.reweight import importance
 from crowdwise.networks.transition import corrected_loss
 from crowdwise.registry import METHODS

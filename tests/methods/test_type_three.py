@@ -13,9 +13,9 @@ from crowdwise.engine import Batch, Engine, Problem
 from crowdwise.errors import ConfigError, CrowdwiseWarning
 from crowdwise.methods import trace_reg
 from crowdwise.methods.conal import CommonNoise, CommonNoiseTransition
+from crowdwise.methods.core.joint import label_losses
 from crowdwise.methods.crowd_layer import AnnotatorLayer
 from crowdwise.methods.geo_crowd_net import stacked_gram, volume_loss
-from crowdwise.methods.joint import label_losses
 from crowdwise.methods.union_net import losses_a, losses_b
 from crowdwise.networks import ConstantTransition
 from crowdwise.registry import METHODS

@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from crowdwise._lock import locked
 from crowdwise.aggregation import Aggregator, DawidSkene, MajorityVote, OneCoinDawidSkene, Wawa
 from crowdwise.errors import ConfigError, CrowdwiseWarning, InUseError, ModelFileError, StorageError
 from crowdwise.readers import read_table
+from crowdwise.storage.lock import locked
 from crowdwise.streaming import aggregate, preparation
 from crowdwise.streaming import store as stores
 from crowdwise.streaming._progress import Progress
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("small_pieces")
 _KILLED = """
 import os, sys
 import crowdwise.streaming as streaming
-from crowdwise.aggregation import kernels
+from crowdwise.aggregation.core import kernels
 from crowdwise.streaming import checkpoint, preparation, output
 preparation.PARTITION, preparation.BATCH, preparation.BLOCK = 6_000, 90, 400
 calls = 0

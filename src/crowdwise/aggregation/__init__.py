@@ -6,16 +6,16 @@
 array([1, 0])
 """
 
-from crowdwise.aggregation.base import Aggregator, IterativeAggregator
 from crowdwise.aggregation.cbcc import CBCC
-from crowdwise.aggregation.confidence import Calibrated, Calibration, calibrate, calibration
+from crowdwise.aggregation.core.base import Aggregator, IterativeAggregator
+from crowdwise.aggregation.core.confidence import Calibrated, Calibration, calibrate, calibration
+from crowdwise.aggregation.core.history import AnnotatorHistory
 from crowdwise.aggregation.crh import CRH
 from crowdwise.aggregation.dawid_skene import DawidSkene
 from crowdwise.aggregation.ebcc import EBCC
 from crowdwise.aggregation.fast_dawid_skene import FastDawidSkene
 from crowdwise.aggregation.glad import GLAD
 from crowdwise.aggregation.hierarchical import HierarchicalDawidSkene
-from crowdwise.aggregation.history import AnnotatorHistory
 from crowdwise.aggregation.ibcc import IBCC
 from crowdwise.aggregation.kos import KOS
 from crowdwise.aggregation.mace import MACE

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import entr, gammaln, psi
 
-from crowdwise.aggregation.bayes_kernels import (
+from crowdwise.aggregation.core.bayes_kernels import (
     Rows,
     entropy,
     evidence,
@@ -17,9 +17,9 @@ from crowdwise.aggregation.bayes_kernels import (
     require_positive,
     softmax,
 )
-from crowdwise.aggregation.crowd import Crowd, confusion
+from crowdwise.aggregation.core.crowd import Crowd, confusion
+from crowdwise.aggregation.core.kernels import Floats, Step
 from crowdwise.aggregation.ibcc import BayesianConfusion, LatentState
-from crowdwise.aggregation.kernels import Floats, Step
 from crowdwise.registry import AGGREGATORS
 
 

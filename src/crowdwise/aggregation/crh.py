@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from crowdwise.aggregation.base import IterativeAggregator, State
-from crowdwise.aggregation.crowd import Crowd
-from crowdwise.aggregation.kernels import Floats
+from crowdwise.aggregation.core.base import IterativeAggregator, State
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.errors import ConfigError
 from crowdwise.registry import AGGREGATORS
 

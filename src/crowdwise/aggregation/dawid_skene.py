@@ -8,10 +8,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation import intervals, kernels
-from crowdwise.aggregation.base import IterativeAggregator, State
-from crowdwise.aggregation.crowd import Crowd
-from crowdwise.aggregation.kernels import FLOOR, Floats
+from crowdwise.aggregation.core import intervals, kernels
+from crowdwise.aggregation.core.base import IterativeAggregator, State
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.kernels import FLOOR, Floats
 from crowdwise.errors import ConfigError
 from crowdwise.registry import AGGREGATORS
 

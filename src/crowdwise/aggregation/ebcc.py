@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from scipy.special import gammaln, psi
 
-from crowdwise.aggregation.bayes_kernels import (
+from crowdwise.aggregation.core.bayes_kernels import (
     LOWEST,
     Rows,
     entropy,
@@ -17,9 +17,9 @@ from crowdwise.aggregation.bayes_kernels import (
     require_count,
     require_positive,
 )
-from crowdwise.aggregation.crowd import Crowd
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.kernels import Floats, Step
 from crowdwise.aggregation.ibcc import BayesianConfusion, LatentState
-from crowdwise.aggregation.kernels import Floats, Step
 from crowdwise.registry import AGGREGATORS
 
 EMPTY = 1e-10  # instances in a subtype below which it is dropped: E ln tau is about -M / a_pi, it cannot come back

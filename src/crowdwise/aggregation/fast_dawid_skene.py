@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crowdwise.aggregation.crowd import Crowd
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.aggregation.dawid_skene import Confusions, DawidSkene
-from crowdwise.aggregation.kernels import Floats
 from crowdwise.registry import AGGREGATORS
 
 

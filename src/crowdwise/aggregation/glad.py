@@ -8,9 +8,9 @@ from typing import ClassVar
 import numpy as np
 from scipy.special import expit
 
-from crowdwise.aggregation.base import IterativeAggregator, State, uniform
-from crowdwise.aggregation.crowd import Crowd
-from crowdwise.aggregation.kernels import Floats
+from crowdwise.aggregation.core.base import IterativeAggregator, State, uniform
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.registry import AGGREGATORS
 
 MEAN = 1.0  # of the normal priors of ability and easiness, whose variance is 1

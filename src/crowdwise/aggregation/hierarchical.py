@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import digamma
 
-from crowdwise.aggregation.base import IterativeAggregator, State
-from crowdwise.aggregation.crowd import Crowd
+from crowdwise.aggregation.core.base import IterativeAggregator, State
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.kernels import FLOOR, Floats
 from crowdwise.aggregation.dawid_skene import normalised
-from crowdwise.aggregation.kernels import FLOOR, Floats
 from crowdwise.aggregation.wawa import agreement
 from crowdwise.errors import ConfigError
 from crowdwise.registry import AGGREGATORS

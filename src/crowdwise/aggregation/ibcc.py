@@ -7,10 +7,10 @@ from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 
-from crowdwise.aggregation.base import IterativeAggregator, State, choose
-from crowdwise.aggregation.bayes_kernels import Rows, entropy, evidence, expected_log, require_positive
-from crowdwise.aggregation.crowd import Crowd, confusion
-from crowdwise.aggregation.kernels import Floats, Step
+from crowdwise.aggregation.core.base import IterativeAggregator, State, choose
+from crowdwise.aggregation.core.bayes_kernels import Rows, entropy, evidence, expected_log, require_positive
+from crowdwise.aggregation.core.crowd import Crowd, confusion
+from crowdwise.aggregation.core.kernels import Floats, Step
 from crowdwise.errors import ConfigError, check_choice
 from crowdwise.registry import AGGREGATORS
 

@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation import kernels
-from crowdwise.aggregation.base import IterativeAggregator, State
-from crowdwise.aggregation.crowd import Crowd
-from crowdwise.aggregation.kernels import Floats
+from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.base import IterativeAggregator, State
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.errors import ConfigError
 from crowdwise.registry import AGGREGATORS
 

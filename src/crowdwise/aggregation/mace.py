@@ -8,10 +8,10 @@ from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from crowdwise.aggregation.base import IterativeAggregator, State, uniform
-from crowdwise.aggregation.bayes_kernels import expected_log, log_beta, require_count, require_positive
-from crowdwise.aggregation.crowd import Crowd, confusion
-from crowdwise.aggregation.kernels import FLOOR, Floats
+from crowdwise.aggregation.core.base import IterativeAggregator, State, uniform
+from crowdwise.aggregation.core.bayes_kernels import expected_log, log_beta, require_count, require_positive
+from crowdwise.aggregation.core.crowd import Crowd, confusion
+from crowdwise.aggregation.core.kernels import FLOOR, Floats
 from crowdwise.errors import check_choice
 from crowdwise.registry import AGGREGATORS
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crowdwise.aggregation.base import Aggregator, share
-from crowdwise.aggregation.crowd import Crowd
-from crowdwise.aggregation.kernels import Floats
+from crowdwise.aggregation.core.base import Aggregator, share
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.registry import AGGREGATORS
 
 

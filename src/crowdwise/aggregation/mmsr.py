@@ -9,10 +9,10 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
-from crowdwise.aggregation import kernels
-from crowdwise.aggregation.base import IterativeAggregator, State
-from crowdwise.aggregation.crowd import Crowd
-from crowdwise.aggregation.kernels import Floats
+from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.base import IterativeAggregator, State
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.registry import AGGREGATORS
 
 _SMALLEST = 1e-6  # a factor is not divided by less

@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from crowdwise.aggregation.base import IterativeAggregator, State
-from crowdwise.aggregation.crowd import Crowd
+from crowdwise.aggregation.core.base import IterativeAggregator, State
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.kernels import FLOOR, Floats
 from crowdwise.aggregation.dawid_skene import AUTO, normalised
-from crowdwise.aggregation.kernels import FLOOR, Floats
 from crowdwise.errors import ConfigError
 from crowdwise.registry import AGGREGATORS
 

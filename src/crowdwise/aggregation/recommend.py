@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.aggregation.base import Aggregator
-from crowdwise.aggregation.crowd import Crowd
+from crowdwise.aggregation.core.base import Aggregator
+from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.majority_vote import MajorityVote
 from crowdwise.annotations import Annotations
 from crowdwise.registry import AGGREGATORS

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from crowdwise.aggregation.base import uniform
-from crowdwise.aggregation.crowd import Crowd
-from crowdwise.aggregation.kernels import Floats
+from crowdwise.aggregation.core.base import uniform
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.aggregation.one_coin import Coins, OneCoinDawidSkene
 from crowdwise.errors import ConfigError
 from crowdwise.registry import AGGREGATORS

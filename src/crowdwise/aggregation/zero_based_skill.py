@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crowdwise.aggregation.base import IterativeAggregator, State
-from crowdwise.aggregation.crowd import Crowd
-from crowdwise.aggregation.kernels import Floats
+from crowdwise.aggregation.core.base import IterativeAggregator, State
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.aggregation.wawa import agreement
 from crowdwise.registry import AGGREGATORS
 

@@ -7,12 +7,12 @@ from typing import Any, get_args
 import numpy as np
 from scipy import sparse
 
-from crowdwise._codes import cells
 from crowdwise.agreement._measures import corrected, within
 from crowdwise.agreement._result import Agreement
 from crowdwise.agreement._values import Values, Weights, class_credit, class_values
 from crowdwise.agreement._votes import CHUNK, Bootstrap, Floats, RandomState, Votes
 from crowdwise.annotations import Annotations
+from crowdwise.data.codes import cells
 from crowdwise.errors import ConfigError, suggest
 
 

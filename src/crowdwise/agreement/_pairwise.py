@@ -10,12 +10,12 @@ from typing import Any, Literal, get_args
 import numpy as np
 from scipy import sparse
 
-from crowdwise._codes import Codes, cells
 from crowdwise.agreement._measures import corrected
 from crowdwise.agreement._result import PairwiseAgreement
 from crowdwise.agreement._values import Values, Weights, class_credit, class_values
 from crowdwise.agreement._votes import Bootstrap, Floats, Ints, RandomState, following, runs
 from crowdwise.annotations import Annotations
+from crowdwise.data.codes import Codes, cells
 from crowdwise.errors import ConfigError, suggest
 
 Measure = Literal["cohen", "scott", "gwet", "raw"]

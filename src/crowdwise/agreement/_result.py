@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crowdwise._factorise import Vocabulary
 from crowdwise.agreement._votes import Floats, Ints
+from crowdwise.data.factorise import Vocabulary
 
 
 @dataclass(frozen=True)

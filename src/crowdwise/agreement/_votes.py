@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from crowdwise._codes import cells
 from crowdwise.annotations import Annotations
+from crowdwise.data.codes import cells
 from crowdwise.errors import ConfigError
 
 Floats = npt.NDArray[np.float64]

@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import Any
 
 from crowdwise import presets
-from crowdwise._text import toml_table
 from crowdwise.bench.cells import FILES, Cell
 from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import METHODS
+from crowdwise.storage.text import toml_table
 
 TITLES = {
     "ce": "CE",

@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from crowdwise._arrays import read_npz
 from crowdwise.bench.rendering import plain
 from crowdwise.bench.selection import Metric, Record, metric_of, select, value_of
 from crowdwise.errors import ConfigError, DataError, suggest
 from crowdwise.report.pictures import GROUP_COLOURS, INK, MUTED, new_figure
+from crowdwise.storage.arrays import read_npz
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

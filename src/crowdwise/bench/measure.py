@@ -26,7 +26,7 @@ from crowdwise.bench.figures import AnnotatorMap, write_map
 from crowdwise.engine.checkpoint import write_json
 from crowdwise.errors import ConfigError, ModelFileError
 from crowdwise.material import Material, from_dataset, from_files
-from crowdwise.methods.base import CrowdClassifier
+from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.registry import METHODS
 
 Array = npt.NDArray[Any]

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from crowdwise import cluster
-from crowdwise._lock import entrusted
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.pool import Pool, attempt, describe
 from crowdwise.bench.records import fail, folder_of, read_record
 from crowdwise.cluster import Cluster
 from crowdwise.errors import ConfigError
+from crowdwise.storage.lock import entrusted
 
 LOOK = 1.0  # seconds between looks at what runs
 

@@ -8,11 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from crowdwise._files import replacing
-from crowdwise._text import json_value
 from crowdwise.bench.cells import Cell
 from crowdwise.engine.checkpoint import read_json, write_json
 from crowdwise.errors import ConfigError, ModelFileError
+from crowdwise.storage.files import replacing
+from crowdwise.storage.text import json_value
 
 RECORDS = "records.jsonl"
 _FIELDS: dict[str, type | tuple[type, ...]] = {  # what tables and figures rely on

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from crowdwise._lock import locked
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.pool import Pool
 from crowdwise.bench.pool import Status as Status
 from crowdwise.bench.processes import Processes
 from crowdwise.bench.records import Book
 from crowdwise.bench.records import read_records as read_records
+from crowdwise.storage.lock import locked
 
 Watch = Callable[[Status, dict[str, Any] | None], None]
 

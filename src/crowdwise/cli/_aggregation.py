@@ -20,8 +20,8 @@ import pyarrow as pa
 from crowdwise import agreement as measures
 from crowdwise import quality
 from crowdwise.aggregation import recommend
-from crowdwise.aggregation.base import Aggregator, choose
-from crowdwise.aggregation.gold import gold_codes
+from crowdwise.aggregation.core.base import Aggregator, choose
+from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.annotations import Annotations
 from crowdwise.cli._console import complain, say, show_facts, show_table
 from crowdwise.cli._gold import read_gold

@@ -19,7 +19,7 @@ from crowdwise.cli._pictures import save_pictures
 from crowdwise.engine.checkpoint import write_json
 from crowdwise.errors import ConfigError
 from crowdwise.material import Material, from_dataset
-from crowdwise.methods.base import CrowdClassifier
+from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.methods.taidtm import TAIDTM
 from crowdwise.registry import METHODS
 from crowdwise.simulate import Crowd

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crowdwise._factorise import Column, Vocabulary, encode_classes, factorise, is_text
-from crowdwise._frames import ALIASES, find_column, listing
 from crowdwise.annotations import Annotations
+from crowdwise.data.factorise import Column, Vocabulary, encode_classes, factorise, is_text
+from crowdwise.data.frames import ALIASES, find_column, listing
 from crowdwise.errors import AnnotationError, DataError
 from crowdwise.readers._files import load_columns
 from crowdwise.readers.table import GOLD

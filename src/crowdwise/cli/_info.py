@@ -18,7 +18,7 @@ from crowdwise.cli import _training
 from crowdwise.cli._console import complain, say, show_facts, show_table
 from crowdwise.engine.checkpoint import read_json
 from crowdwise.errors import ConfigError, CrowdwiseError, DataError, DatasetError, ModelFileError, ReadError, suggest
-from crowdwise.methods.files import MODEL_JSON, load_model
+from crowdwise.methods.core.files import MODEL_JSON, load_model
 from crowdwise.readers import read as read_export
 from crowdwise.readers._inputs import ARRAYS, read_arrays
 from crowdwise.registry import METHODS

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from crowdwise import graph, report
 from crowdwise.material import Material
-from crowdwise.methods.base import CrowdClassifier
+from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.methods.taidtm import TAIDTM
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from crowdwise import cluster, errors
-from crowdwise._lock import entrusted
 from crowdwise.cli._training import Invocation, fit
 from crowdwise.cluster import Cluster
 from crowdwise.engine.checkpoint import read_json, write_json
 from crowdwise.engine.progress import Progress
 from crowdwise.errors import ConfigError, CrowdwiseError, TrainingError
+from crowdwise.storage.lock import entrusted
 
 SCRATCH, ERROR = ".ray", "error.json"
 LOOK = 0.5  # seconds between looks at how far it is

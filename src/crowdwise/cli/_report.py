@@ -7,10 +7,10 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from crowdwise._codes import count
 from crowdwise.cli._aggregation import check_method
 from crowdwise.cli._console import complain, say
 from crowdwise.cli._report_inputs import Request, find, is_result
+from crowdwise.data.codes import count
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.report.content import Content, compared, comparison, empty, gather, training
 from crowdwise.report.page import render, write

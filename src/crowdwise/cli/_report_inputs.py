@@ -23,7 +23,7 @@ from crowdwise.report.source import Source, from_dataset, from_export, from_mate
 
 if TYPE_CHECKING:
     from crowdwise.material import Material
-    from crowdwise.methods.base import CrowdClassifier
+    from crowdwise.methods.core.base import CrowdClassifier
 
 RUN = "run.json"
 RESULT = ("instance", "label", "confidence", "n_annotations")  # columns that `crowdwise aggregate` writes

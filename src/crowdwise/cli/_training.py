@@ -13,8 +13,6 @@ from typing import Any
 
 import crowdwise
 from crowdwise import presets, simulate
-from crowdwise._files import tidy
-from crowdwise._text import json_value
 from crowdwise.cli import _settings
 from crowdwise.cli._aggregation import as_options, options_named
 from crowdwise.cli._console import say, show_facts, show_table
@@ -22,8 +20,10 @@ from crowdwise.cli._pictures import save_pictures
 from crowdwise.engine.checkpoint import RunDirectory, read_json, write_json
 from crowdwise.errors import ConfigError, ModelFileError, StorageError
 from crowdwise.material import Material, from_dataset, from_files
-from crowdwise.methods.base import CrowdClassifier
+from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.registry import METHODS
+from crowdwise.storage.files import tidy
+from crowdwise.storage.text import json_value
 
 INVOCATION, RESULTS = "invocation.json", "results.json"
 _VERSION = 1

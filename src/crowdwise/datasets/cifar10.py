@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdwise._limits import Bounded
 from crowdwise.datasets.base import DATASETS, Dataset
 from crowdwise.datasets.files import Files, Remote
 from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, read_npz, read_strips
 from crowdwise.errors import ConfigError, DatasetError
+from crowdwise.storage.limits import Bounded
 
 CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 # The binary version: the python version of the archive is pickled, and unpickling runs whatever code it holds.

@@ -17,9 +17,9 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from crowdwise import __version__
-from crowdwise._limits import VARIABLE, largest
 from crowdwise.datasets.progress import progress_bar
 from crowdwise.errors import DatasetError
+from crowdwise.storage.limits import VARIABLE, largest
 
 _BLOCK = 1 << 16
 _FIRST_WAIT = 1.0  # seconds before the first retry; doubled for each further one

@@ -12,8 +12,8 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdwise._limits import swollen, unpack_limit
 from crowdwise.errors import DatasetError
+from crowdwise.storage.limits import swollen, unpack_limit
 
 
 def read_idx(path: Path, n_dims: int) -> NDArray[np.uint8]:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdwise._arrays import read_npy
 from crowdwise.datasets.base import DATASETS, Dataset
 from crowdwise.datasets.files import Files
 from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, read_npz
 from crowdwise.errors import ConfigError, DatasetError
+from crowdwise.storage.arrays import read_npy
 
 LABELME_CLASSES = (
     *("highway", "insidecity", "tallbuilding", "street"),

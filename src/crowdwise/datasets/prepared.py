@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdwise import _arrays
 from crowdwise.datasets.files import cache_folder, write_atomically
 from crowdwise.datasets.progress import progress_bar
 from crowdwise.errors import CrowdwiseWarning, DatasetError
+from crowdwise.storage import arrays
 
 if TYPE_CHECKING:
     from crowdwise.annotations import Annotations
@@ -28,7 +28,7 @@ TRIPLES = ("instance", "annotator", "label", "n_instances", "n_annotators", "n_c
 
 def read_npz(path: Path, *keys: str) -> dict[str, NDArray[Any]]:
     """The named arrays of an npz file (never unpickling), or a DatasetError that says what is wrong with it."""
-    return _arrays.read_npz(path, keys, DatasetError)
+    return arrays.read_npz(path, keys, DatasetError)
 
 
 def annotations_from(data: dict[str, NDArray[Any]], class_names: Sequence[str] | None = None) -> Annotations:
@@ -88,7 +88,7 @@ def _checksum(path: Path) -> str:
 
 def _load_cached(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
     try:
-        X = _arrays.read_npy(path, DatasetError)
+        X = arrays.read_npy(path, DatasetError)
     except DatasetError:
         return None
     return X if X.shape == shape and X.dtype == np.uint8 else None

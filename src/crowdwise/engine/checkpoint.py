@@ -21,11 +21,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from crowdwise._files import replacing, storing, tidy
-from crowdwise._lock import locked
-from crowdwise._text import json_value
 from crowdwise.engine import distributed
 from crowdwise.errors import ConfigError, ModelFileError
+from crowdwise.storage.files import replacing, storing, tidy
+from crowdwise.storage.lock import locked
+from crowdwise.storage.text import json_value
 
 RUN_VERSION = 2
 _LARGE = 1 << 20  # bytes from which checksums are worth several threads

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from crowdwise._files import storing
 from crowdwise.engine import distributed
 from crowdwise.engine.checkpoint import (
     RunDirectory,
@@ -27,6 +26,7 @@ from crowdwise.engine.checkpoint import (
 from crowdwise.engine.optimisers import optimiser_tensors
 from crowdwise.engine.stage import Stage, StageResult
 from crowdwise.errors import CrowdwiseWarning, ModelFileError
+from crowdwise.storage.files import storing
 
 _SLOW_WRITE = 0.02  # seconds from which a checkpoint is not written after every epoch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from crowdwise._progress import Shown
+from crowdwise.progress import Shown
 
 
 class Progress(Shown):

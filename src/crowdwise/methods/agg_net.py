@@ -12,8 +12,8 @@ from typing import ClassVar
 import torch
 
 from crowdwise.engine import Engine, Group, Stage, StageResult
-from crowdwise.methods.base import CrowdClassifier, Fitted
-from crowdwise.methods.steps import annotator_matrices, class_posterior, soft_votes, target_cross_entropy
+from crowdwise.methods.core.base import CrowdClassifier, Fitted
+from crowdwise.methods.core.steps import annotator_matrices, class_posterior, soft_votes, target_cross_entropy
 from crowdwise.networks import ConstantTransition
 from crowdwise.registry import METHODS
 

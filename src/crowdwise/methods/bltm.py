@@ -22,9 +22,9 @@ from crowdwise.engine.checkpoint import clone_state
 from crowdwise.engine.device import side_by_side
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import CrowdwiseWarning, TrainingError
-from crowdwise.methods.base import CrowdClassifier, Fitted, build, choose
 from crowdwise.methods.bltm_original import RevisedNetwork, fit_original
 from crowdwise.methods.ce import annotation_cross_entropy
+from crowdwise.methods.core.base import CrowdClassifier, Fitted, build, choose
 from crowdwise.networks import Classifier, GlobalHead, TransitionNetwork
 from crowdwise.networks.transition import corrected_loss, row_loss
 from crowdwise.registry import METHODS

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from crowdwise.engine import Batch, Engine, Stage, StageResult
 from crowdwise.engine.tensors import Units
-from crowdwise.methods.base import build
-from crowdwise.methods.revision import Slack, revision_stage
+from crowdwise.methods.core.base import build
+from crowdwise.methods.core.revision import Slack, revision_stage
 from crowdwise.networks import Classifier, GlobalHead, TransitionNetwork
 from crowdwise.networks.transition import corrected_loss
 

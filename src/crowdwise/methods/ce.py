@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from crowdwise.engine import Batch, Engine, Stage, StageResult
-from crowdwise.methods.base import CrowdClassifier, Fitted
+from crowdwise.methods.core.base import CrowdClassifier, Fitted
 from crowdwise.registry import METHODS
 
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from crowdwise.engine import Batch, Engine, Stage, StageResult
-from crowdwise.methods.base import Fitted, build
-from crowdwise.methods.joint import JointClassifier, identities, present
+from crowdwise.methods.core.base import Fitted, build
+from crowdwise.methods.core.joint import JointClassifier, identities, present
 from crowdwise.networks import Classifier, build_backbone
 from crowdwise.networks.transition import pair_products
 from crowdwise.registry import METHODS

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from crowdwise.engine import Batch, Engine, Stage, StageResult
-from crowdwise.methods.base import Fitted, choose
-from crowdwise.methods.joint import JointClassifier, identities
+from crowdwise.methods.core.base import Fitted, choose
+from crowdwise.methods.core.joint import JointClassifier, identities
 from crowdwise.networks import ConstantTransition
 from crowdwise.networks.transition import pair_products
 from crowdwise.registry import METHODS

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
-from crowdwise.aggregation.base import Aggregator
-from crowdwise.aggregation.crowd import TIE_TOLERANCE, choose
+from crowdwise.aggregation.core.base import Aggregator
+from crowdwise.aggregation.core.crowd import TIE_TOLERANCE, choose
 from crowdwise.engine import Engine, Stage, StageResult
 from crowdwise.engine.device import derive_seed
-from crowdwise.methods.base import CrowdClassifier, Fitted
-from crowdwise.methods.steps import target_cross_entropy
+from crowdwise.methods.core.base import CrowdClassifier, Fitted
+from crowdwise.methods.core.steps import target_cross_entropy
 from crowdwise.networks import ConstantTransition
 from crowdwise.registry import AGGREGATORS, METHODS
 

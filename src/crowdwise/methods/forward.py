@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
-from crowdwise.methods.anchors import estimate_matrix
-from crowdwise.methods.base import CrowdClassifier, Fitted, build, choose
 from crowdwise.methods.ce import annotation_cross_entropy
-from crowdwise.methods.revision import Slack, revision_stage
+from crowdwise.methods.core.anchors import estimate_matrix
+from crowdwise.methods.core.base import CrowdClassifier, Fitted, build, choose
+from crowdwise.methods.core.revision import Slack, revision_stage
 from crowdwise.networks import Classifier, ConstantTransition
 from crowdwise.registry import METHODS
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from crowdwise.engine import Batch, Engine, Stage, StageResult
 from crowdwise.errors import ConfigError
-from crowdwise.methods.base import CrowdClassifier, Fitted
+from crowdwise.methods.core.base import CrowdClassifier, Fitted
 from crowdwise.registry import METHODS
 
 _CROSS_ENTROPY = 1e-4  # below this q the limit is taken

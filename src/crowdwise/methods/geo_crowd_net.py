@@ -17,8 +17,8 @@ from torch import Tensor
 from crowdwise.engine import Batch, Engine, Stage, StageResult
 from crowdwise.engine.distributed import sum_over_ranks
 from crowdwise.errors import CrowdwiseWarning
-from crowdwise.methods.base import Fitted, choose
-from crowdwise.methods.joint import (
+from crowdwise.methods.core.base import Fitted, choose
+from crowdwise.methods.core.joint import (
     AnnotatorMatrices,
     JointClassifier,
     identities,

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
 from crowdwise.engine.distributed import rank, sum_over_ranks, world_size
 from crowdwise.errors import ConfigError, suggest
-from crowdwise.methods.base import CrowdClassifier, Fitted
-from crowdwise.methods.steps import annotator_matrices, normalised, soft_votes
+from crowdwise.methods.core.base import CrowdClassifier, Fitted
+from crowdwise.methods.core.steps import annotator_matrices, normalised, soft_votes
 from crowdwise.networks import ConstantTransition
 from crowdwise.registry import METHODS
 

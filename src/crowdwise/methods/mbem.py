@@ -15,8 +15,8 @@ from torch.nn import functional as F
 
 from crowdwise.engine import Engine, Stage, StageResult
 from crowdwise.errors import ConfigError
-from crowdwise.methods.base import CrowdClassifier, Fitted
-from crowdwise.methods.steps import FLOOR, annotator_matrices, class_posterior, soft_votes, target_cross_entropy
+from crowdwise.methods.core.base import CrowdClassifier, Fitted
+from crowdwise.methods.core.steps import FLOOR, annotator_matrices, class_posterior, soft_votes, target_cross_entropy
 from crowdwise.networks import Classifier, ConstantTransition
 from crowdwise.registry import METHODS
 

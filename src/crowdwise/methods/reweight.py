@@ -16,9 +16,9 @@ from torch.nn import functional as F
 
 from crowdwise.engine import Engine, Stage, StageResult
 from crowdwise.errors import ConfigError
-from crowdwise.methods.base import Fitted
+from crowdwise.methods.core.base import Fitted
+from crowdwise.methods.core.steps import rows
 from crowdwise.methods.forward import Forward
-from crowdwise.methods.steps import rows
 from crowdwise.networks import ConstantTransition
 from crowdwise.registry import METHODS
 

@@ -26,12 +26,12 @@ from crowdwise.engine.stage import step_schedule
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError
 from crowdwise.graph.mappings import MAPPINGS, MappedHeads
-from crowdwise.methods.annotator_graph import AnnotatorGraph, graph_arrays, graph_of
-from crowdwise.methods.base import Fitted, build
 from crowdwise.methods.bltm import BLTM, distilled_arrays
 from crowdwise.methods.conal import CoNAL
-from crowdwise.methods.heads import annotator_batches, annotator_mean, choose_rank, examples_of, whole_annotators
-from crowdwise.methods.steps import annotator_matrices
+from crowdwise.methods.core.annotator_graph import AnnotatorGraph, graph_arrays, graph_of
+from crowdwise.methods.core.base import Fitted, build
+from crowdwise.methods.core.heads import annotator_batches, annotator_mean, choose_rank, examples_of, whole_annotators
+from crowdwise.methods.core.steps import annotator_matrices
 from crowdwise.networks import Classifier, FactoredHeads, GlobalHead, IndividualHeads, ProductHeads, TransitionNetwork
 from crowdwise.networks.factored import PAIRS_AT_ONCE
 from crowdwise.networks.transition import row_loss

@@ -14,8 +14,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from crowdwise.engine import Batch, Engine, Stage, StageResult
-from crowdwise.methods.base import Fitted, choose
-from crowdwise.methods.joint import AnnotatorMatrices, JointClassifier, identities, label_losses, log_vote_confusion
+from crowdwise.methods.core.base import Fitted, choose
+from crowdwise.methods.core.joint import (
+    AnnotatorMatrices,
+    JointClassifier,
+    identities,
+    label_losses,
+    log_vote_confusion,
+)
 from crowdwise.networks import ConstantTransition
 from crowdwise.registry import METHODS
 

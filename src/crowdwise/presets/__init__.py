@@ -15,9 +15,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from crowdwise._text import toml_table
 from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import METHODS
+from crowdwise.storage.text import toml_table
 
 _TABLES = ("description", "data", "simulate", "parameters", "methods")
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 from scipy import sparse
 from scipy.special import ndtri
 
-from crowdwise._codes import cells
-from crowdwise._factorise import Vocabulary
 from crowdwise.annotations import Annotations
+from crowdwise.data.codes import cells
+from crowdwise.data.factorise import Vocabulary
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.quality._belief import NUMBERS, Belief, Floats, Ints, Mask, floats, ids
 from crowdwise.quality._skill import Skill, skill

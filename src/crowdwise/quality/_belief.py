@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from scipy.special import softmax
 
-from crowdwise._factorise import Vocabulary
 from crowdwise.annotations import Annotations
+from crowdwise.data.factorise import Vocabulary
 from crowdwise.errors import DataError
 
 Floats = npt.NDArray[np.float64]

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import entr
 
-from crowdwise._codes import Selection, selected
 from crowdwise.annotations import Annotations
+from crowdwise.data.codes import Selection, selected
 from crowdwise.errors import ConfigError
 from crowdwise.quality._belief import NUMBERS, Belief, Floats, Ints
 from crowdwise.quality._instances import entropy

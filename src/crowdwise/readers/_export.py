@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crowdwise._codes import cells, count, distinct_rows
-from crowdwise._factorise import Column, encode_classes
 from crowdwise.annotations import Annotations, Duplicates
+from crowdwise.data.codes import cells, count, distinct_rows
+from crowdwise.data.factorise import Column, encode_classes
 from crowdwise.errors import ReadError, suggest
 from crowdwise.readers._node import Id, Label, Node, seconds, ticks
 from crowdwise.readers._source import Source

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crowdwise._limits import Bounded, swollen, unpack_limit
 from crowdwise.errors import DataError
+from crowdwise.storage.limits import Bounded, swollen, unpack_limit
 
 Columns = dict[str, Any]  # name -> arrow column, or list of Python values
 Choose = Callable[[Sequence[str]], Sequence[str]]  # names of all columns -> names of those that are wanted

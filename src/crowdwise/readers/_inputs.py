@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise._arrays import read_npy, read_npz
 from crowdwise.errors import DataError, suggest
+from crowdwise.storage.arrays import read_npy, read_npz
 
 Array = npt.NDArray[Any]
 ARRAYS = (".npy", ".npz")
@@ -110,7 +110,7 @@ def _pick(path: Path, arrays: dict[str, Array], name: str | None) -> Array:
 
 
 def _read_table(path: Path, ids: str | None) -> tuple[Array, Array | None, str | None]:
-    from crowdwise._frames import ALIASES, find_column
+    from crowdwise.data.frames import ALIASES, find_column
     from crowdwise.readers._files import load_columns
 
     names: list[str] = []
@@ -175,7 +175,7 @@ def _read_ids(path: Path, inputs: Path) -> Array:
         return _pick(path, read_arrays(path), None)
     if path.suffix.lower() == ".txt":
         return _values(path.read_text(encoding="utf-8").splitlines())
-    from crowdwise._frames import ALIASES, find_column
+    from crowdwise.data.frames import ALIASES, find_column
     from crowdwise.readers._files import load_columns
 
     def choose(names: Sequence[str]) -> Sequence[str]:

@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from crowdwise._limits import swollen, unpack_limit
 from crowdwise.errors import ReadError
 from crowdwise.readers._files import (
     FORMATS,
@@ -30,6 +29,7 @@ from crowdwise.readers._files import (
     schema_names,
 )
 from crowdwise.readers._node import Node, parse_json, parse_jsonl
+from crowdwise.storage.limits import swollen, unpack_limit
 
 DOCUMENT = 1 << 32  # bytes of a JSON document or of all files of a folder, which are held in memory
 PARTS = 10_000  # files in a zip file or folder

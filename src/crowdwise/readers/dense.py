@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy.typing as npt
 
-from crowdwise._arrays import read_npy, read_npz
-from crowdwise._frames import ALIASES, find_column
 from crowdwise.annotations import Annotations
+from crowdwise.data.frames import ALIASES, find_column
 from crowdwise.errors import ReadError
 from crowdwise.readers._export import READERS, Collector, Export, Reader, Request, kinds_of
 from crowdwise.readers._files import header, lines
 from crowdwise.readers._node import Node
 from crowdwise.readers._source import TEXT, Source, zip_parts
 from crowdwise.readers.table import describe
+from crowdwise.storage.arrays import read_npy, read_npz
 
 Array = npt.NDArray[Any]
 MISSING = ("", "-1", "nan", "NaN", "NA", "None", "null")  # cells of a text file that hold no label

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crowdwise._factorise import is_text
-from crowdwise._frames import ALIASES, find_column
 from crowdwise.annotations import Annotations
+from crowdwise.data.factorise import is_text
+from crowdwise.data.frames import ALIASES, find_column
 from crowdwise.errors import ReadError
 from crowdwise.readers._export import (
     MODEL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from crowdwise._frames import find_column, known_column
+from crowdwise.data.frames import find_column, known_column
 from crowdwise.readers._export import READERS, Collector, Export, Reader, Request
 from crowdwise.readers._node import Node, parse_json
 from crowdwise.readers._source import TABLES, Source

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crowdwise._codes import count
-from crowdwise._factorise import Column, encode_classes
-from crowdwise._frames import choose_columns, find_column, known_column
 from crowdwise.annotations import Annotations, Duplicates
+from crowdwise.data.codes import count
+from crowdwise.data.factorise import Column, encode_classes
+from crowdwise.data.frames import choose_columns, find_column, known_column
 from crowdwise.errors import AnnotationError, DataError
 from crowdwise.readers._files import Choose, Columns, format_of, load_columns, packing
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crowdwise._frames import known_column
+from crowdwise.data.frames import known_column
 from crowdwise.readers._export import READERS, Collector, Export, Reader, Request
 from crowdwise.readers._node import Id, Label, Node, ticks
 from crowdwise.readers._source import TABLES, Source

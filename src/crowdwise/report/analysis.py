@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from crowdwise._codes import cells
 from crowdwise.aggregation import recommend
 from crowdwise.aggregation.majority_vote import MajorityVote
+from crowdwise.data.codes import cells
 from crowdwise.registry import AGGREGATORS
 from crowdwise.report.source import Source
 

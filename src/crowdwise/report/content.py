@@ -11,7 +11,7 @@ from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
 import crowdwise
-from crowdwise._codes import count
+from crowdwise.data.codes import count
 from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import AGGREGATORS
 from crowdwise.report.analysis import analyse
@@ -22,7 +22,7 @@ from crowdwise.report.people import people, people_of
 from crowdwise.report.source import Source
 
 if TYPE_CHECKING:
-    from crowdwise.methods.base import CrowdClassifier
+    from crowdwise.methods.core.base import CrowdClassifier
 
 BUDGET = 200  # labels to suggest
 

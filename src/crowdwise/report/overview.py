@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise import agreement
-from crowdwise._codes import count
+from crowdwise.data.codes import count
 from crowdwise.readers._export import MODEL
 from crowdwise.report.analysis import Analysis
 from crowdwise.report.limits import number

@@ -16,7 +16,7 @@ from crowdwise.report.analysis import Analysis, Floats, Ints
 from crowdwise.report.limits import MATRIX_NUMBERS, MOST_ANNOTATORS, MOST_EDGES, number
 
 if TYPE_CHECKING:
-    from crowdwise.methods.base import CrowdClassifier
+    from crowdwise.methods.core.base import CrowdClassifier
 
 NEIGHBOURS = 5  # most similar annotators that are named
 FEWEST = 3  # annotators that make a map

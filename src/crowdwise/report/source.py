@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crowdwise.aggregation.gold import gold_codes
+from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError
 
 if TYPE_CHECKING:
     from crowdwise.datasets import Dataset
     from crowdwise.material import Material
-    from crowdwise.methods.base import CrowdClassifier
+    from crowdwise.methods.core.base import CrowdClassifier
     from crowdwise.readers import Export
 
 Array = npt.NDArray[Any]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from crowdwise.annotations import Annotations
-from crowdwise.methods.base import CrowdClassifier
+from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.networks.transition import ConstantTransition, Transition
 
 Floats = npt.NDArray[np.float64]

@@ -28,18 +28,18 @@ from pathlib import Path
 import numpy as np
 
 from crowdwise import cluster
-from crowdwise._codes import count
-from crowdwise._files import rename, storing, tidy
-from crowdwise._limits import parse_size
-from crowdwise._lock import locked
-from crowdwise.aggregation.base import Aggregator
-from crowdwise.aggregation.crowd import resolve_threads
+from crowdwise.aggregation.core.base import Aggregator
+from crowdwise.aggregation.core.crowd import resolve_threads
 from crowdwise.aggregation.glad import GLAD, MEMORY
 from crowdwise.aggregation.ibcc import IBCC
 from crowdwise.aggregation.recommend import _choose
+from crowdwise.data.codes import count
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.readers import write_table
 from crowdwise.registry import AGGREGATORS
+from crowdwise.storage.files import rename, storing, tidy
+from crowdwise.storage.limits import parse_size
+from crowdwise.storage.lock import locked
 from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.checkpoint import Checkpoint
 from crowdwise.streaming.crowd import StreamedCrowd

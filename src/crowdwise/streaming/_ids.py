@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crowdwise._codes import Codes
-from crowdwise._factorise import is_text, plain
-from crowdwise.aggregation.kernels import jit
+from crowdwise.aggregation.core.kernels import jit
+from crowdwise.data.codes import Codes
+from crowdwise.data.factorise import is_text, plain
 from crowdwise.errors import AnnotationError, DataError
 
 LOAD = 0.6  # share of the slots that may be taken

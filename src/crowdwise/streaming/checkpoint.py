@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise._arrays import read_npz
-from crowdwise.aggregation.base import Aggregator
-from crowdwise.aggregation.bayes_kernels import Rows
+from crowdwise.aggregation.core.base import Aggregator
+from crowdwise.aggregation.core.bayes_kernels import Rows
 from crowdwise.errors import CrowdwiseWarning, ModelFileError
+from crowdwise.storage.arrays import read_npz
 from crowdwise.streaming import crowd as recipes
 from crowdwise.streaming.store import write_arrays
 

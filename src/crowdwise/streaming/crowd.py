@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation import kernels
-from crowdwise.aggregation.bayes_kernels import GladStep
-from crowdwise.aggregation.crowd import Crowd, Tie
-from crowdwise.aggregation.kernels import Floats, Step
+from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.bayes_kernels import GladStep
+from crowdwise.aggregation.core.crowd import Crowd, Tie
+from crowdwise.aggregation.core.kernels import Floats, Step
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.passes import Function, Pass, Sums, Workers, added, larger

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
-from crowdwise.aggregation import kernels
-from crowdwise.aggregation.base import Aggregator, share
-from crowdwise.aggregation.kernels import Floats
+from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.base import Aggregator, share
+from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.errors import DataError
 from crowdwise.quality._annotators import UNLIKELY, Tally, profile
 from crowdwise.quality._skill import BOUNDS, PRIOR_LABELS, STEPS, Skill

@@ -26,11 +26,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crowdwise._arrays import read_npz
-from crowdwise._factorise import Column, encode_classes, factorise
-from crowdwise._files import rename, storing
-from crowdwise.aggregation import kernels
+from crowdwise.aggregation.core import kernels
+from crowdwise.data.factorise import Column, encode_classes, factorise
 from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError
+from crowdwise.storage.arrays import read_npz
+from crowdwise.storage.files import rename, storing
 from crowdwise.streaming._ids import Ids, grown
 from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.store import (

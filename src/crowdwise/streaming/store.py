@@ -3,7 +3,7 @@
 A folder of plain files: ``manifest.json`` (written last, with sizes and checksums of all others), ``instances.arrow``,
 ``annotators.arrow``, ``classes.arrow`` (ids in the order of their codes), ``label_counts.npy`` (R, C), and
 ``parts/*.bin``. A partition holds the instances ``start..stop-1`` in two arrays that are mapped into memory as they are:
-where each instance begins (int64), and the cells of its annotations (uint32, see `crowdwise.aggregation.kernels`).
+where each instance begins (int64), and the cells of its annotations (uint32, see `crowdwise.aggregation.core.kernels`).
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crowdwise._arrays import read_npy
-from crowdwise._factorise import Vocabulary
-from crowdwise._files import replacing
-from crowdwise.aggregation import kernels
-from crowdwise.aggregation.crowd import Crowd
+from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.data.factorise import Vocabulary
 from crowdwise.errors import DataError, ModelFileError
+from crowdwise.storage.arrays import read_npy
+from crowdwise.storage.files import replacing
 
 VERSION = 2
 MANIFEST = "manifest.json"

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from crowdwise._factorise import Column
-from crowdwise._frames import choose_columns
+from crowdwise.data.factorise import Column
+from crowdwise.data.frames import choose_columns
 from crowdwise.errors import AnnotationError, DataError
 from crowdwise.streaming._ids import kind_of
 

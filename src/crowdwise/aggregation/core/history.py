@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation.kernels import Floats
+from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError
 

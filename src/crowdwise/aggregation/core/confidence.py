@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation import kernels
-from crowdwise.aggregation.base import Aggregator
-from crowdwise.aggregation.crowd import Crowd
-from crowdwise.aggregation.kernels import FLOOR, Floats
+from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.base import Aggregator
+from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.kernels import FLOOR, Floats
 from crowdwise.errors import ConfigError, DataError
 
 _TEMPERATURES = np.concatenate([np.arange(1.0, 3.0, 0.1), np.arange(3.0, 8.0, 0.25), [8.0, 10.0, 15.0, 20.0]])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from crowdwise.engine import Engine, Group, Stage
 from crowdwise.engine.stage import Loss
-from crowdwise.methods.base import CrowdClassifier
+from crowdwise.methods.core.base import CrowdClassifier
 
 
 class Slack(nn.Module):

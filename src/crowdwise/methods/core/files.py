@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 import crowdwise
-from crowdwise._files import rename, storing
 from crowdwise.annotations import Annotations
 from crowdwise.engine.checkpoint import read_json, read_tensors, write_json, write_tensors
 from crowdwise.engine.tensors import Inputs
 from crowdwise.errors import ModelFileError
+from crowdwise.storage.files import rename, storing
 
 MODEL_VERSION = 1
 MODEL_JSON, WEIGHTS = "model.json", "weights.safetensors"

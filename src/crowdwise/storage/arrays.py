@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise._limits import BLOCK, swollen, unpack_limit
 from crowdwise.errors import CrowdwiseError, DataError
+from crowdwise.storage.limits import BLOCK, swollen, unpack_limit
 
 Array = npt.NDArray[Any]
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

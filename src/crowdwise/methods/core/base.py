@@ -23,9 +23,9 @@ from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.stage import Loss, step_schedule
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError, CrowdwiseError, ModelFileError
-from crowdwise.methods.files import fingerprint, load_model, save_model
-from crowdwise.methods.prediction import Array, Predictor, as_annotations
-from crowdwise.methods.skill import annotator_skill
+from crowdwise.methods.core.files import fingerprint, load_model, save_model
+from crowdwise.methods.core.prediction import Array, Predictor, as_annotations
+from crowdwise.methods.core.skill import annotator_skill
 from crowdwise.networks import Classifier, ConstantTransition
 
 

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from crowdwise.aggregation import compiled
-from crowdwise.aggregation.compiled import jit as jit
+from crowdwise.aggregation.core import compiled
+from crowdwise.aggregation.core.compiled import jit as jit
 
 Floats = npt.NDArray[np.float64]
 Cells = npt.NDArray[Any]  # uint32, or int64 where R * C does not fit

@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crowdwise import _frames
-from crowdwise._factorise import Column, plain
 from crowdwise.annotations import Annotations
+from crowdwise.data import frames
+from crowdwise.data.factorise import Column, plain
 from crowdwise.errors import DataError
 
-_TRUTH = ("gold", "truth", "truelabel", "groundtruth", *_frames.ALIASES["label"])
+_TRUTH = ("gold", "truth", "truelabel", "groundtruth", *frames.ALIASES["label"])
 
 
 def gold_codes(annotations: Annotations, gold: Any) -> npt.NDArray[np.int32] | None:
@@ -59,12 +59,12 @@ def _columns(gold: Any) -> tuple[Column | None, Column]:
         return Column.of(list(gold), "gold instances"), Column.of(list(gold.values()), "gold labels")
     if hasattr(gold, "index") and hasattr(gold, "to_dict") and not hasattr(gold, "columns"):  # a pandas series
         return Column.of(gold.index.to_numpy(), "gold instances"), Column.of(gold.to_numpy(), "gold labels")
-    if _frames.is_frame(gold):
-        columns = _frames.frame_columns(gold)
-        names = [_frames.find_column(aliases, columns) for aliases in (_frames.ALIASES["instance"], _TRUTH)]
+    if frames.is_frame(gold):
+        columns = frames.frame_columns(gold)
+        names = [frames.find_column(aliases, columns) for aliases in (frames.ALIASES["instance"], _TRUTH)]
         if None in names:
-            raise DataError(f"gold needs an instance and a label column; columns: {_frames.listing(columns)}")
-        ids, labels = _frames.take_columns(gold, names)
+            raise DataError(f"gold needs an instance and a label column; columns: {frames.listing(columns)}")
+        ids, labels = frames.take_columns(gold, names)
         return ids, labels
     return None, Column.of(gold, "gold labels")
 
@@ -81,7 +81,7 @@ def _known(labels: Column, annotations: Annotations) -> tuple[pa.Array, npt.NDAr
         if pa.types.is_integer(classes.type) and pc.all(pc.equal(values, pc.floor(values))).as_py() is not False:
             values = values.cast(pa.int64())  # integers that NaN has turned into floats
     known = values.is_valid().to_numpy(zero_copy_only=False).copy()
-    markers = [marker for marker in _frames.MISSING if marker not in annotations.classes.tolist()]
+    markers = [marker for marker in frames.MISSING if marker not in annotations.classes.tolist()]
     for marker in markers:
         if pa.types.is_null(values.type) or pa.scalar(marker).type != _scalar_type(values.type):
             continue

@@ -14,9 +14,9 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
-from crowdwise._files import storing
-from crowdwise._text import json_value
 from crowdwise.errors import InUseError
+from crowdwise.storage.files import storing
+from crowdwise.storage.text import json_value
 
 NAME = ".lock"
 _SETTLE = 0.1  # seconds after which, without locks of the system, the last of several processes is known to all

@@ -11,9 +11,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation import bayes_kernels, kernels
-from crowdwise.aggregation.bayes_kernels import GladStep
-from crowdwise.aggregation.kernels import Floats, Layout, Step
+from crowdwise.aggregation.core import bayes_kernels, kernels
+from crowdwise.aggregation.core.bayes_kernels import GladStep
+from crowdwise.aggregation.core.kernels import Floats, Layout, Step
 from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crowdwise._factorise import Column, is_missing
+from crowdwise.data.factorise import Column, is_missing
 from crowdwise.errors import AnnotationError, suggest
 
 ALIASES: dict[str, tuple[str, ...]] = {

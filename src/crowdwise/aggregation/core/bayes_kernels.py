@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, gammaln, psi
 
-from crowdwise.aggregation import kernels
-from crowdwise.aggregation.kernels import Cells, Floats, Layout, Step
+from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.kernels import Cells, Floats, Layout, Step
 from crowdwise.errors import ConfigError
 
 if TYPE_CHECKING:
-    from crowdwise.aggregation.crowd import Crowd
+    from crowdwise.aggregation.core.crowd import Crowd
 
 LOWEST = -600.0  # expected logarithms stop here, so that their exponentials do not underflow
 

@@ -26,7 +26,7 @@ votes derives from `Aggregator` and writes `_infer`; a method that iterates deri
 
 Optional: `_starts` (number of restarts; the state with the highest objective wins), `_converged`, `_posterior` (from
 the state's posterior to (n, C)), `_needs` (labels per annotator that the model wants), `_check` (of parameters),
-`uses_history`, `settles` and `streams`. `crowd` is a `crowdwise.aggregation.crowd.Crowd`: sizes, `initial()`, `majority()`,
+`uses_history`, `settles` and `streams`. `crowd` is a `crowdwise.aggregation.core.crowd.Crowd`: sizes, `initial()`, `majority()`,
 `votes()`, `em_step()`, `vote_step()`, `counts()`, `gold`, `history`, ... A kernel of one's own is compiled with
 `kernels.jit()`. A crowd without annotations or with a single class never reaches these methods.
 """
@@ -42,13 +42,13 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation import intervals
-from crowdwise.aggregation.crowd import Crowd, Tie, confusion, resolve_threads
-from crowdwise.aggregation.crowd import choose as choose
-from crowdwise.aggregation.estimator import Estimator
-from crowdwise.aggregation.gold import gold_codes
-from crowdwise.aggregation.history import AnnotatorHistory
-from crowdwise.aggregation.kernels import Floats
+from crowdwise.aggregation.core import intervals
+from crowdwise.aggregation.core.crowd import Crowd, Tie, confusion, resolve_threads
+from crowdwise.aggregation.core.crowd import choose as choose
+from crowdwise.aggregation.core.estimator import Estimator
+from crowdwise.aggregation.core.gold import gold_codes
+from crowdwise.aggregation.core.history import AnnotatorHistory
+from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, check_choice
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from crowdwise.aggregation.kernels import Floats
+from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.errors import ConfigError
 
 JEFFREYS = 0.5  # labels believed before any, where a method has no prior of its own

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crowdwise._codes import Codes, freeze
+from crowdwise.data.codes import Codes, freeze
 from crowdwise.errors import AnnotationError
 
 Ids = Sequence[Any] | npt.NDArray[Any]  # ids as users hand them over

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from crowdwise.engine import Batch, Engine, Group, Stage
 from crowdwise.engine.stage import Loss
-from crowdwise.methods.base import CrowdClassifier
-from crowdwise.methods.steps import annotator_matrices, soft_votes
+from crowdwise.methods.core.base import CrowdClassifier
+from crowdwise.methods.core.steps import annotator_matrices, soft_votes
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

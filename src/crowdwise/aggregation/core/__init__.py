@@ -1,0 +1,1 @@
+"""What the aggregators share: the loop, the crowd as arrays, compiled kernels, intervals."""

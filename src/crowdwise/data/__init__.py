@@ -1,0 +1,1 @@
+"""Ids and vocabularies, frames, and inputs matched with annotations."""

@@ -1,0 +1,1 @@
+"""What the methods share: parameters and fitting, prediction, heads, EM steps, files."""

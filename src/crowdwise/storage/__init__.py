@@ -1,0 +1,1 @@
+"""Files that survive a crash: one atomic writer, locks, limits, arrays and documents."""
