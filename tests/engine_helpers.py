@@ -29,7 +29,7 @@ def crowd(
     return X, annotations, y
 
 
-QUICK = {"epochs": 3, "verbose": 0, "batch_size": 64}
+QUICK = {"recipe": "paper", "epochs": 3, "verbose": 0, "batch_size": 64}
 TAIDTM_QUICK = QUICK | {
     "warmup_epochs": 8,
     "transition_epochs": 5,

@@ -7,7 +7,7 @@ import functools
 import math
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,14 +15,16 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise.engine import distributed
+from crowdwise.engine.augment import Mixup, find_augment
+from crowdwise.engine.average import Average
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages, Stored, clone_state, unprefixed
 from crowdwise.engine.device import derive_seed, resolve_precision, seeded
 from crowdwise.engine.ledger import Ledger
-from crowdwise.engine.optimisers import make_optimisers, restore_optimisers, set_rates
+from crowdwise.engine.optimisers import make_optimisers, restore_optimisers
 from crowdwise.engine.problem import Problem, make_inputs
 from crowdwise.engine.progress import Progress
-from crowdwise.engine.stage import Stage, StageResult
-from crowdwise.engine.step import BadNumbersError, CapturedSteps, Snapshot, Step, all_finite, batch_of
+from crowdwise.engine.stage import Batch, Stage, StageResult
+from crowdwise.engine.step import BadNumbersError, CapturedSteps, Snapshot, Step, all_finite, batch_of, networks_of
 from crowdwise.engine.tensors import Inputs, Plan, ResidentInputs, Units, make_plan, pairs_of, shuffled_batches
 from crowdwise.engine.trouble import bad_inputs, bad_numbers, is_out_of_memory, out_of_memory
 from crowdwise.errors import CrowdwiseWarning, NonFiniteError, TrainingError
@@ -56,6 +58,7 @@ class Engine:
         self.run_directory = run
         self.ledger = Ledger(run, shared, self.device)
         self.observer = observer
+        self.average: Average | None = None  # of the stage at hand
         self.history: list[dict[str, Any]] = []
         self.progress = Progress(verbose if distributed.rank() == 0 else 0, title)
 
@@ -82,15 +85,20 @@ class Engine:
         raise TrainingError("a method yielded 10,000 stages without an end")
 
     def evaluate(self, module: nn.Module, units: Units, function: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        """``module`` (or a method of it) in evaluation mode over the raw inputs of the units: (len(units), ...)."""
+        """``module`` (or a method of it) in evaluation mode over the raw inputs of the units: (len(units), ...).
+
+        In a stage that averages weights, the average is evaluated.
+        """
         prepare = self.problem.prepare
-        return evaluate(module, units.inputs, units.instance, prepare, dtype=self.dtype, function=function)
+        with self._averaged():
+            return evaluate(module, units.inputs, units.instance, prepare, dtype=self.dtype, function=function)
 
     def predict(self, classifier: nn.Module, X: Any) -> np.ndarray:
         """Probabilities (len(X), C) of instances ``X`` that the classifier, as it is now, has not been trained on."""
         inputs = make_inputs(X, self.device)
         at = torch.arange(len(inputs), device=self.device)
-        logits = evaluate(classifier, inputs, at, self.problem.prepare, dtype=self.dtype)
+        with self._averaged():
+            logits = evaluate(classifier, inputs, at, self.problem.prepare, dtype=self.dtype)
         return np.asarray(torch.softmax(logits.double(), 1).cpu())
 
     def agreement(self, classifier: nn.Module, units: Units) -> float | None:
@@ -115,7 +123,7 @@ class Engine:
         self.ledger.open(index, stage)
         stored = self.ledger.result(stage)
         if stored is not None:
-            return self._finished(stage, stored)
+            return self._restored_result(stage, stored)
         result = self._train(index, stage, self.ledger.checkpoint(stage))
         self.ledger.finish(stage, result)
         return result
@@ -128,8 +136,12 @@ class Engine:
                 distributed.global_batch_norm(module)
         groups = [(group.module, group.lr, group.weight_decay, group.rows) for group in stage.groups.values()]
         optimisers = make_optimisers(stage.optimiser, groups, stage.momentum, self.device)
-        prepare = self._prepare(stage)
-        step = Step(stage.loss, prepare, modules, optimisers, self.device, self.dtype)
+        if stage.ema:
+            self.average = Average((group.module for group in stage.groups.values() if group.average), stage.ema)
+            modules["(average)"] = self.average.to(self.device)  # so that checkpoints hold it, and it can be taken back
+        step = Step(
+            stage.loss, self._transform(stage, modules), modules, optimisers, self.device, self.dtype, self.average
+        )
         steps = None
         if (
             self.captured
@@ -143,9 +155,9 @@ class Engine:
         if resumed is not None:
             best = self._restore(modules, optimisers, result, resumed)
         self.progress.stage(stage.name, stage.epochs, len(result.history))
-        for epoch in range(len(result.history), stage.epochs):
+        while not _finished(stage, result):
+            epoch = len(result.history)
             started = time.perf_counter()
-            set_rates(optimisers, stage.schedule(epoch))
             loss = self._checked_epoch(index, stage, step, steps, epoch)
             agreement = self.agreement(stage.score, self.problem.validation) if stage.score is not None else None
             for module in modules.values():
@@ -154,7 +166,8 @@ class Engine:
             if improved or agreement is None or result.best_epoch < 0:
                 result.best_epoch, result.agreement = epoch, agreement
                 if stage.keep == "best" and agreement is not None:
-                    best = {name: clone_state(module) for name, module in modules.items()}
+                    with self._averaged():
+                        best = {name: clone_state(group.module) for name, group in stage.groups.items()}
             record = {
                 "stage": stage.name,
                 "index": index,
@@ -169,12 +182,18 @@ class Engine:
             self._log(record)
             self.ledger.save(result, modules, optimisers, best)
             self.progress.epoch(record)
+        if self.average is not None:
+            self.average.adopt()
+            self.average = None
         if stage.keep == "best":
             for name, state in best.items():
                 modules[name].load_state_dict(state)
         elif result.history:
             result.agreement = result.history[-1]["agreement"]
         return result
+
+    def _averaged(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext() if self.average is None else self.average.in_place()
 
     def _checked_epoch(self, index: int, stage: Stage, step: Step, steps: CapturedSteps | None, epoch: int) -> float:
         """The mean loss of an epoch that ends with finite numbers, if need be with inputs that have left the device."""
@@ -257,17 +276,25 @@ class Engine:
         with seeded(derive_seed(self.problem.seed, index, epoch, "noise", rank), self.device):
             if steps is None:
                 for number, raw in enumerate(stage.units.inputs.stream(mine)):
+                    step.set_rates(stage.schedule(epoch + (number + 0.5) / len(batches)))
                     try:
                         step(batch_of(stage.units, plan, number, raw))
                     except BadNumbersError as found:
                         found.batch = number
                         raise
             else:
-                self._captured_epoch(stage.units, plan, mine, step, steps)
+                rates = [stage.schedule(epoch + (number + 0.5) / len(batches)) for number in range(len(batches))]
+                self._captured_epoch(stage.units, plan, mine, step, steps, rates)
         return float(distributed.sum_over_ranks(step.loss_sum.clone())) / max(len(batches), 1)
 
     def _captured_epoch(
-        self, units: Units, plan: Plan, instances: list[Tensor], step: Step, steps: CapturedSteps
+        self,
+        units: Units,
+        plan: Plan,
+        instances: list[Tensor],
+        step: Step,
+        steps: CapturedSteps,
+        rates: Sequence[float],
     ) -> None:
         """Full batches through the graph, what is left over eagerly."""
         resident = units.inputs.resident
@@ -275,15 +302,28 @@ class Engine:
         for number, raw in enumerate(inputs):
             if number == 0:
                 steps.load(plan, raw)
+            step.set_rates(rates[number])
             if len(instances[number]) == steps.batch_size:
                 steps.run(number, raw)
             else:
                 step(batch_of(units, plan, number, units.inputs.take(instances[number]) if raw is None else raw))
 
-    def _prepare(self, stage: Stage) -> Callable[[Tensor], Tensor]:
-        if stage.units.inputs is self.problem.train.inputs:
-            return lambda raw: channels_last(self.problem.prepare(raw))
-        return lambda raw: raw  # features that were computed from prepared inputs
+    def _transform(self, stage: Stage, modules: Mapping[str, nn.Module]) -> Callable[[Batch], Batch]:
+        """From a raw batch to what the loss is given: prepared, once for each network, augmented and mixed."""
+        raw_inputs = stage.units.inputs is self.problem.train.inputs  # not features of prepared inputs
+        augment = find_augment(stage.augment, self.problem.shape) if raw_inputs else None
+        mixup = Mixup(stage.mixup, self.device) if stage.mixup else None
+        networks = networks_of(modules.values())
+
+        def transform(batch: Batch) -> Batch:
+            if raw_inputs:
+                batch.x = channels_last(self.problem.prepare(batch.x))
+            batch = batch.repeated(networks)
+            if augment is not None:
+                batch.x = channels_last(augment(batch.x))
+            return mixup(batch) if mixup is not None else batch
+
+        return transform
 
     @contextlib.contextmanager
     def _backend(self) -> Iterator[None]:
@@ -318,7 +358,7 @@ class Engine:
         best = {name: unprefixed(f"best.{name}", tensors) for name in modules}
         return {name: state for name, state in best.items() if state}
 
-    def _finished(self, stage: Stage, stored: Stored) -> StageResult:
+    def _restored_result(self, stage: Stage, stored: Stored) -> StageResult:
         """The result of a stage that was finished before, with its weights put in place."""
         for name, group in stage.groups.items():
             group.module.load_state_dict(unprefixed(name, stored.tensors))
@@ -336,6 +376,13 @@ class Engine:
         self.history.append(record)
         if self.run_directory is not None and distributed.rank() == 0:
             self.run_directory.log(record)
+
+
+def _finished(stage: Stage, result: StageResult) -> bool:
+    """Whether a stage has had all its epochs, or too many without better agreement."""
+    epochs = len(result.history)
+    stale = epochs - 1 - result.best_epoch
+    return epochs >= stage.epochs or (stage.patience > 0 and result.agreement is not None and stale >= stage.patience)
 
 
 def evaluate(

@@ -55,10 +55,11 @@ def make_optimisers(
     if ordinary:
         if name == "sgd":
             optimisers.append(torch.optim.SGD(ordinary, lr=0.01, momentum=momentum, fused=cuda or None))
-        elif name == "adam":
-            optimisers.append(torch.optim.Adam(ordinary, capturable=cuda, fused=cuda or None))
+        elif name in ("adam", "adamw"):
+            kind = torch.optim.AdamW if name == "adamw" else torch.optim.Adam
+            optimisers.append(kind(ordinary, capturable=cuda, fused=cuda or None))
         else:
-            raise ConfigError(f"unknown optimiser {name!r}; use 'sgd' or 'adam'")
+            raise ConfigError(f"unknown optimiser {name!r}; use 'sgd', 'adam' or 'adamw'")
     for optimiser in optimisers:
         for group in optimiser.param_groups:
             group["initial_lr"] = float(group["lr"])

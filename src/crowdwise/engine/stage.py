@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise.engine.distributed import sum_over_ranks, world_size
+from crowdwise.engine.recipe import Augment, Schedule
 from crowdwise.engine.tensors import Units
 
 
@@ -26,6 +27,9 @@ class Batch:
     weight: Tensor  # (P,)
     total: Tensor  # () sum of weights over the global batch
     size: Tensor  # () instances in the global batch
+    networks: int = 1  # K networks in one pass: everything is there K times, instance i of network k in row k B / K + i
+    partner: tuple[Tensor, Tensor] | None = None  # with mixup: (B,) the unit mixed in, (B,) the share of one's own
+    share: Tensor | None = None  # (P,) with mixup: the share of the annotation's instance
 
     def mean(self, losses: Tensor) -> Tensor:
         """Weighted mean of losses (P,) over the annotations of the global batch; 0 where it has none."""
@@ -37,9 +41,35 @@ class Batch:
 
     def instance_sum(self, values: Tensor) -> Tensor:
         """Sum of values (P, ...) over the annotations of each instance: (B, ...); padding does not count."""
-        present = (self.weight > 0).reshape(-1, *[1] * (values.ndim - 1))
+        counts = (self.weight > 0) if self.share is None else (self.weight > 0) * self.share
         total = values.new_zeros(len(self.unit), *values.shape[1:])
-        return total.index_add(0, self.row, values * present)
+        return total.index_add(0, self.row, values * counts.reshape(-1, *[1] * (values.ndim - 1)))
+
+    def of_units(self, values: Tensor) -> Tensor:
+        """What ``values`` (N, ...) hold for the batch's instances, mixed as they are: (B, ...)."""
+        own = values[self.unit]
+        if self.partner is None:
+            return own
+        unit, share = self.partner
+        return torch.lerp(values[unit], own, share.reshape(-1, *[1] * (own.ndim - 1)))
+
+    def repeated(self, networks: int) -> Batch:
+        """The batch once for each of several networks; means over it are means over the networks."""
+        if networks == 1:
+            return self
+        first = torch.arange(networks, device=self.row.device)[:, None] * len(self.unit)
+        return Batch(
+            self.x.repeat(networks, *[1] * (self.x.ndim - 1)),
+            self.unit.repeat(networks),
+            self.target.repeat(networks),
+            (first + self.row).flatten(),
+            self.annotator.repeat(networks),
+            self.label.repeat(networks),
+            self.weight.repeat(networks),
+            self.total * networks,
+            self.size * networks,
+            networks,
+        )
 
     def once(self, loss: Tensor) -> Tensor:
         """A loss that every process computes alike must count once in the sum over processes."""
@@ -58,6 +88,7 @@ class Group:
     lr: float = 0.01
     weight_decay: float = 0.0
     rows: bool = False
+    average: bool = True  # whether a stage with an average of weights averages these; not what is computed afresh
 
 
 @dataclass
@@ -72,11 +103,17 @@ class Stage:
     batch_size: int = 128
     optimiser: str = "sgd"
     momentum: float = 0.9
-    schedule: Callable[[int], float] = lambda epoch: 1.0  # factor on every learning rate, by epoch
+    schedule: Schedule = lambda epoch: 1.0  # factor on every learning rate, by epochs so far (2.5: midway in the third)
     score: nn.Module | None = None  # classifier whose agreement with validation annotations is measured each epoch
     keep: Literal["last", "best"] = "last"  # weights at the end: of the last epoch or of the best-scoring one
     planner: Planner | None = None  # batches of unit positions for an epoch, instead of shuffled batches of batch_size
     before_epoch: Callable[[int], None] | None = None  # for methods that alternate (EM): called with the epoch
+    augment: str | Augment = "none"  # what is done to prepared inputs in training
+    ema: float = (
+        0.0  # decay of the average of weights that is evaluated, and kept at the end; 0: the weights themselves
+    )
+    mixup: float = 0.0  # alpha of mixup; 0: none
+    patience: int = 0  # epochs without better agreement after which the stage ends; 0: never
     shared: Mapping[str, Any] | None = None
     """What decides this stage, beside data, seed and the stages before it: methods that agree in it can share its result."""
 
@@ -90,12 +127,3 @@ class StageResult:
     best_epoch: int
     agreement: float | None  # of the kept weights with the validation annotations
     history: list[dict[str, Any]] = field(default_factory=list)
-
-
-def step_schedule(milestones: Sequence[int], gamma: float) -> Callable[[int], float]:
-    """Learning rate times gamma after each of the given numbers of epochs.
-
-    >>> [round(step_schedule((2, 4), 0.1)(epoch), 2) for epoch in range(6)]
-    [1.0, 1.0, 0.1, 0.1, 0.01, 0.01]
-    """
-    return lambda epoch: float(gamma ** sum(epoch >= milestone for milestone in milestones))

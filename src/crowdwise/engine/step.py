@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
+from crowdwise.engine.average import Average
 from crowdwise.engine.checkpoint import clone_state
 from crowdwise.engine.distributed import rank, sum_gradients, sum_over_ranks, world_size
-from crowdwise.engine.optimisers import optimiser_tensors
+from crowdwise.engine.optimisers import optimiser_tensors, set_rates
 from crowdwise.engine.stage import Batch, Loss
 from crowdwise.engine.tensors import Plan, Units
 
@@ -52,18 +54,31 @@ class Step:
     def __init__(
         self,
         loss: Loss,
-        prepare: Callable[[Tensor], Tensor],
+        transform: Callable[[Batch], Batch],
         modules: Mapping[str, nn.Module],
         optimisers: list[torch.optim.Optimizer],
         device: torch.device,
         dtype: torch.dtype,
+        average: Average | None = None,
     ) -> None:
-        self.loss, self.prepare, self.modules, self.optimisers = loss, prepare, modules, optimisers
+        self.loss, self.transform, self.modules, self.optimisers = loss, transform, modules, optimisers
+        self.average = average
+        self.networks = networks_of(modules.values())
+        # what K networks share follows their mean; each network learns as it would alone
+        stacked = {id(p) for module in modules.values() if networks_of([module]) > 1 for p in module.parameters()}
         self.device, self.dtype = device, dtype
         self.parameters = [p for optimiser in optimisers for group in optimiser.param_groups for p in group["params"]]
+        self.common = [p for p in self.parameters if id(p) not in stacked] if self.networks > 1 else []
         self.loss_sum = torch.zeros((), device=device)
+        self.factor = math.nan  # on the learning rates
         self.strict = False
         self.half_weights = HalfWeights(modules.values(), dtype if device.type == "cuda" else torch.float32)
+
+    def set_rates(self, factor: float) -> None:
+        """Scale the learning rates from the next step on."""
+        if factor != self.factor:
+            set_rates(self.optimisers, factor)
+            self.factor = factor
 
     def __call__(self, batch: Batch) -> None:
         for optimiser in self.optimisers:
@@ -72,17 +87,22 @@ class Step:
             self.half_weights(),
             torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32),
         ):
-            batch.x = self.prepare(batch.x)
+            batch = self.transform(batch)
             loss = self.loss(batch)
             if loss.requires_grad:
-                loss.backward()  # type: ignore[no-untyped-call]
+                (loss * self.networks).backward()  # type: ignore[no-untyped-call]
         if loss.requires_grad:
+            for parameter in self.common:
+                if parameter.grad is not None:
+                    parameter.grad /= self.networks
             sum_gradients(self.parameters)
         if self.strict:
             self._check(batch, loss)
         if loss.requires_grad:
             for optimiser in self.optimisers:
                 optimiser.step()
+        if self.average is not None:
+            self.average.update()
         if self.strict and not all_finite(self.parameters):
             raise BadNumbersError("the weights after the update", batch.unit)
         self.loss_sum += loss.detach()
@@ -97,6 +117,11 @@ class Step:
             for name, parameter in module.named_parameters():
                 if parameter.grad is not None and _anywhere(~torch.isfinite(parameter.grad).all()):
                     raise BadNumbersError(f"the gradient of {group}.{name}", batch.unit)
+
+
+def networks_of(modules: Iterable[nn.Module]) -> int:
+    """How many networks are trained at once: that of a `Stacked` classifier, else 1."""
+    return max((int(getattr(module, "networks", 1)) for module in modules), default=1)
 
 
 def all_finite(tensors: Iterable[Tensor]) -> bool:

@@ -42,17 +42,19 @@ class AggNet(CrowdClassifier):
         transition = ConstantTransition(annotator_matrices(units, target, n_annotators, self.smoothing))
 
         def update(epoch: int) -> None:
-            if epoch > 0:  # so many epochs of training lie behind
+            if epoch == 0:
+                target.copy_(soft_votes(units, engine.problem.n_classes))
+            else:  # so many epochs of training lie behind
                 f = torch.softmax(engine.evaluate(classifier, units), 1)
                 target.copy_(class_posterior(units, f.clamp_min(self.floor).log(), transition.matrices))
-                transition.matrices.copy_(annotator_matrices(units, target, n_annotators, self.smoothing))
+            transition.matrices.copy_(annotator_matrices(units, target, n_annotators, self.smoothing))
 
-        yield self.classifier_stage(
+        result = yield self.classifier_stage(
             engine,
             classifier,
             lambda batch: target_cross_entropy(classifier, batch, target),
-            also={"transition": Group(transition)},  # nothing to train, but checkpoints must hold it
+            also={"transition": Group(transition, average=False)},  # nothing to train, but checkpoints must hold it
             before_epoch=update,
         )
-        update(self.epochs)
+        update(len(result.history))
         return Fitted(classifier, transition)

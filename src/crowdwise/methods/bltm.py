@@ -20,8 +20,9 @@ from torch import Tensor
 from crowdwise.engine import Batch, Engine, Group, Problem, Stage, StageResult
 from crowdwise.engine.checkpoint import clone_state
 from crowdwise.engine.device import side_by_side
+from crowdwise.engine.recipe import Recipe
 from crowdwise.engine.tensors import Units
-from crowdwise.errors import CrowdwiseWarning, TrainingError
+from crowdwise.errors import ConfigError, CrowdwiseWarning, TrainingError
 from crowdwise.methods.bltm_original import RevisedNetwork, fit_original
 from crowdwise.methods.ce import annotation_cross_entropy
 from crowdwise.methods.core.base import CrowdClassifier, Fitted, build, choose
@@ -47,17 +48,15 @@ class BLTM(CrowdClassifier):
     ``warmup_epochs=10``, ``transition_epochs=50``, ``epochs=20``."""
     revision_lr: float = 5e-7
     """Of the last stage of variant ``"original"``, in place of ``lr``."""
-    lr: float | None = None
-    """Learning rate of the last stage; by default 0.05 for images, where 0.01 memorises, and 0.01 for feature vectors."""
     warmup_epochs: int | None = None
-    """Epochs of the warm-up; by default 5 (the paper's for large data sets), and as many more as make 100 steps."""
-    warmup_lr: float = 0.01
-    """Learning rate of the warm-up."""
+    """Epochs of the warm-up; by default 5 (the paper's for large data sets), and as many more as the recipe's steps take."""
+    warmup_lr: float | None = None
+    """Learning rate of the warm-up; by default that of the recipe."""
     transition_epochs: int | None = None
     """Epochs of the global transition network on the distilled examples; by default 5 (the paper's for large data sets), and
     as many more as make 200 steps where few examples are distilled."""
-    transition_lr: float = 0.01
-    """Learning rate of the global transition network."""
+    transition_lr: float | None = None
+    """Learning rate of the global transition network; by default that of the recipe."""
     bottleneck: int = 64
     """Width of the layer before the transition head; 0: none, as the paper describes it."""
     rho_max: float = 0.1
@@ -84,6 +83,8 @@ class BLTM(CrowdClassifier):
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         choose("variant", self.variant, ("reference", "original"))
+        if self.variant == "original" and self.networks > 1:
+            raise ConfigError(f"variant='original' trains a single network, not networks={self.networks}")
         warm = yield from self.warm_up(engine)
         distilled = self.distil(engine, warm)
         if self.variant == "original":
@@ -110,18 +111,15 @@ class BLTM(CrowdClassifier):
                 penalty = class_prior_penalty(batch.instance_mean(torch.softmax(logits, 1)), prior)
                 return batch.mean(losses) + batch.once(self.prior_weight * penalty)
 
-            yield Stage(
-                "warm-up" if attempt == 0 else f"warm-up {attempt + 1}",
-                engine.problem.train,
+            yield self.warm_up_stage(
+                engine,
+                classifier,
                 loss,
-                {"classifier": Group(classifier, self.warmup_lr)},
-                self.enough_epochs(self.warmup_epochs, usual=5, steps=100, examples=len(engine.problem.train)),
-                self.batch_size,
-                self.optimiser,
-                self.momentum,
-                score=classifier,
-                keep="best",
+                self.warmup_epochs,
+                self.warmup_lr,
+                name="warm-up" if attempt == 0 else f"warm-up {attempt + 1}",
                 shared=self.decided_by(
+                    engine.problem,
                     "warmup_lr",
                     "warmup_epochs",
                     "prior_weight",
@@ -170,15 +168,17 @@ class BLTM(CrowdClassifier):
             logits = transition.row_logits(g, batch.target, batch.row, batch.annotator)
             return batch.mean(row_loss(logits, batch.label))
 
+        recipe, lr = self.training(engine.problem), self.transition_lr
         return Stage(
             "global transition",
             distilled,
             loss,
-            {"transition": Group(transition, self.transition_lr)},
-            self.enough_epochs(self.transition_epochs, usual=5, steps=200, examples=len(distilled)),
-            self.batch_size,
-            momentum=self.momentum,
-            shared=self.decided_by("transition_lr", "transition_epochs", "bottleneck"),
+            {"transition": Group(transition, recipe.early_lr if lr is None else lr)},
+            self.enough_epochs(engine.problem, self.transition_epochs, usual=5, steps=200, examples=len(distilled)),
+            recipe.batch_size,
+            recipe.optimiser,
+            recipe.momentum,
+            shared=self.decided_by(engine.problem, "transition_lr", "transition_epochs", "bottleneck"),
         )
 
     def start_classifier(self, engine: Engine, warm: Classifier) -> Classifier:
@@ -189,9 +189,7 @@ class BLTM(CrowdClassifier):
         classifier = copy.deepcopy(warm)
         if self.classifier_start == "sharpened":
             factor = sharpening(engine.evaluate(warm, engine.problem.train), confidence=0.9)
-            with torch.no_grad():
-                classifier.linear.weight.mul_(factor)
-                classifier.linear.bias.mul_(factor)
+            classifier.sharpen(factor)
         return classifier
 
     def correct(
@@ -212,9 +210,10 @@ class BLTM(CrowdClassifier):
         chance = (before * (1 - before) / len(engine.problem.validation)) ** 0.5
         if result.agreement >= before - 3 * chance:
             return
+        lr = self.training(engine.problem).lr
         warnings.warn(
             f"the classifier lost classes in stage {name!r}: agreement with held-out annotations fell from "
-            f"{before:.3f} to {result.agreement:.3f}. The stage is run again with a fifth of lr={self.rate(engine.problem):g}",
+            f"{before:.3f} to {result.agreement:.3f}. The stage is run again with a fifth of lr={lr:g}",
             CrowdwiseWarning,
             stacklevel=2,
         )
@@ -237,18 +236,21 @@ class BLTM(CrowdClassifier):
             t = transition.pair_logits(g, batch.row, batch.annotator)
             return batch.mean(corrected_loss(f, t, batch.row, batch.label))
 
-        also = {"transition": Group(transition, self.rate(engine.problem), self.weight_decay)}
+        recipe = self.training(engine.problem)
+        also = {"transition": Group(transition, recipe.lr, recipe.weight_decay)}
         return self.classifier_stage(engine, classifier, loss, name=name, also=also)
 
-    def rate(self, problem: Problem) -> float:
+    def rate(self, problem: Problem, recipe: Recipe) -> float:
         pictures = len(problem.shape) > 1 and self.variant == "reference"
-        return 0.05 if self.lr is None and pictures else super().rate(problem)
+        memorises = self.recipe == "paper" and self.lr is None and pictures  # the paper's own 0.01 does, on pictures
+        return 0.05 if memorises else super().rate(problem, recipe)
 
     def new_transition(self, shape: tuple[int, ...]) -> TransitionNetwork:
-        return TransitionNetwork(self._backbone(), shape, bottleneck=self.bottleneck, options=self.backbone_options)
+        options = self.network_options(shape)
+        return TransitionNetwork(self._backbone(), shape, bottleneck=self.bottleneck, options=options)
 
     def revised_network(self, shape: tuple[int, ...], n_classes: int) -> RevisedNetwork:
-        return RevisedNetwork(self._backbone(), shape, n_classes, self.backbone_options)
+        return RevisedNetwork(self._backbone(), shape, n_classes, self.network_options(shape))
 
     def build_transition(self, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> TransitionNetwork:
         if self.variant == "original":

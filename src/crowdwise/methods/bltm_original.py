@@ -64,6 +64,6 @@ def fit_original(
         t = transition.pair_logits(features[batch.unit], batch.row, batch.annotator)
         return batch.mean(corrected_loss(classifier(batch.x), t, batch.row, batch.label))
 
-    slack, epochs, lr = transition.slack, method.epochs, method.revision_lr
+    slack, epochs, lr = transition.slack, method.training(engine.problem).epochs, method.revision_lr
     yield revision_stage(method, engine, classifier, slack, loss, name="correction", epochs=epochs, lr=lr)
     return classifier, transition

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from crowdwise.engine import Batch, Engine, Stage, StageResult
 from crowdwise.methods.core.base import Fitted, build
 from crowdwise.methods.core.joint import JointClassifier, identities, present
-from crowdwise.networks import Classifier, build_backbone
+from crowdwise.networks import Classifier, MeanFeatures
 from crowdwise.networks.transition import pair_products
 from crowdwise.registry import METHODS
 
@@ -90,12 +90,15 @@ class CoNAL(JointClassifier):
         stage, noise = self.joint_training(engine)
         yield stage
         classifier = cast(Classifier, stage.score)
-        return Fitted(classifier, CommonNoiseTransition(copy.deepcopy(classifier.backbone), noise))
+        backbone = copy.deepcopy(classifier.backbone)
+        if self.networks > 1:
+            backbone = MeanFeatures(backbone, self.networks)
+        return Fitted(classifier, CommonNoiseTransition(backbone, noise))
 
     def joint_training(self, engine: Engine) -> tuple[Stage, CommonNoise]:
         """The one stage of this method, and the noise layers that it trains beside the classifier."""
         classifier = self.new_classifier(engine, "classifier")
-        start, width = identities(engine, 2.0).cpu(), classifier.linear.in_features
+        start, width = identities(engine, 2.0).cpu(), classifier.width
         noise: CommonNoise = build(engine, "annotators", lambda: CommonNoise(width, self.embedding, start))
         counted = present(engine)
 
@@ -110,6 +113,8 @@ class CoNAL(JointClassifier):
         return self.joint_stage(engine, classifier, noise, loss), noise
 
     def build_transition(self, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> CommonNoiseTransition:
-        backbone, _ = build_backbone(self._backbone(), shape, self.backbone_options)
+        backbone = self._classifier(shape, 1).backbone
+        if self.networks > 1:
+            backbone = MeanFeatures(backbone, self.networks)
         embedding, width = tensors["noise.instance.weight"].shape
         return CommonNoiseTransition(backbone, CommonNoise(width, embedding, tensors["noise.individual"]))

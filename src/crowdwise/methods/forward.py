@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
+from crowdwise.engine import Batch, Engine, Stage, StageResult
 from crowdwise.methods.ce import annotation_cross_entropy
 from crowdwise.methods.core.anchors import estimate_matrix
 from crowdwise.methods.core.base import CrowdClassifier, Fitted, build, choose
@@ -33,8 +33,8 @@ class Forward(CrowdClassifier):
     warmup_epochs: int | None = None
     """Epochs of the classifier that learns the noisy labels as they are, and whose anchors give T; by default 5, and as many
     more as make 100 steps."""
-    warmup_lr: float = 0.01
-    """Learning rate of the warm-up."""
+    warmup_lr: float | None = None
+    """Learning rate of the warm-up; by default that of the recipe."""
     anchor_percentile: float | None = None
     """At which percentile of P(class) its anchor lies; by default 100 (the surest instance) for up to 10 classes, else 97."""
     classifier_start: str = "afresh"
@@ -73,17 +73,12 @@ class Forward(CrowdClassifier):
     def warm_up(self, engine: Engine) -> Generator[Stage, StageResult, Classifier]:
         """Train on the noisy labels for a few epochs; the epoch that agrees best with held-out annotations counts."""
         classifier = self.new_classifier(engine, "warm-up")
-        yield Stage(
-            "warm-up",
-            engine.problem.train,
+        yield self.warm_up_stage(
+            engine,
+            classifier,
             lambda batch: annotation_cross_entropy(classifier, batch),
-            {"classifier": Group(classifier, self.warmup_lr)},
-            self.enough_epochs(self.warmup_epochs, usual=5, steps=100, examples=len(engine.problem.train)),
-            self.batch_size,
-            self.optimiser,
-            self.momentum,
-            score=classifier,
-            keep="best",
+            self.warmup_epochs,
+            self.warmup_lr,
         )
         return classifier
 

@@ -60,7 +60,8 @@ class GCE(CrowdClassifier):
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         self._check()
         classifier = self.new_classifier(engine, "classifier")
-        first = round(self.truncate_from * self.epochs) if self.truncate_from < 1 else int(self.truncate_from)
+        epochs = self.training(engine.problem).epochs
+        first = round(self.truncate_from * epochs) if self.truncate_from < 1 else int(self.truncate_from)
         ceiling = torch.tensor(torch.inf, device=engine.device)
 
         def loss(batch: Batch) -> Tensor:
@@ -70,6 +71,8 @@ class GCE(CrowdClassifier):
         def before_epoch(epoch: int) -> None:
             if self.truncate is not None and epoch >= first:
                 ceiling.copy_(power_loss(torch.tensor(self.truncate).log(), self.q))
+            else:
+                ceiling.fill_(torch.inf)
 
         yield self.classifier_stage(engine, classifier, loss, before_epoch=before_epoch)
         return Fitted(classifier)

@@ -49,10 +49,11 @@ class GeoCrowdNet(JointClassifier):
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         regulariser = choose("regulariser", self.regulariser, ("F", "W", "none"))
         votes = choose("start", self.start, ("identity", "votes")) == "votes"
-        if regulariser == "F" and self.batch_size < engine.problem.n_classes:
+        batch_size = self.training(engine.problem).batch_size
+        if regulariser == "F" and batch_size < engine.problem.n_classes:
             warnings.warn(
                 f"regulariser 'F' needs a batch_size of at least the number of classes, {engine.problem.n_classes}, got "
-                f"{self.batch_size}: it will have little or no effect",
+                f"{batch_size}: it will have little or no effect",
                 CrowdwiseWarning,
                 stacklevel=2,
             )

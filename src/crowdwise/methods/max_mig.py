@@ -6,9 +6,9 @@ P. Cao, Y. Xu, Y. Kong and Y. Wang, "Max-MIG: an Information Theoretic Approach 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -91,12 +91,9 @@ class MaxMIG(CrowdClassifier):
     """
 
     name: ClassVar[str] = "max-mig"
+    settings: ClassVar[Mapping[str, Any]] = {"optimiser": "adam", "lr": 1e-3}
+    paper_settings: ClassVar[Mapping[str, Any]] = {**settings, "epochs": 50, "batch_size": 64, "milestones": ()}
 
-    epochs: int = 50
-    batch_size: int = 64
-    lr: float = 1e-3
-    optimiser: str = "adam"
-    milestones: Sequence[float] = ()
     aggregator_lr: float = 1e-4
     """Learning rate of the aggregator."""
     divergence: str = "kl"
@@ -112,8 +109,9 @@ class MaxMIG(CrowdClassifier):
             raise ConfigError(f"unknown divergence {self.divergence!r}{suggest(self.divergence, DIVERGENCES)}")
         if self.prior not in ("uniform", "votes"):
             raise ConfigError(f"unknown prior {self.prior!r}; use 'uniform' or 'votes'")
-        if self.batch_size < 2:
-            raise ConfigError(f"batch_size must be 2 or more to compare instances, got {self.batch_size}")
+        batch_size = self.training(problem).batch_size
+        if batch_size < 2:
+            raise ConfigError(f"batch_size must be 2 or more to compare instances, got {batch_size}")
         votes = soft_votes(problem.train, problem.n_classes)
         prior = votes.mean(0).clamp_min(1e-3) if self.prior == "votes" else torch.ones_like(votes[0])
         matrices = annotator_matrices(problem.train, votes, problem.n_annotators)
@@ -121,9 +119,13 @@ class MaxMIG(CrowdClassifier):
         aggregator = LabelAggregator(matrices, normalised(prior), self.epsilon)
 
         def loss(batch: Batch) -> Tensor:
-            log_h = F.log_softmax(classifier(batch.x), 1)
-            log_g = aggregator(batch)
-            return mutual_information_loss(log_h, log_g, aggregator.log_prior, batch.size, self.divergence)
+            log_h = F.log_softmax(classifier(batch.x), 1).chunk(batch.networks)
+            log_g = aggregator(batch).chunk(batch.networks)
+            prior, size = aggregator.log_prior, batch.size / batch.networks
+            losses = [
+                mutual_information_loss(h, g, prior, size, self.divergence) for h, g in zip(log_h, log_g, strict=True)
+            ]
+            return sum(losses[1:], losses[0]) / batch.networks
 
         also = {"aggregator": Group(aggregator, self.aggregator_lr)}
         yield self.classifier_stage(engine, classifier, loss, also=also)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from crowdwise import graph
 from crowdwise.engine import Batch, Engine, Group, Problem, Stage, StageResult
 from crowdwise.engine.device import derive_seed, seeded
-from crowdwise.engine.stage import step_schedule
+from crowdwise.engine.recipe import Recipe, Schedule, step_schedule
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError
 from crowdwise.graph.mappings import MAPPINGS, MappedHeads
@@ -32,7 +32,14 @@ from crowdwise.methods.core.annotator_graph import AnnotatorGraph, graph_arrays,
 from crowdwise.methods.core.base import Fitted, build
 from crowdwise.methods.core.heads import annotator_batches, annotator_mean, choose_rank, examples_of, whole_annotators
 from crowdwise.methods.core.steps import annotator_matrices
-from crowdwise.networks import Classifier, FactoredHeads, GlobalHead, IndividualHeads, ProductHeads, TransitionNetwork
+from crowdwise.networks import (
+    Classifier,
+    FactoredHeads,
+    GlobalHead,
+    IndividualHeads,
+    ProductHeads,
+    TransitionNetwork,
+)
 from crowdwise.networks.factored import PAIRS_AT_ONCE
 from crowdwise.networks.transition import row_loss
 from crowdwise.registry import METHODS
@@ -150,7 +157,7 @@ class TAIDTM(BLTM):
         """Minimise L2 for every annotator with enough examples, all heads at once; returns the annotators left out."""
         global_head = transition.head
         assert isinstance(global_head, GlobalHead)
-        n_annotators = engine.problem.n_annotators
+        n_annotators, recipe = engine.problem.n_annotators, self.training(engine.problem)
         heads: IndividualHeads | FactoredHeads
         if rank is None:
             heads = IndividualHeads.from_global(global_head, n_annotators)
@@ -183,7 +190,7 @@ class TAIDTM(BLTM):
                 if reference:
                     return whole_annotators(examples.annotator)
                 limit = heads.pairs_at_once if isinstance(heads, FactoredHeads) else PAIRS_AT_ONCE
-                return annotator_batches(examples.annotator, self.batch_size, generator, limit)
+                return annotator_batches(examples.annotator, recipe.batch_size, generator, limit)
 
             yield Stage(
                 "individual heads",
@@ -191,9 +198,11 @@ class TAIDTM(BLTM):
                 loss,
                 groups,
                 self.individual_epochs,
-                momentum=self.momentum,
+                momentum=recipe.momentum,
                 planner=plan,
-                shared=self.decided_by("individual_epochs", "individual_lr", "min_examples", "protocol", "head_rank"),
+                shared=self.decided_by(
+                    engine.problem, "individual_epochs", "individual_lr", "min_examples", "protocol", "head_rank"
+                ),
             )
         if isinstance(heads, FactoredHeads):
             heads.train_scores_only(False)
@@ -210,8 +219,8 @@ class TAIDTM(BLTM):
         """``k``, or what suits a crowd of this size."""
         return min(max(n_annotators // 6, 1), 50) if self.k is None else self.k
 
-    def rate(self, problem: Problem) -> float:
-        return 0.01 if self.lr is None and self.protocol == "reference" else super().rate(problem)
+    def rate(self, problem: Problem, recipe: Recipe) -> float:
+        return recipe.lr if self.protocol == "reference" else super().rate(problem, recipe)
 
     def confusions(
         self, engine: Engine, distilled: Units
@@ -221,7 +230,7 @@ class TAIDTM(BLTM):
             return confusion_matrices(distilled, engine.problem)
         if self.similarity != "confusion":
             return None
-        common = ("backbone", "backbone_options", "epochs", "batch_size", "milestones", "gamma")
+        common = ("backbone", "backbone_options", "recipe", "epochs", "batch_size", "milestones", "gamma")
         (stage, noise) = CoNAL(**{name: getattr(self, name) for name in common}).joint_training(engine)
         yield dataclasses.replace(stage, name="class confusions")
         return noise.individual.detach().cpu().double().numpy()
@@ -277,14 +286,15 @@ class TAIDTM(BLTM):
             logits = transition.row_logits(batch.x, batch.target, batch.row, batch.annotator)
             return batch.mean(row_loss(logits, batch.label))
 
+        recipe = self.training(engine.problem)
         yield Stage(
             "mapped heads",
             cached,
             loss,
             {"heads": Group(transition.head, self.gcn_lr)},
-            self.enough_epochs(self.gcn_epochs, usual=10, steps=200, examples=len(distilled)),
-            self.batch_size,
-            momentum=self.momentum,
+            self.enough_epochs(engine.problem, self.gcn_epochs, usual=10, steps=200, examples=len(distilled)),
+            recipe.batch_size,
+            momentum=recipe.momentum,
         )
 
     def mapped_heads(
@@ -315,13 +325,12 @@ class TAIDTM(BLTM):
         with seeded(0, torch.device("cpu")):  # what is wrong with the mapping shows before hours of training
             self.mapped_heads(sp.csr_array(np.eye(1)), 1, 1, None)
 
-    def schedule(self) -> Callable[[int], float]:
-        if self.protocol == "paper":
-            return super().schedule()
+    def rates(self, recipe: Recipe) -> Schedule:
+        if self.protocol == "paper" or recipe.schedule != "steps":
+            return super().rates(recipe)
         # the authors' code counts the warm-up epochs in, and drops one epoch later
-        shifted = [round(at * self.epochs) if at < 1 else int(at) for at in self.milestones]
         warmup = 5 if self.warmup_epochs is None else self.warmup_epochs
-        return step_schedule([at + 1 - warmup for at in shifted], self.gamma)
+        return step_schedule([at + 1 - warmup for at in recipe.drops()], recipe.gamma)
 
     # what was fitted
 

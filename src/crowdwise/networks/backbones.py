@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -55,7 +56,7 @@ class BasicBlock(nn.Module):
         return torch.relu(self.body(x) + self.shortcut(x))
 
 
-def _resnet(shape: tuple[int, ...], blocks: tuple[int, ...]) -> nn.Module:
+def _resnet(shape: tuple[int, ...], blocks: tuple[int, ...], dropout: float) -> nn.Module:
     """CIFAR-style residual network: first convolution 3x3, stride 1, padding 0, no max-pool; 512 features."""
     _require_image(shape, "resnet", smallest=4)
     layers: list[nn.Module] = [nn.Conv2d(shape[0], 64, 3, bias=False), BatchNorm(64), nn.ReLU(inplace=True)]
@@ -64,19 +65,20 @@ def _resnet(shape: tuple[int, ...], blocks: tuple[int, ...]) -> nn.Module:
         for block in range(count):
             layers.append(BasicBlock(channels_in, channels, stride=2 if stage > 0 and block == 0 else 1))
             channels_in = channels
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    layers += [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+    return nn.Sequential(*layers, nn.Dropout(dropout)) if dropout else nn.Sequential(*layers)
 
 
 @BACKBONES.register("resnet18")
-def resnet18(shape: tuple[int, ...]) -> nn.Module:
+def resnet18(shape: tuple[int, ...], *, dropout: float = 0.0) -> nn.Module:
     """ResNet-18 for small images, as the paper uses for 28x28 greyscale pictures."""
-    return _resnet(shape, (2, 2, 2, 2))
+    return _resnet(shape, (2, 2, 2, 2), dropout)
 
 
 @BACKBONES.register("resnet34")
-def resnet34(shape: tuple[int, ...]) -> nn.Module:
+def resnet34(shape: tuple[int, ...], *, dropout: float = 0.0) -> nn.Module:
     """ResNet-34 for small images, as the paper uses for 32x32 colour pictures."""
-    return _resnet(shape, (3, 4, 6, 3))
+    return _resnet(shape, (3, 4, 6, 3), dropout)
 
 
 class RowNorm(nn.BatchNorm1d):
@@ -125,6 +127,16 @@ def cnn(shape: tuple[int, ...], *, channels: int = 16, hidden: int = 64, dropout
     return nn.Sequential(*layers)
 
 
+def name_of(backbone: str, shape: tuple[int, ...]) -> str:
+    """The name of a backbone; that behind ``"auto"`` for inputs of this shape."""
+    return ("mlp" if len(shape) == 1 else "cnn") if backbone == "auto" else backbone
+
+
+def takes_dropout(backbone: str, shape: tuple[int, ...]) -> bool:
+    """Whether the named backbone has an option ``dropout``."""
+    return "dropout" in inspect.signature(BACKBONES[name_of(backbone, shape)]).parameters
+
+
 def build_backbone(
     backbone: str | nn.Module, shape: tuple[int, ...], options: Mapping[str, Any] | None = None
 ) -> tuple[nn.Module, int]:
@@ -136,11 +148,12 @@ def build_backbone(
     8
     """
     if isinstance(backbone, nn.Module):
-        if options:
-            raise ConfigError(f"backbone_options {dict(options)} go with a backbone's name, not with a module")
-        module = backbone
+        others = {name: value for name, value in (options or {}).items() if name != "dropout"}
+        if others:
+            raise ConfigError(f"backbone_options {others} go with a backbone's name, not with a module")
+        module = nn.Sequential(backbone, nn.Dropout(options["dropout"])) if options else backbone
     else:
-        name = ("mlp" if len(shape) == 1 else "cnn") if backbone == "auto" else backbone
+        name = name_of(backbone, shape)
         try:
             module = BACKBONES[name](shape, **dict(options or {}))
         except TypeError as error:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise.networks.backbones import build_backbone
+from crowdwise.networks.layers import StackedLinear
 
 
 class Classifier(nn.Module):
@@ -26,7 +27,7 @@ class Classifier(nn.Module):
     ) -> None:
         super().__init__()
         self.backbone, width = build_backbone(backbone, shape, options)
-        self.linear = nn.Linear(width, n_classes)
+        self.linear: nn.Linear | StackedLinear = nn.Linear(width, n_classes)
 
     def features(self, x: Tensor) -> Tensor:  # (B, d)
         features: Tensor = self.backbone(x)
@@ -37,3 +38,14 @@ class Classifier(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             logits: Tensor = self.linear(features)
         return logits
+
+    def sharpen(self, factor: float) -> None:
+        """Multiply all logits by ``factor``."""
+        with torch.no_grad():
+            self.linear.weight.mul_(factor)
+            self.linear.bias.mul_(factor)
+
+    @property
+    def width(self) -> int:
+        """d, the number of features."""
+        return self.linear.in_features

@@ -20,13 +20,15 @@ from crowdwise.engine.checkpoint import RunDirectory, SharedStages
 from crowdwise.engine.device import derive_seed, resolve_device, seeded
 from crowdwise.engine.loop import Observer
 from crowdwise.engine.prepare import Prepare
-from crowdwise.engine.stage import Loss, step_schedule
+from crowdwise.engine.recipe import Augment, Recipe, Schedule, find_recipe
+from crowdwise.engine.stage import Loss
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError, CrowdwiseError, ModelFileError
 from crowdwise.methods.core.files import fingerprint, load_model, save_model
 from crowdwise.methods.core.prediction import Array, Predictor, as_annotations
 from crowdwise.methods.core.skill import annotator_skill
-from crowdwise.networks import Classifier, ConstantTransition
+from crowdwise.networks import Classifier, ConstantTransition, Stacked
+from crowdwise.networks.backbones import takes_dropout
 
 
 @dataclass
@@ -46,6 +48,10 @@ class CrowdClassifier(Predictor):
     """
 
     name: ClassVar[str] = ""
+    settings: ClassVar[Mapping[str, Any]] = {}
+    """What the method needs on any data, in place of the recipe's value."""
+    paper_settings: ClassVar[Mapping[str, Any]] = {}
+    """The same for ``recipe="paper"``."""
 
     backbone: str | nn.Module = "auto"
     """``"resnet18"``, ``"resnet34"``, ``"cnn"``, ``"mlp"``, a module that maps (B, ...) to (B, d) (each network starts as a
@@ -55,22 +61,44 @@ class CrowdClassifier(Predictor):
     prepare: str = "auto"
     """How inputs are scaled: ``"auto"`` (images standardised by channel, features as they are), ``"standardise"``,
     ``"log1p"`` or ``"none"``."""
-    epochs: int = 60
+    recipe: str = "auto"
+    """What decides all settings of training that are None: ``"features"``, ``"pictures"``, ``"paper"`` (the protocol of the
+    TAIDTM paper), or ``"auto"``: features or pictures, as the inputs are. See `crowdwise.engine.recipe`."""
+    epochs: int | None = None
     """Epochs of the (last) classifier stage."""
-    batch_size: int = 128
+    steps: int | None = None
+    """Steps of the (last) classifier stage, in place of ``epochs``: as many epochs as make so many steps."""
+    batch_size: int | None = None
     """Instances in a step."""
-    lr: float | None = 0.01
+    lr: float | None = None
     """Learning rate of the (last) classifier stage."""
-    optimiser: str = "sgd"
-    """``"sgd"`` or ``"adam"``."""
-    momentum: float = 0.9
+    optimiser: str | None = None
+    """``"sgd"``, ``"adam"`` or ``"adamw"``."""
+    momentum: float | None = None
     """Momentum of sgd."""
-    weight_decay: float = 1e-4
+    weight_decay: float | None = None
     """Weight decay of the (last) classifier stage."""
-    milestones: Sequence[float] = (2 / 3, 11 / 12)
-    """When the learning rate is multiplied by ``gamma``: numbers of epochs, or shares of ``epochs`` if below 1."""
-    gamma: float = 0.1
+    schedule: str | Schedule | None = None
+    """How the learning rate goes: ``"cosine"`` (a short rise, then down to 0), ``"steps"`` (see ``milestones``),
+    ``"constant"``, or a function from epochs so far (2.5: midway in the third) to a factor."""
+    milestones: Sequence[float] | None = None
+    """When ``schedule="steps"`` multiplies the rate by ``gamma``: numbers of epochs, or shares of ``epochs`` if below 1."""
+    gamma: float | None = None
     """What the learning rate is multiplied by at each milestone."""
+    dropout: float | None = None
+    """Share of the features that is dropped in training. ``backbone_options`` may say it too, and then decide."""
+    augment: str | Augment | None = None
+    """What is done to pictures in training: ``"none"``, ``"crop"`` (move), ``"crop-flip"`` (and mirror), ``"strong"`` (and
+    turn, change contrast, blank a square), ``"auto"`` (crop-flip for colour pictures, crop for grey ones), or a function of
+    prepared batches (B, ...), on the device."""
+    ema: float | None = None
+    """Decay of a running average of weights, which predicts in place of the last weights; 0: none."""
+    mixup: float | None = None
+    """Mix instances, and their annotations, in pairs: alpha of the Beta distribution of shares; 0: none."""
+    patience: int | None = None
+    """Stop when agreement with held-out annotations has not improved for so many epochs; 0: never."""
+    networks: int = 1
+    """Networks trained in one pass from different starting weights; their mean probabilities are the prediction."""
     reduction: str = "annotation"
     """``"annotation"``: every annotation counts alike; ``"instance"``: every instance does."""
     validation_fraction: float = 0.1
@@ -187,6 +215,8 @@ class CrowdClassifier(Predictor):
         for name, value in parameters.items():
             if isinstance(value, tuple):
                 parameters[name] = list(value)
+            elif callable(value) and not isinstance(value, nn.Module):
+                parameters[name] = f"function:{getattr(value, '__qualname__', type(value).__name__)}"
         if not isinstance(self.random_state, int):
             parameters["random_state"] = None
         return parameters
@@ -201,13 +231,37 @@ class CrowdClassifier(Predictor):
 
     # pieces for subclasses
 
+    def training(self, problem: Problem) -> Recipe:
+        """The settings of the classifier stage: those of the recipe, of this method, and of the caller, who has the last word."""
+        recipe = self._recipe(problem.shape)
+        given = {f.name: getattr(self, f.name, None) for f in dataclasses.fields(recipe)}
+        recipe = recipe.with_values(given).for_instances(len(problem.train))
+        return dataclasses.replace(recipe, lr=self.rate(problem, recipe))
+
+    def _recipe(self, shape: tuple[int, ...]) -> Recipe:
+        own = self.paper_settings if self.recipe == "paper" else self.settings
+        return find_recipe(self.recipe, shape).with_values(own)
+
     def new_classifier(self, engine: Engine, name: str) -> Classifier:
         """A classifier with starting weights that depend on ``random_state`` and ``name`` alone."""
-        problem = engine.problem
-        classifier: Classifier = build(
-            engine, name, lambda: Classifier(self._backbone(), problem.shape, problem.n_classes, self.backbone_options)
-        )
+        shape, n_classes = engine.problem.shape, engine.problem.n_classes
+        classifier: Classifier = build(engine, name, lambda: self._classifier(shape, n_classes))
         return classifier
+
+    def _classifier(self, shape: tuple[int, ...], n_classes: int) -> Classifier:
+        if not isinstance(self.networks, int) or self.networks < 1:
+            raise ConfigError(f"networks must be a whole number of at least 1, got {self.networks!r}")
+        options = self.network_options(shape)
+        members = [Classifier(self._backbone(), shape, n_classes, options) for _ in range(self.networks)]
+        return members[0] if self.networks == 1 else Stacked(members)
+
+    def network_options(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        """Arguments of the backbone: ``backbone_options``, and the dropout of the parameters or the recipe."""
+        options = dict(self.backbone_options or {})
+        dropout = self.dropout
+        if dropout is None and not isinstance(self.backbone, nn.Module) and takes_dropout(self.backbone, shape):
+            dropout = self._recipe(shape).dropout
+        return {"dropout": dropout, **options} if dropout else options
 
     def _backbone(self) -> str | nn.Module:
         if not isinstance(self.backbone, nn.Module):
@@ -230,43 +284,82 @@ class CrowdClassifier(Predictor):
 
         ``units`` are the training instances unless given. ``before_epoch`` is called with the number of each epoch.
         """
+        recipe = self.training(engine.problem)
         return Stage(
             name,
             engine.problem.train if units is None else units,
             loss,
-            {"classifier": Group(classifier, self.rate(engine.problem), self.weight_decay), **(also or {})},
-            self.epochs,
-            self.batch_size,
-            self.optimiser,
-            self.momentum,
-            self.schedule(),
+            {"classifier": Group(classifier, recipe.lr, recipe.weight_decay), **(also or {})},
+            recipe.epochs,
+            recipe.batch_size,
+            recipe.optimiser,
+            recipe.momentum,
+            self.rates(recipe),
             score=classifier,
             keep=self.keep,
             before_epoch=before_epoch,
+            augment=recipe.augment,
+            ema=recipe.ema,
+            mixup=recipe.mixup,
+            patience=recipe.patience,
         )
 
-    def decided_by(self, *names: str) -> dict[str, Any] | None:
+    def warm_up_stage(
+        self,
+        engine: Engine,
+        classifier: nn.Module,
+        loss: Loss,
+        epochs: int | None,
+        lr: float | None,
+        *,
+        name: str = "warm-up",
+        shared: Mapping[str, Any] | None = None,
+    ) -> Stage:
+        """A short stage on the noisy labels as they are; the epoch that agrees best with held-out annotations counts."""
+        recipe, train = self.training(engine.problem), engine.problem.train
+        return Stage(
+            name,
+            train,
+            loss,
+            {"classifier": Group(classifier, recipe.early_lr if lr is None else lr)},
+            self.enough_epochs(engine.problem, epochs, usual=5, steps=recipe.early_steps, examples=len(train)),
+            recipe.batch_size,
+            recipe.optimiser,
+            recipe.momentum,
+            score=classifier,
+            keep="best",
+            augment=recipe.augment,
+            ema=recipe.ema,
+            shared=shared,
+        )
+
+    def decided_by(self, problem: Problem, *names: str) -> dict[str, Any] | None:
         """The named parameters and those that every stage depends on, for `Stage.shared`; None with a module as backbone."""
         if isinstance(self.backbone, nn.Module):
             return None
-        common = ("backbone", "backbone_options", "prepare", "batch_size", "optimiser", "momentum", "reduction")
-        names = (*common, "validation_fraction", "precision", *names)
-        return {name: getattr(self, name) for name in names}
+        own = ("backbone", "prepare", "reduction", "validation_fraction", "precision", "networks", *names)
+        recipe = self.training(problem)
+        shared = ("optimiser", "momentum", "batch_size", "weight_decay", "augment", "ema")
+        return {
+            **{name: getattr(self, name) for name in own},
+            **{name: getattr(recipe, name) for name in shared},
+            "backbone_options": self.network_options(problem.shape),
+        }
 
-    def rate(self, problem: Problem) -> float:
-        """The learning rate of the classifier stage: ``lr``, or where that is None, what suits the data."""
-        return 0.01 if self.lr is None else self.lr
+    def rate(self, problem: Problem, recipe: Recipe) -> float:
+        """The learning rate of the classifier stage."""
+        return recipe.lr
 
-    def enough_epochs(self, epochs: int | None, usual: int, steps: int, examples: int) -> int:
+    def enough_epochs(self, problem: Problem, epochs: int | None, usual: int, steps: int, examples: int) -> int:
         """``epochs``; where these are None, the ``usual`` ones, or as many more as make ``steps`` steps over few examples."""
         if epochs is not None:
             return epochs
-        return max(usual, math.ceil(steps * self.batch_size / max(examples, self.batch_size)))
+        batch_size = self.training(problem).batch_size
+        return max(usual, math.ceil(steps * batch_size / max(examples, batch_size)))
 
-    def schedule(self) -> Callable[[int], float]:
+    def rates(self, recipe: Recipe) -> Schedule:
         """The learning-rate schedule of the classifier stage."""
-        epochs = [round(at * self.epochs) if at < 1 else int(at) for at in self.milestones]
-        return step_schedule(epochs, self.gamma)
+        return recipe.rates()
 
     # files
 
@@ -298,7 +391,7 @@ class CrowdClassifier(Predictor):
             return Prepare(about["prepare"]["mode"], shape, scale=float(about["prepare"]["scale"]))
 
         def new_classifier() -> Classifier:
-            return Classifier(self._backbone(), shape, len(about["classes"]), self.backbone_options)
+            return self._classifier(shape, len(about["classes"]))
 
         prepare: Prepare = _restored(new_prepare, part("prepare"))
         classifier: Classifier = _restored(new_classifier, part("classifier"))
@@ -356,6 +449,9 @@ def load(path: str | Path, *, backbone: nn.Module | None = None, device: str = "
                     "pass load(..., backbone=module)"
                 )
             parameters["backbone"] = backbone
+        for name, value in parameters.items():
+            if isinstance(value, str) and value.startswith("function:"):
+                parameters[name] = None  # a schedule, for instance: of no use in prediction
         model: CrowdClassifier = METHODS[about["method"]](**parameters, device=device)
         model._restore(tensors, about)
     except ModelFileError as error:

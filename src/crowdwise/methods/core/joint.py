@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +20,10 @@ from crowdwise.methods.core.steps import annotator_matrices, soft_votes
 class JointClassifier(CrowdClassifier):
     """Base of these methods: annotators' parameters are a group of their own, without weight decay."""
 
-    optimiser: str = "adam"
-    """``"adam"`` or ``"sgd"``. With sgd annotators hardly learn: gradients are as small as their shares of the labels."""
-    lr: float = 1e-3
+    # with sgd annotators hardly learn: gradients are as small as their shares of the labels
+    settings: ClassVar[Mapping[str, Any]] = {"optimiser": "adam", "lr": 1e-3}
+    paper_settings: ClassVar[Mapping[str, Any]] = settings
+
     annotator_lr: float = 1e-2
     """Learning rate of annotators' parameters."""
 

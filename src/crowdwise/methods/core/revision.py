@@ -43,6 +43,6 @@ def revision_stage(
     lr: float,
 ) -> Stage:
     """The stage that tunes ``classifier`` and ``slack`` by Adam, at a constant and usually very small rate."""
-    groups = {"classifier": Group(classifier, lr, method.weight_decay), "slack": Group(slack, lr)}
-    train = engine.problem.train
-    return Stage(name, train, loss, groups, epochs, method.batch_size, "adam", score=classifier)
+    recipe, train = method.training(engine.problem), engine.problem.train
+    groups = {"classifier": Group(classifier, lr, recipe.weight_decay), "slack": Group(slack, lr)}
+    return Stage(name, train, loss, groups, epochs, recipe.batch_size, "adam", score=classifier)

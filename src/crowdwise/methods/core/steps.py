@@ -14,7 +14,7 @@ FLOOR = 1e-10  # probabilities are kept at or above this before a logarithm
 
 def target_cross_entropy(classifier: nn.Module, batch: Batch, target: Tensor) -> Tensor:
     """Mean over instances of -sum_p target_p ln f_p(x); ``target`` (N, C) holds a distribution for every unit."""
-    losses = F.cross_entropy(classifier(batch.x), target[batch.unit], reduction="none")
+    losses = F.cross_entropy(classifier(batch.x), batch.of_units(target), reduction="none")
     return batch.once(batch.instance_mean(losses))
 
 

@@ -1,0 +1,183 @@
+"""Recipes: how a classifier is trained where nothing else is said. Declared here once, used by every method."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from crowdwise.errors import ConfigError, suggest
+
+Schedule = Callable[[float], float]
+Augment = Callable[[Tensor], Tensor]
+OPTIMISERS = ("sgd", "adam", "adamw")
+SCHEDULES = ("cosine", "steps", "constant")
+AUGMENTATIONS = ("auto", "none", "crop", "crop-flip", "strong")
+_RATES = {"sgd": 0.01, "adam": 1e-3, "adamw": 1e-3}  # for an optimiser that is not the recipe's own
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings of a classifier stage. The parameters of `CrowdClassifier` with the same names override them."""
+
+    optimiser: str
+    lr: float
+    weight_decay: float
+    schedule: str | Schedule
+    epochs: int  # at least so many
+    steps: int  # and as many epochs more as make so many steps
+    batch_size: int
+    momentum: float = 0.9
+    rise: float = 0.0  # epochs in which the rate of "cosine" rises; a share of all epochs if below 1
+    milestones: Sequence[float] = ()  # of "steps"
+    gamma: float = 0.1
+    dropout: float = 0.0
+    augment: str | Augment = "none"
+    ema: float = 0.0
+    mixup: float = 0.0
+    patience: int = 0
+    early_lr: float = 0.01  # of the stages before the classifier's: warm-up, transition networks
+    early_steps: int = 100  # of a warm-up, at least
+    retry: bool = True  # whether a stage that learnt nothing is tried again
+
+    def with_values(self, values: Mapping[str, Any]) -> Recipe:
+        """This recipe with those of ``values`` that are not None, which are checked."""
+        given = {name: value for name, value in values.items() if value is not None}
+        if given.get("optimiser", self.optimiser) != self.optimiser:
+            usual = _RATES.get(given["optimiser"], self.lr)
+            given = {"lr": usual, "early_lr": usual, **given}
+        if "milestones" in given and "schedule" not in given:
+            given["schedule"] = "steps"
+        if "epochs" in given and "steps" not in given:
+            given["steps"] = 0  # so many epochs, and no more
+        if "steps" in given and "epochs" not in given:
+            given["epochs"] = 1
+        recipe = dataclasses.replace(self, **given)
+        recipe._check()
+        return recipe
+
+    def for_instances(self, n: int) -> Recipe:
+        """With the number of epochs for ``n`` training instances."""
+        batches = max(math.ceil(n / self.batch_size), 1)
+        return dataclasses.replace(self, epochs=max(self.epochs, math.ceil(self.steps / batches)))
+
+    def rates(self) -> Schedule:
+        """The factor on every learning rate, by epochs of training so far."""
+        if callable(self.schedule):
+            return self.schedule
+        if self.schedule == "cosine":
+            return cosine_schedule(self.epochs, self.rise if self.rise >= 1 else self.rise * self.epochs)
+        return step_schedule(self.drops() if self.schedule == "steps" else (), self.gamma)
+
+    def drops(self) -> list[int]:
+        """The milestones in epochs."""
+        return [round(at * self.epochs) if at < 1 else int(at) for at in self.milestones]
+
+    def _check(self) -> None:
+        choices = {"optimiser": OPTIMISERS, "schedule": SCHEDULES, "augment": AUGMENTATIONS}
+        for name, known in choices.items():
+            value = getattr(self, name)
+            if value not in known and not (callable(value) and name != "optimiser"):
+                raise ConfigError(f"unknown {name} {value!r}{suggest(str(value), known)}")
+        for name, (low, high, kind) in _BOUNDS.items():
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
+                what = "a whole number" if kind is int else "a number"
+                raise ConfigError(f"{name} must be {what} from {low:g} to {high:g}, got {value!r}")
+
+
+_BOUNDS: dict[str, tuple[float, float, Any]] = {
+    "lr": (0, math.inf, int | float),
+    "weight_decay": (0, math.inf, int | float),
+    "momentum": (0, 1, int | float),
+    "epochs": (0, math.inf, int),
+    "steps": (0, math.inf, int),
+    "batch_size": (1, math.inf, int),
+    "gamma": (0, 1, int | float),
+    "dropout": (0, 0.95, int | float),
+    "ema": (0, 0.99999, int | float),
+    "mixup": (0, 100, int | float),
+    "patience": (0, math.inf, int),
+}
+
+FEATURES = Recipe(
+    optimiser="adamw",
+    lr=1e-3,
+    weight_decay=0.01,
+    schedule="cosine",
+    rise=0.05,
+    epochs=10,
+    steps=1500,
+    batch_size=64,
+    dropout=0.5,
+    ema=0.99,
+    early_lr=1e-3,
+    early_steps=300,
+)
+"""Feature vectors: about 1,500 steps, however many instances there are."""
+
+PICTURES = Recipe(
+    optimiser="sgd",
+    lr=0.05,
+    weight_decay=5e-4,
+    schedule="cosine",
+    rise=2,
+    epochs=30,
+    steps=1500,
+    batch_size=128,
+    augment="auto",
+    ema=0.999,
+)
+"""Pictures: moved and mirrored, so that a wrong label is not learnt by heart."""
+
+PAPER = Recipe(
+    optimiser="sgd",
+    lr=0.01,
+    weight_decay=1e-4,
+    schedule="steps",
+    milestones=(2 / 3, 11 / 12),
+    epochs=60,
+    steps=0,
+    batch_size=128,
+    retry=False,
+)
+"""The protocol of the TAIDTM paper (section 5.1), with which its tables are reproduced."""
+
+RECIPES = {"features": FEATURES, "pictures": PICTURES, "paper": PAPER}
+
+
+def find_recipe(name: str, shape: tuple[int, ...]) -> Recipe:
+    """The recipe of that name; ``"auto"``: that for inputs of this shape."""
+    if name == "auto":
+        name = "features" if len(shape) == 1 else "pictures"
+    if name not in RECIPES:
+        raise ConfigError(f"unknown recipe {name!r}{suggest(name, ['auto', *RECIPES])}")
+    return RECIPES[name]
+
+
+def step_schedule(milestones: Sequence[int], gamma: float) -> Schedule:
+    """Learning rate times gamma after each of the given numbers of epochs.
+
+    >>> [round(step_schedule((2, 4), 0.1)(epoch), 2) for epoch in range(6)]
+    [1.0, 1.0, 0.1, 0.1, 0.01, 0.01]
+    """
+    return lambda epoch: float(gamma ** sum(epoch >= milestone for milestone in milestones))
+
+
+def cosine_schedule(epochs: int, rise: float) -> Schedule:
+    """A linear rise over the first ``rise`` epochs, then half a cosine to 0.
+
+    >>> [round(cosine_schedule(6, 2)(epoch), 2) for epoch in (0, 1, 2, 4, 6)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+
+    def factor(epoch: float) -> float:
+        if epoch < rise:
+            return epoch / rise
+        return (1 + math.cos(math.pi * min((epoch - rise) / max(epochs - rise, 1e-9), 1))) / 2
+
+    return factor

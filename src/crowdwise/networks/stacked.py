@@ -1,0 +1,128 @@
+"""K classifiers in one module: trained in one pass, on batches that hold every instance K times, and averaged in prediction.
+
+Fully connected networks are stacked into batched products; other backbones are run one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from crowdwise.networks.classifier import Classifier
+from crowdwise.networks.layers import StackedLinear
+
+
+class LastLayer(StackedLinear):
+    """K linear layers on the blocks of a batch: (K B, in) -> (K B, out)."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.unflatten(0, (len(self.weight), -1))).flatten(0, 1)
+
+
+class StackedNorm(nn.Module):
+    """K batch norms of rows: (K, B, d) -> (K, B, d)."""
+
+    def __init__(self, layers: Sequence[nn.BatchNorm1d]) -> None:
+        super().__init__()
+        first = layers[0]
+        self.norm = type(first)(len(layers) * first.num_features, eps=first.eps, momentum=first.momentum)
+        states = [layer.state_dict() for layer in layers]
+        joined = {name: torch.cat([state[name] for state in states]) for name, value in states[0].items() if value.ndim}
+        self.norm.load_state_dict(joined, strict=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = self.norm(x.transpose(0, 1).flatten(1))  # (B, K d)
+        stacked: Tensor = rows.view(x.shape[1], x.shape[0], -1).transpose(0, 1)
+        return stacked
+
+
+class StackedRows(nn.Module):
+    """Backbones that are sequences of layers on rows, stacked layer by layer: (K, B, ...) -> (K, B, d)."""
+
+    def __init__(self, backbones: Sequence[nn.Sequential]) -> None:
+        super().__init__()
+        layers = zip(*backbones, strict=True)
+        self.layers = nn.Sequential(*[_stack_layer(layer) for layer in layers])
+
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.layers(x)
+        return features
+
+    @staticmethod
+    def fits(backbone: nn.Module) -> bool:
+        """Whether all layers of a backbone have a stacked form."""
+        elementwise = (nn.ReLU, nn.Dropout, nn.Tanh, nn.GELU, nn.SiLU, nn.Identity)
+        return isinstance(backbone, nn.Sequential) and all(
+            isinstance(layer, (nn.Flatten, *elementwise))
+            or (isinstance(layer, nn.Linear) and layer.bias is not None)
+            or (isinstance(layer, nn.BatchNorm1d) and layer.affine and layer.track_running_stats)
+            for layer in backbone
+        )
+
+
+def _stack_layer(layers: Sequence[nn.Module]) -> nn.Module:
+    if isinstance(layers[0], nn.Linear):
+        return StackedLinear([layer for layer in layers if isinstance(layer, nn.Linear)])
+    if isinstance(layers[0], nn.BatchNorm1d):
+        return StackedNorm([layer for layer in layers if isinstance(layer, nn.BatchNorm1d)])
+    return nn.Flatten(2) if isinstance(layers[0], nn.Flatten) else layers[0]
+
+
+class OneByOne(nn.Module):
+    """Backbones of any kind: (K, B, ...) -> (K, B, d)."""
+
+    def __init__(self, backbones: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(backbones)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([member(part).float() for member, part in zip(self.members, x, strict=True)])
+
+
+class Stacked(Classifier):
+    """K classifiers. In training (K B, ...) -> logits (K B, C), block k through network k.
+
+    In evaluation (B, ...) -> (B, C): the logarithm of the networks' mean probabilities; ``features`` gives their mean.
+    """
+
+    def __init__(self, classifiers: Sequence[Classifier]) -> None:
+        nn.Module.__init__(self)
+        self.networks = len(classifiers)
+        backbones = [classifier.backbone for classifier in classifiers]
+        sequences = [backbone for backbone in backbones if isinstance(backbone, nn.Sequential)]
+        stackable = all(StackedRows.fits(backbone) for backbone in backbones)
+        self.backbone = StackedRows(sequences) if stackable else OneByOne(backbones)
+        self.linear = LastLayer([each.linear for each in classifiers if isinstance(each.linear, nn.Linear)])
+
+    def features(self, x: Tensor) -> Tensor:
+        features = self._features(x)
+        return features.flatten(0, 1) if self.training else features.mean(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        features = self._features(x).flatten(0, 1)
+        with torch.autocast(x.device.type, enabled=False):
+            logits: Tensor = self.linear(features)
+        if self.training:
+            return logits
+        members = F.log_softmax(logits.unflatten(0, (self.networks, -1)), 2)
+        return torch.logsumexp(members, 0) - torch.log(torch.tensor(float(self.networks), device=x.device))
+
+    def _features(self, x: Tensor) -> Tensor:  # (K, B, d)
+        blocks = x.unflatten(0, (self.networks, -1)) if self.training else x.expand(self.networks, *x.shape)
+        features: Tensor = self.backbone(blocks)
+        return features.float()
+
+
+class MeanFeatures(nn.Module):
+    """The mean features of K stacked backbones, for instances that are not repeated: (B, ...) -> (B, d)."""
+
+    def __init__(self, backbone: nn.Module, networks: int) -> None:
+        super().__init__()
+        self.backbone, self.copies = backbone, networks
+
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.backbone(x.expand(self.copies, *x.shape)).mean(0)
+        return features
