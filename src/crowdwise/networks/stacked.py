@@ -110,6 +110,13 @@ class Stacked(Classifier):
         members = F.log_softmax(logits.unflatten(0, (self.networks, -1)), 2)
         return torch.logsumexp(members, 0) - torch.log(torch.tensor(float(self.networks), device=x.device))
 
+    def member_logits(self, x: Tensor) -> Tensor:
+        """Logits of every network, for instances that are not repeated: (B, ...) -> (B, K, C)."""
+        features = self.backbone(x.expand(self.networks, *x.shape)).float()
+        with torch.autocast(x.device.type, enabled=False):
+            logits: Tensor = self.linear(features.flatten(0, 1))
+        return logits.unflatten(0, (self.networks, -1)).transpose(0, 1)
+
     def _features(self, x: Tensor) -> Tensor:  # (K, B, d)
         blocks = x.unflatten(0, (self.networks, -1)) if self.training else x.expand(self.networks, *x.shape)
         features: Tensor = self.backbone(blocks)

@@ -249,11 +249,15 @@ class CrowdClassifier(Predictor):
         return classifier
 
     def _classifier(self, shape: tuple[int, ...], n_classes: int) -> Classifier:
-        if not isinstance(self.networks, int) or self.networks < 1:
-            raise ConfigError(f"networks must be a whole number of at least 1, got {self.networks!r}")
+        networks = self._networks(shape)
+        if not isinstance(networks, int) or networks < 1:
+            raise ConfigError(f"networks must be a whole number of at least 1, got {networks!r}")
         options = self.network_options(shape)
-        members = [Classifier(self._backbone(), shape, n_classes, options) for _ in range(self.networks)]
-        return members[0] if self.networks == 1 else Stacked(members)
+        members = [Classifier(self._backbone(), shape, n_classes, options) for _ in range(networks)]
+        return members[0] if networks == 1 else Stacked(members)
+
+    def _networks(self, shape: tuple[int, ...]) -> int:
+        return self.networks
 
     def network_options(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """Arguments of the backbone: ``backbone_options``, and the dropout of the parameters or the recipe."""
