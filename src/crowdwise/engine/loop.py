@@ -95,7 +95,7 @@ class Engine:
 
     def predict(self, classifier: nn.Module, X: Any) -> np.ndarray:
         """Probabilities (len(X), C) of instances ``X`` that the classifier, as it is now, has not been trained on."""
-        inputs = make_inputs(X, self.device)
+        inputs = make_inputs(self.problem.intake(X), self.device)
         at = torch.arange(len(inputs), device=self.device)
         with self._averaged():
             logits = evaluate(classifier, inputs, at, self.problem.prepare, dtype=self.dtype)

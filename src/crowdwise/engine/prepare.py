@@ -1,59 +1,118 @@
-"""From raw inputs to what a network sees: scaling that is learned on the training inputs and travels with the model."""
+"""From raw inputs to what a network sees: scaling that is learnt on the training inputs and travels with the model."""
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from crowdwise.errors import ConfigError, DataError
 
-MODES = ("auto", "none", "standardise", "log1p")
-_SAMPLE = 10_000  # instances from which image statistics are taken
+CHOICES = ("auto", "robust", "standardise", "log1p", "none")
+_SAMPLE = 10_000  # instances from which statistics are taken
+_BEND, _LIMIT = 3.0, 10.0  # where robust scaling begins to bend, and where it ends
+_FAR, _STILL = 8.0, 0.01  # from where on other inputs are called unlike
+_LEAST = 0.5  # least standard deviation by which bent columns are divided: rare values must not become huge
 
 
 class Prepare(nn.Module):
     """Scale raw inputs (B, ...) to float32.
 
-    ``auto``: images are standardised by channel, feature vectors are left as they are; ``standardise``: mean 0 and
-    standard deviation 1 (by channel, or by feature); ``log1p``: ln(1 + x), for counts and other non-negative features.
-    8-bit images are divided by 255 first.
+    ``robust``: each feature minus its median, divided by its interquartile range (by its standard deviation where most values
+    are equal), with values beyond 3 bent to a logarithm and cut at 10, then to about mean 0 and standard deviation 1; features
+    that never change become 0. ``standardise``: mean 0 and standard deviation 1 (by channel, or by feature); ``log1p``:
+    ln(1 + x), for counts and other non-negative features. 8-bit images are divided by 255 first. Models of earlier versions
+    have ``auto``: images standardised, features left as they are; `learn` makes it ``robust`` for features.
     """
 
     mean: Tensor
     std: Tensor
+    centre: Tensor
+    spread: Tensor
 
     def __init__(self, mode: str, shape: tuple[int, ...], *, scale: float = 1.0) -> None:
         super().__init__()
-        if mode not in MODES:
-            raise ConfigError(f"unknown prepare={mode!r}; use one of {', '.join(map(repr, MODES))}")
-        self.mode, self.shape, self.scale = mode, shape, scale
+        if mode not in CHOICES:
+            raise ConfigError(f"unknown prepare={mode!r}; use one of {', '.join(map(repr, CHOICES))}")
         image = len(shape) == 3
-        self.standardise = mode == "standardise" or (mode == "auto" and image)
+        if mode == "robust" and image:
+            raise ConfigError("prepare='robust' is for feature vectors; images are standardised")
+        self.mode, self.shape, self.scale = mode, shape, scale
+        self.standardise = mode in ("standardise", "robust") or (mode == "auto" and image)
         statistics_shape = (shape[0], 1, 1) if image else shape
-        self.register_buffer("mean", torch.zeros(statistics_shape))
-        self.register_buffer("std", torch.ones(statistics_shape))
+        names = ("mean", "std", "centre", "spread") if mode == "robust" else ("mean", "std")
+        for name in names:
+            start = torch.ones if name in ("std", "spread") else torch.zeros
+            self.register_buffer(name, start(statistics_shape))
 
     @classmethod
     def learn(cls, mode: str, raw: Tensor) -> Prepare:
-        """Learn means and standard deviations from raw training inputs (n, ...)."""
+        """Learn the scaling from raw training inputs (n, ...)."""
+        if mode == "auto":
+            mode = "standardise" if raw.ndim == 4 else "robust"
         scale = 1 / 255 if raw.dtype == torch.uint8 and raw.ndim == 4 else 1.0
         prepare = cls(mode, tuple(raw.shape[1:]), scale=scale).to(raw.device)
-        if len(raw):
-            sample = raw[:: max(1, len(raw) // _SAMPLE)].float() * scale if raw.ndim == 4 else raw.float()
-            if mode == "log1p" and bool((raw < 0).any()):
-                at = tuple(torch.nonzero(raw < 0)[0].tolist())
-                raise DataError(f"prepare='log1p' needs values of at least 0, but X{list(at)} is {raw[at].item():g}")
-            if prepare.standardise:
-                axes = (0, 2, 3) if raw.ndim == 4 else (0,)
-                std, mean = torch.std_mean(sample.double(), axes, correction=0, keepdim=True)
-                prepare.mean.copy_(mean[0])
+        if not len(raw):
+            return prepare
+        if mode == "log1p" and bool((raw < 0).any()):
+            at = tuple(torch.nonzero(raw < 0)[0].tolist())
+            raise DataError(f"prepare='log1p' needs values of at least 0, but X{list(at)} is {raw[at].item():g}")
+        if prepare.standardise:
+            sampled = raw.ndim == 4 or mode == "robust"
+            sample = (raw[:: max(1, len(raw) // _SAMPLE)] if sampled else raw).float() * scale
+            if mode == "robust":
+                prepare._learn_columns(sample.double().cpu().numpy())
+                sample = prepare._bend(sample)
+            axes = (0, 2, 3) if raw.ndim == 4 else (0,)
+            std, mean = torch.std_mean(sample.double(), axes, correction=0, keepdim=True)
+            prepare.mean.copy_(mean[0])
+            if mode == "robust":
+                prepare.std.copy_(std[0].clamp_min(_LEAST))
+            else:
                 prepare.std.copy_(torch.where(std[0] > 1e-8, std[0], 1.0))
         return prepare
+
+    def _learn_columns(self, values: np.ndarray) -> None:
+        """Median and spread of each column of ``values`` (n, d); an infinite spread where nothing changes."""
+        low, median, high = np.quantile(values, [0.25, 0.5, 0.75], axis=0)
+        spread, std = (high - low) / 1.349, values.std(axis=0)
+        spread = np.where(spread > 1e-3 * std, spread, std)
+        largest = np.abs(values).max(axis=0)
+        spread = np.where(np.ptp(values, axis=0) > 1e-6 * largest, spread, np.inf)  # else rounding is all there is
+        self.centre.copy_(torch.from_numpy(median))
+        self.spread.copy_(torch.from_numpy(spread))
+
+    def _bend(self, x: Tensor) -> Tensor:
+        z = (x - self.centre) / self.spread
+        size = z.abs()
+        bent = _BEND + torch.log1p((size - _BEND).clamp_min(0))
+        return torch.where(size > _BEND, z.sign() * bent.clamp_max(_LIMIT), z)
+
+    def departure(self, raw: Tensor) -> str:
+        """How raw inputs (n, ...) differ grossly from those that the scaling was learnt on; empty where they do not.
+
+        For scalings that know the training data: half of the values are far from any of these, or hardly differ.
+        """
+        if not self.standardise:
+            return ""
+        x = raw.float() * self.scale
+        z = (x - self.centre) / self.spread if self.mode == "robust" else (x - self.mean) / self.std
+        z = z[:, torch.isfinite(self.spread)] if self.mode == "robust" else z.transpose(0, 1).flatten(1).T
+        if not z.numel():
+            return ""
+        span = f"X has values from {float(raw.min()):.4g} to {float(raw.max()):.4g}"
+        if float(z.abs().median()) > _FAR:
+            return (
+                f"half of its values are more than {_FAR:g} standard deviations from the training data's centre; {span}"
+            )
+        if len(raw) >= 10 and float(z.std(0).median()) < _STILL:
+            return f"it varies less than {_STILL:.0%} as much as the training data; {span}"
+        return ""
 
     def forward(self, raw: Tensor) -> Tensor:
         x = raw.float() * self.scale
         if self.mode == "log1p":
             return torch.log1p(x)
-        if self.standardise:
-            x = (x - self.mean) / self.std
-        return x
+        if self.mode == "robust":
+            x = self._bend(x)
+        return (x - self.mean) / self.std if self.standardise else x

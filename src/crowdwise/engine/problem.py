@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from crowdwise.annotations import Annotations
 from crowdwise.engine.device import derive_seed
+from crowdwise.engine.intake import Intake, count_rows
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.tensors import Inputs, ResidentInputs, StreamedInputs, Units, to_channels_first
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, NonFiniteError
@@ -33,6 +34,7 @@ class Problem:
     device: torch.device
     seed: int
     annotations: Annotations  # of the training instances, in the order of `train`
+    intake: Intake = field(default_factory=Intake)
 
     @classmethod
     def make(
@@ -46,13 +48,9 @@ class Problem:
         reduction: str = "annotation",
         validation_fraction: float = 0.1,
     ) -> Problem:
-        try:
-            inputs = make_inputs(X, device)
-        except NonFiniteError as error:
-            raise _named(error, annotations) from None
-        if len(inputs) != annotations.n_instances:
+        if count_rows(X) != annotations.n_instances:
             raise DataError(
-                f"X has {len(inputs)} instances, the annotations speak of {annotations.n_instances}; "
+                f"X has {count_rows(X)} instances, the annotations cover {annotations.n_instances}; "
                 "they must be the same instances in the same order"
             )
         if not 0 <= validation_fraction < 1:
@@ -65,6 +63,11 @@ class Problem:
         labelled = np.random.default_rng(derive_seed(seed, "split")).permutation(labelled)
         n_validation = min(int(validation_fraction * len(labelled)), len(labelled) - 2)
         validation, train = np.sort(labelled[:n_validation]), np.sort(labelled[n_validation:])
+        try:
+            intake = Intake.learn(X, train, derive_seed(seed, "intake"))
+            inputs = make_inputs(intake(X), device)
+        except NonFiniteError as error:
+            raise _named(error, annotations) from None
         everything = make_units(inputs, annotations, device, reduction)
         sample = train[:: max(1, len(train) // 2000)] if not inputs.resident else train
         try:
@@ -82,6 +85,7 @@ class Problem:
             device,
             seed,
             annotations.select(instances=train),
+            intake,
         )
 
 
@@ -109,6 +113,12 @@ def make_inputs(X: Any, device: torch.device) -> Inputs:
         if map_style and not hasattr(X, "__array__"):
             return StreamedInputs(X, device)
         X = np.asarray(X)
+    if isinstance(X, np.ma.MaskedArray):
+        if np.ma.getmaskarray(X).any():
+            raise DataError(
+                f"X has {int(np.ma.getmaskarray(X).sum()):,} masked values; fill them, or leave the instances out"
+            )
+        X = X.data
     if X.dtype == object or not (np.issubdtype(X.dtype, np.number) or X.dtype == bool):
         raise DataError(f"X must hold numbers, got dtype {X.dtype}")
     if X.dtype != np.uint8:

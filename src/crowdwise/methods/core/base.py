@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from crowdwise.engine import Engine, Group, Problem, Stage, StageResult, distributed
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages
 from crowdwise.engine.device import derive_seed, resolve_device, seeded
+from crowdwise.engine.intake import Intake, count_rows
 from crowdwise.engine.loop import Observer
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.recipe import Augment, Recipe, Schedule, find_recipe
@@ -59,8 +60,9 @@ class CrowdClassifier(Predictor):
     backbone_options: Mapping[str, Any] | None = None
     """Arguments of the named backbone, ``{"hidden": 128, "dropout": 0.5}`` for instance."""
     prepare: str = "auto"
-    """How inputs are scaled: ``"auto"`` (images standardised by channel, features as they are), ``"standardise"``,
-    ``"log1p"`` or ``"none"``."""
+    """How inputs are scaled, learnt on the training instances: ``"standardise"`` (mean 0, standard deviation 1, by feature or
+    channel), ``"robust"`` (by feature, with median and quartiles; outliers are drawn in), ``"log1p"``, ``"none"``, or
+    ``"auto"``: images standardised, features robust."""
     recipe: str = "auto"
     """What decides all settings of training that are None: ``"features"``, ``"pictures"``, ``"paper"`` (the protocol of the
     TAIDTM paper), or ``"auto"``: features or pictures, as the inputs are. See `crowdwise.engine.recipe`."""
@@ -147,7 +149,7 @@ class CrowdClassifier(Predictor):
         epoch with its record, and a function from instances to their probabilities as the classifier now sees them.
         """
         choose("keep", self.keep, ("last", "best"))
-        crowd = as_annotations(annotations, len(X))
+        crowd = as_annotations(annotations, count_rows(X))
         run, seed = self._open_run(run_dir, resume), self._seed()
         device = distributed.join(resolve_device(self.device))
         problem = Problem.make(
@@ -181,7 +183,7 @@ class CrowdClassifier(Predictor):
             )
             fitted = engine.run(self.stages(engine))
             fitted.arrays["skill"] = annotator_skill(engine, fitted.classifier, fitted.transition)
-            self._adopt(fitted, problem.prepare, crowd.classes, crowd.annotators)
+            self._adopt(fitted, problem.prepare, problem.intake, crowd.classes, crowd.annotators)
             self.history_ = engine.history
             if run is not None and distributed.rank() == 0:
                 self.save(run.path / "model")
@@ -221,12 +223,14 @@ class CrowdClassifier(Predictor):
             parameters["random_state"] = None
         return parameters
 
-    def _adopt(self, fitted: Fitted, prepare: Prepare, classes: Array, annotators: Array) -> None:
+    def _adopt(self, fitted: Fitted, prepare: Prepare, intake: Intake, classes: Array, annotators: Array) -> None:
         self.classifier_ = fitted.classifier.eval()
         self.transition_ = fitted.transition.eval() if fitted.transition is not None else None
-        self.prepare_ = prepare
+        self.prepare_, self.intake_ = prepare, intake
         self.classes_, self.annotators_ = classes, annotators
-        self.n_features_in_ = int(np.prod(prepare.shape))
+        self.n_features_in_ = int(np.prod(prepare.shape)) if intake.weights is None else len(intake.weights)
+        if intake.columns is not None:
+            self.feature_names_in_ = np.array(intake.columns, dtype=object)
         self.arrays_ = fitted.arrays
 
     # pieces for subclasses
@@ -374,6 +378,7 @@ class CrowdClassifier(Predictor):
         tensors |= {f"prepare/{k}": v for k, v in self.prepare_.state_dict().items()}
         if self.transition_ is not None:
             tensors |= {f"transition/{k}": v for k, v in self.transition_.state_dict().items()}
+        tensors |= {f"intake/{k}": torch.from_numpy(v) for k, v in self.intake_.arrays().items()}
         tensors |= {f"array/{k}": torch.from_numpy(np.ascontiguousarray(v)) for k, v in self.arrays_.items()}
         about = {
             "method": self.name,
@@ -381,6 +386,7 @@ class CrowdClassifier(Predictor):
             "classes": self.classes_.tolist(),
             "annotators": self.annotators_.tolist(),
             "prepare": {"mode": self.prepare_.mode, "shape": self.prepare_.shape, "scale": self.prepare_.scale},
+            "columns": self.intake_.columns,
             "history": self.history_,
         }
         return save_model(Path(path), tensors, about)
@@ -401,9 +407,18 @@ class CrowdClassifier(Predictor):
         classifier: Classifier = _restored(new_classifier, part("classifier"))
         saved = part("transition")
         transition = _restored(lambda: self.build_transition(shape, saved), saved) if saved else None
+        columns = about.get("columns")  # models of earlier versions have none
+        intake = Intake(
+            tuple(map(str, columns)) if columns is not None else None,
+            **{name: tensor.numpy() for name, tensor in part("intake").items()},
+        )
         arrays = {name: tensor.numpy() for name, tensor in part("array").items()}
         self._adopt(
-            Fitted(classifier, transition, arrays), prepare, np.array(about["classes"]), np.array(about["annotators"])
+            Fitted(classifier, transition, arrays),
+            prepare,
+            intake,
+            np.array(about["classes"]),
+            np.array(about["annotators"]),
         )
         self.history_ = about["history"]
 

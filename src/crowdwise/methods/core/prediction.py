@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
@@ -14,14 +15,16 @@ from torch import Tensor, nn
 
 from crowdwise.annotations import Annotations
 from crowdwise.engine.device import resolve_device, resolve_precision
+from crowdwise.engine.intake import Intake, count_rows
 from crowdwise.engine.loop import evaluate
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.problem import make_inputs
-from crowdwise.errors import ConfigError, DataError, TrainingError
+from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, TrainingError, shorten
 from crowdwise.networks import ConstantTransition, Transition
 from crowdwise.networks.transition import stretches
 
 Array = npt.NDArray[Any]
+_CHECKED = 1000  # instances that are compared with the training data
 
 
 class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -33,6 +36,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classifier_: nn.Module
     transition_: nn.Module | None
     prepare_: Prepare
+    intake_: Intake
     classes_: Array
     annotators_: Array
     arrays_: dict[str, Array]
@@ -52,14 +56,21 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy against true labels ``y`` (n,), or soft agreement with annotations (of any accepted form)."""
         if isinstance(y, Annotations) or np.ndim(y) != 1 or hasattr(y, "columns"):
-            crowd = as_annotations(y, len(X))
+            crowd = as_annotations(y, count_rows(X))
             votes = crowd.votes()
             known = {value: code for code, value in enumerate(crowd.classes.tolist())}
             predicted = np.array([known.get(value, -1) for value in self.predict(X).tolist()])
             labelled = votes.sum(1) > 0
             hits = np.where(predicted >= 0, votes[np.arange(len(votes)), predicted], 0)
             return float((hits[labelled] / votes.sum(1)[labelled]).mean())
-        return float(np.average(self.predict(X) == np.asarray(y), weights=sample_weight))
+        truth, classes = np.asarray(y), set(self.classes_.tolist())
+        unknown = [value for value in dict.fromkeys(truth.tolist()) if value not in classes]
+        if unknown:
+            raise DataError(
+                f"y has labels that this model cannot give: {shorten(unknown, 8)}; "
+                f"its classes are {shorten(self.classes_.tolist(), 8)}"
+            )
+        return float(np.average(self.predict(X) == truth, weights=sample_weight))
 
     def transition(self, X: Any, annotators: Any = None) -> Array:
         """Estimated T^j(x)[p, q] = P(annotator j says q | true class p, x): (len(X), len(annotators), C, C).
@@ -68,7 +79,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         module = self._fitted_transition()
         codes = self._annotator_codes(annotators)
-        n, n_classes = len(X), len(self.classes_)
+        n, n_classes = count_rows(X), len(self.classes_)
         if isinstance(module, ConstantTransition):
             matrices = module.matrices.cpu().numpy()
             chosen = np.broadcast_to(matrices, (len(self.annotators_), n_classes, n_classes))[codes]
@@ -110,16 +121,30 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _evaluate(self, module: nn.Module, X: Any, function: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         device = resolve_device(self.device)
-        inputs = make_inputs(X, device)
+        inputs = make_inputs(self.intake_(X), device)
         if len(inputs):
-            shape = tuple(inputs.take(torch.zeros(1, dtype=torch.int64, device=device)).shape[1:])
-            if shape != self.prepare_.shape:
-                raise DataError(f"this model was trained on instances of shape {self.prepare_.shape}, X has {shape}")
+            self._check_inputs(
+                inputs.take(torch.arange(0, len(inputs), max(1, len(inputs) // _CHECKED), device=device))
+            )
         at = torch.arange(len(inputs), device=device)
         dtype = resolve_precision(self.precision, device)
         module.to(device)
         result = evaluate(module, inputs, at, self.prepare_.to(device), dtype=dtype, function=function)
         return result if len(inputs) else result.reshape(0, len(self.classes_))
+
+    def _check_inputs(self, raw: Tensor) -> None:
+        """Refuse inputs of another kind than the model was trained on, and warn of values that are far from those."""
+        prepare, shape = self.prepare_, tuple(raw.shape[1:])
+        if shape != prepare.shape:
+            raise DataError(f"this model was trained on instances of shape {prepare.shape}, X has {shape}")
+        if prepare.scale != 1 and raw.is_floating_point() and float(raw.max()) <= 1:
+            raise DataError(
+                f"this model was trained on 8-bit pictures (0 to 255), X has values from {float(raw.min()):g} to "
+                f"{float(raw.max()):g}: multiply it by 255"
+            )
+        problem = prepare.to(raw.device).departure(raw)
+        if problem:
+            warnings.warn(f"X is unlike the training data: {problem}", CrowdwiseWarning, stacklevel=4)
 
     def _fitted_classifier(self) -> nn.Module:
         if not hasattr(self, "classifier_"):
@@ -140,7 +165,7 @@ def as_annotations(data: Any, n_instances: int) -> Annotations:
     crowd = Annotations.coerce(data)
     if crowd.n_instances != n_instances:
         raise DataError(
-            f"X has {n_instances} instances, the annotations speak of {crowd.n_instances}; they must be the same "
+            f"X has {n_instances} instances, the annotations cover {crowd.n_instances}; they must be the same "
             "instances in the same order (Annotations.from_frame(..., instances=ids) fixes the order)"
         )
     return crowd
