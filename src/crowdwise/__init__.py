@@ -15,6 +15,7 @@ _EXPORTS = {
     "read": "crowdwise.readers",
     "load": "crowdwise.methods.core.base",
     "CrowdClassifier": "crowdwise.methods.core.base",
+    "Concord": "crowdwise.methods.concord",
     "CE": "crowdwise.methods.ce",
     "GCE": "crowdwise.methods.gce",
     "Forward": "crowdwise.methods.forward",
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from crowdwise.methods.bltm import BLTM as BLTM
     from crowdwise.methods.ce import CE as CE
     from crowdwise.methods.conal import CoNAL as CoNAL
+    from crowdwise.methods.concord import Concord as Concord
     from crowdwise.methods.core.base import CrowdClassifier as CrowdClassifier
     from crowdwise.methods.core.base import load as load
     from crowdwise.methods.crowd_layer import CrowdLayer as CrowdLayer

@@ -134,8 +134,7 @@ class Engine:
             module.train()
             if distributed.world_size() > 1:
                 distributed.global_batch_norm(module)
-        groups = [(group.module, group.lr, group.weight_decay, group.rows) for group in stage.groups.values()]
-        optimisers = make_optimisers(stage.optimiser, groups, stage.momentum, self.device)
+        optimisers = make_optimisers(stage.optimiser, stage.groups.values(), stage.momentum, self.device)
         if stage.ema:
             self.average = Average((group.module for group in stage.groups.values() if group.average), stage.ema)
             modules["(average)"] = self.average.to(self.device)  # so that checkpoints hold it, and it can be taken back

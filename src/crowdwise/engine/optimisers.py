@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from crowdwise.engine.stage import Group
 from crowdwise.errors import ConfigError
 
 
@@ -39,27 +40,28 @@ class RowSGD(torch.optim.Optimizer):
 
 
 def make_optimisers(
-    name: str, groups: Iterable[tuple[nn.Module, float, float, bool]], momentum: float, device: torch.device
+    name: str, groups: Iterable[Group], momentum: float, device: torch.device
 ) -> list[torch.optim.Optimizer]:
-    """One optimiser for ordinary parameters and one for stacked heads; groups are (module, lr, weight decay, rows)."""
-    ordinary: list[dict[str, Any]] = []
+    """An optimiser for each kind that the groups ask for, ``name`` unless they say otherwise; stacked heads have their own."""
+    by_kind: dict[str, list[dict[str, Any]]] = {}
     optimisers: list[torch.optim.Optimizer] = []
     cuda = device.type == "cuda"
-    for module, lr, weight_decay, rows in groups:
-        parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        if rows:
-            optimisers.append(RowSGD(parameters, lr, momentum, weight_decay))
+    for group in groups:
+        parameters = [parameter for parameter in group.module.parameters() if parameter.requires_grad]
+        if group.rows:
+            optimisers.append(RowSGD(parameters, group.lr, momentum, group.weight_decay))
         elif parameters:
-            rate = torch.tensor(lr, device=device) if cuda else lr
-            ordinary.append({"params": parameters, "lr": rate, "weight_decay": weight_decay})
-    if ordinary:
-        if name == "sgd":
+            rate = torch.tensor(group.lr, device=device) if cuda else group.lr
+            settings = {"params": parameters, "lr": rate, "weight_decay": group.weight_decay}
+            by_kind.setdefault(group.optimiser or name, []).append(settings)
+    for kind, ordinary in by_kind.items():
+        if kind == "sgd":
             optimisers.append(torch.optim.SGD(ordinary, lr=0.01, momentum=momentum, fused=cuda or None))
-        elif name in ("adam", "adamw"):
-            kind = torch.optim.AdamW if name == "adamw" else torch.optim.Adam
-            optimisers.append(kind(ordinary, capturable=cuda, fused=cuda or None))
+        elif kind in ("adam", "adamw"):
+            make = torch.optim.AdamW if kind == "adamw" else torch.optim.Adam
+            optimisers.append(make(ordinary, capturable=cuda, fused=cuda or None))
         else:
-            raise ConfigError(f"unknown optimiser {name!r}; use 'sgd', 'adam' or 'adamw'")
+            raise ConfigError(f"unknown optimiser {kind!r}; use 'sgd', 'adam' or 'adamw'")
     for optimiser in optimisers:
         for group in optimiser.param_groups:
             group["initial_lr"] = float(group["lr"])

@@ -88,6 +88,7 @@ class Group:
     lr: float = 0.01
     weight_decay: float = 0.0
     rows: bool = False
+    optimiser: str | None = None  # unless that of the stage
     average: bool = True  # whether a stage with an average of weights averages these; not what is computed afresh
 
 

@@ -1,17 +1,18 @@
-"""Concord: networks that learn from the crowd, and from what other networks, which never saw an instance, believe of it.
+"""Concord: networks that learn from the crowd, and from what networks that never saw an instance believe of it.
 
-Expectation maximisation in which a classifier is the class prior of every instance (Raykar et al., JMLR 2010; AggNet), with
-three changes. The prior of an instance comes from networks that were not trained on it. How much the prior and the labels
-count is learnt from the crowd: whatever best predicts each label from the others. And matrices of annotators with few labels
-lean on the crowd's common matrix.
+Expectation maximisation in which a classifier is every instance's class prior (V. C. Raykar et al., "Learning From Crowds", JMLR
+2010), changed in four ways. The prior of an instance comes from networks that were not trained on it, so that a network cannot
+confirm what it has memorised. Annotators' matrices are a common matrix and deviations from it, learnt in the same steps, so that
+annotators with few labels lean on the crowd. Each label is also explained on its own, which keeps the opinions of minorities
+(coupled cross-entropy). And predictions must span a volume, so that rare classes do not die out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -20,185 +21,180 @@ from torch.nn import functional as F
 
 from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
 from crowdwise.engine.device import derive_seed
+from crowdwise.engine.distributed import sum_over_ranks
 from crowdwise.engine.tensors import Units
 from crowdwise.methods.core.base import CrowdClassifier, Fitted
-from crowdwise.methods.core.steps import FLOOR, rows, soft_votes
-from crowdwise.methods.geo_crowd_net import volume_loss
+from crowdwise.methods.core.steps import FLOOR
 from crowdwise.networks import ConstantTransition, Stacked
+from crowdwise.networks.classifier import Classifier
 from crowdwise.registry import METHODS
-
-_TRUSTS = (0.25, 0.35, 0.5, 0.7, 1.0)  # exponents that are tried
 
 
 @METHODS.register("concord")
 @dataclass(kw_only=True, eq=False, repr=False)
 class Concord(CrowdClassifier):
-    """EM with honest priors, learnt trust and shrunken matrices: the method to start with."""
+    """The method to start with: a classifier, labels and matrices that agree with each other.
+
+    The target of an instance is q(p), proportional to f_p(x) times the product of T^j[p, y_j] over its labels, with f from the
+    networks that do not train on it. The loss is -sum_p q(p) ln f_p(x), -ln sum_p f_p(x) T^j[p, y_j] for each label, and
+    -sum_p q(p) ln T^j[p, y_j] for T^j = softmax(common + deviation_j).
+
+    >>> import numpy as np, crowdwise
+    >>> X = np.random.default_rng(0).normal(size=(90, 5))
+    >>> annotations = np.stack([X[:, 0] > 0, X[:, 0] > 0.1, X[:, 1] > 0], axis=1).astype(int)
+    >>> model = crowdwise.Concord(steps=200).fit(X, annotations)
+    >>> model.score(X, X[:, 0] > 0) > 0.85
+    True
+    """
 
     name: ClassVar[str] = "concord"
+    title: ClassVar[str] = "Concord"
 
     networks: int | None = None  # type: ignore[assignment]
+    """Networks trained in one pass; None: 6 for feature vectors, 1 for pictures (or what ``backbone`` as a module needs)."""
     held_out: float = 1 / 3
-    """Share of the instances that each of several networks is not trained on: they get their prior from it."""
-    trust: float | None = None
-    """Exponent of the classifier's prediction in the E step; None: learnt from the crowd."""
-    temper: float | None = None
-    """Exponent of the labels in the E step; None: learnt from the crowd."""
-    strength: float = 5.0
-    """Labels' worth of the crowd's common matrix in every row of an annotator's."""
-    volume: float = 0.01
-    """Weight of the volume that predictions span: classes do not die out."""
+    """Share of the instances that each of several networks leaves out, and so can judge without having learnt them."""
+    volume: float | None = None
+    """Weight of the volume that predictions span; None: 0.03 for feature vectors, 0 for pictures, whose mixup does the same."""
+    coupled: float = 1.0
+    """Weight of the likelihood of single labels."""
+    decay: float = 0.1
+    """Pull of annotators' matrices towards the common one."""
+    annotator_lr: float = 0.01
+    """Learning rate of the matrices, by Adam."""
     start: float = 0.1
-    """Share of the epochs after which the classifier has a say in the E step."""
-    rounds: int = 3
-    shrink_prior: bool = True
-    each: float = 0.0
+    """Share of the epochs after which the classifier has a say in the targets."""
+    class_weight: Literal["balanced"] | None = None
+    """``"balanced"``: every class counts alike in training, however rare it is; predictions then assume equal shares."""
 
-    def _networks(self, shape: tuple[int, ...]) -> int:
-        if self.networks is not None:
-            return self.networks
-        return 6 if len(shape) == 1 else 1
+    def settings_for(self, shape: tuple[int, ...]) -> Mapping[str, Any]:
+        return {"lr": 2e-3} if len(shape) == 1 else {"mixup": 1.0}
+
+    def network_options(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        options = super().network_options(shape)
+        return {"hidden": 256, **options} if self.backbone in ("auto", "mlp") and len(shape) == 1 else options
+
+    def n_networks(self, shape: tuple[int, ...]) -> int:
+        return self.networks if self.networks is not None else 6 if len(shape) == 1 else 1
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         problem = engine.problem
-        units, n_classes = problem.train, problem.n_classes
+        units, n_classes, networks = problem.train, problem.n_classes, self.n_networks(problem.shape)
+        volume = self.volume if self.volume is not None else 0.03 if len(problem.shape) == 1 else 0.0
         classifier = self.new_classifier(engine, "classifier")
-        networks = self._networks(problem.shape)
-        members = training_members(len(units), networks, self.held_out, derive_seed(problem.seed, "folds")).to(units.device)
-        crowd = CrowdModel(units, n_classes, problem.n_annotators, self.strength)
-        target = crowd.start()
-        transition = ConstantTransition(crowd.matrices)
-        epochs = self.training(problem).epochs
-        first = max(1, math.ceil(self.start * epochs))
-        self._log = []
+        matrices = CommonAndOwn(problem.n_annotators, n_classes).to(units.device)
+        trained_on = folds(len(units), networks, self.held_out, derive_seed(problem.seed, "folds")).to(units.device)
+        labels = torch.bincount(units.annotator, minlength=problem.n_annotators).clamp_min(1)
+        log_prior = torch.zeros(
+            len(units), n_classes, device=units.device
+        )  # ln f, from networks that left the instance out
+        log_share = torch.zeros(
+            n_classes, device=units.device
+        )  # ln of C times the classes' shares, where these are balanced
+        epochs, kept = self.training(problem).epochs, trained_on.mean()
 
-        def update(epoch: int) -> None:
-            if epoch < first:
-                return
-            log_f = honest(engine, classifier, units, members)
-            crowd.matrices = transition.matrices.clone()
-            target.copy_(crowd.update(log_f, self.trust, self.temper, self.rounds, self.shrink_prior, self.each))
-            transition.matrices.copy_(crowd.matrices)
-            self._log.append((epoch, crowd.trust, crowd.temper))
+        def judge(epoch: int) -> None:
+            """What networks say of the instances they left out, before each epoch."""
+            if epoch >= max(1, math.ceil(self.start * epochs)):
+                log_prior.copy_(F.log_softmax(honest_log_f(engine, classifier, units, trained_on) + log_share, 1))
+                if self.class_weight == "balanced":
+                    log_share.copy_((n_classes * log_prior.exp().mean(0)).clamp_min(0.01).log())
 
         def loss(batch: Batch) -> Tensor:
-            logits = classifier(batch.x)
-            size = len(batch.unit) // networks
-            member = torch.arange(networks, device=logits.device).repeat_interleave(size)
-            def of(unit: Tensor) -> Tensor:
-                return target[unit] * members[member, unit][:, None]
-            wanted = of(batch.unit)
+            size, pairs = (
+                len(batch.unit) // networks,
+                len(batch.label) // networks // (1 if batch.partner is None else 2),
+            )
+            row, annotator, label = (
+                batch.row[:pairs],
+                batch.annotator[:pairs],
+                batch.label[:pairs],
+            )  # the same for every network
+            log_t, squares = matrices(annotator, label)  # (P, C), (P,)
+            present = (batch.weight[:pairs] > 0).float()
+            votes = torch.zeros(size, n_classes, device=log_t.device)
+            votes.index_add_(0, row, log_t.detach() * present[:, None])
+            target = torch.softmax(log_prior[batch.unit[:size]] + votes, 1)  # (B, C)
+            each = (target[row] * log_t).sum(1) - self.decay / 2 * squares / labels[annotator]
+            total = -(each * present).sum() / sum_over_ranks(present.sum()).clamp_min(1)
+
+            target = target.repeat(networks, 1)  # (K B, C)
+            member = torch.arange(networks, device=row.device).repeat_interleave(size)
+            log_f = F.log_softmax(classifier(batch.x).float(), 1)
+            learns = trained_on[member, batch.unit]
+            wanted = target * learns[:, None]
             if batch.partner is not None:
-                other, share = batch.partner
-                wanted = torch.lerp(of(other), wanted, share[:, None])
-            log_f = F.log_softmax(logits.float(), 1)
-            total = -(wanted * log_f).sum(1).sum() / wanted.sum().clamp_min(1e-6)
-            if self.volume and not batch.partner:
-                f = log_f.exp().double().unflatten(0, (networks, size))
-                gram = f.transpose(1, 2) @ f
-                eye = torch.eye(n_classes, dtype=gram.dtype, device=gram.device)
-                value = -torch.linalg.slogdet(gram + 1e-6 * eye).logabsdet
-                total = total + self.volume * torch.where(value <= 100, value, 0.0).float().mean()
+                unit, share = batch.partner
+                wanted = torch.lerp(target.roll(1, 0) * trained_on[member, unit][:, None], wanted, share[:, None])
+            total = total - (wanted * (-log_share).exp() * log_f).sum() / (kept * batch.size)
+            if batch.partner is None:
+                given = F.log_softmax(log_f + log_share, 1)[batch.row] + log_t.repeat(networks, 1)
+                weight = batch.weight * learns[batch.row]
+                total = total - self.coupled * (torch.logsumexp(given, 1) * weight).sum() / (kept * batch.total)
+                if volume:
+                    total = total + batch.once(volume * volume_loss(log_f.unflatten(0, (networks, -1)).exp()))
             return total
 
         yield self.classifier_stage(
-            engine, classifier, loss, also={"transition": Group(transition, average=False)}, before_epoch=update
+            engine,
+            classifier,
+            loss,
+            also={"annotators": Group(matrices, self.annotator_lr, average=False, optimiser="adam")},
+            before_epoch=judge,
         )
-        update(epochs)
-        return Fitted(classifier, transition, {"honest": honest(engine, classifier, units, members).exp().cpu().numpy(), "q": crowd.q.cpu().numpy(), "train": units.instance.cpu().numpy(),
-           "trust": np.array([crowd.trust, crowd.temper])})
+        honest = honest_log_f(engine, classifier, units, trained_on) if networks > 1 else None
+        return Fitted(classifier, ConstantTransition(matrices.all()), honest=honest)
 
 
-def training_members(n: int, networks: int, held_out: float, seed: int) -> Tensor:
-    """Which networks are trained on which instances: (K, n) of 0 and 1."""
-    members = torch.ones(networks, n)
-    left_out = round(networks * held_out)
-    if networks > 1 and left_out:
+class CommonAndOwn(nn.Module):
+    """T^j = softmax(common + deviation_j), by rows: a matrix that all annotators share, and what is special to each."""
+
+    def __init__(self, n_annotators: int, n_classes: int, diagonal: float = 0.9) -> None:
+        super().__init__()
+        start = math.log(diagonal * max(n_classes - 1, 1) / (1 - diagonal))
+        self.common = nn.Parameter(start * torch.eye(n_classes))
+        self.deviation = nn.Parameter(torch.zeros(n_annotators, n_classes, n_classes))
+
+    def forward(self, annotator: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+        """ln T^j[., y] of annotations, and the sum of squares of deviation_j: (P,), (P,) -> (P, C), (P,)."""
+        deviation = self.deviation[annotator]
+        log_t = torch.log_softmax(self.common + deviation, 2)
+        return log_t.gather(2, label[:, None, None].expand(-1, log_t.shape[1], 1)).squeeze(2), deviation.square().sum(
+            (1, 2)
+        )
+
+    def all(self) -> Tensor:
+        """(R, C, C)."""
+        return torch.softmax(self.common + self.deviation, 2)
+
+
+def folds(n: int, networks: int, held_out: float, seed: int) -> Tensor:
+    """1 where a network is trained on an instance, 0 where it is not: (K, n). Every instance is left out equally often.
+
+    >>> folds(6, 3, 1 / 3, seed=0).sum(0)
+    tensor([2., 2., 2., 2., 2., 2.])
+    """
+    trained_on = torch.ones(networks, n)
+    if networks > 1:
         place = torch.from_numpy(np.random.default_rng(seed).permutation(n))
-        for offset in range(left_out):
-            members[(place + offset) % networks, torch.arange(n)] = 0.0
-    return members
+        for offset in range(round(networks * held_out)):
+            trained_on[(place + offset) % networks, torch.arange(n)] = 0.0
+    return trained_on
 
 
-def honest(engine: Engine, classifier: nn.Module, units: Units, members: Tensor) -> Tensor:
-    """ln f(x) by the networks that were not trained on the instance, where there are such: (N, C)."""
+def honest_log_f(engine: Engine, classifier: Classifier, units: Units, trained_on: Tensor) -> Tensor:
+    """ln f(x) by the networks that were not trained on the instance, or by all where there are none: (N, C)."""
     if not isinstance(classifier, Stacked):
-        return F.log_softmax(engine.evaluate(classifier, units).double(), 1)
-    each = engine.evaluate(classifier, units, classifier.member_logits).double().softmax(2)  # (N, K, C)
-    outside = 1 - members.T.double()[:, :, None]
-    if not bool(outside.any()):
-        outside = torch.ones_like(outside)
-    return ((each * outside).sum(1) / outside.sum(1)).clamp_min(FLOOR).log()
+        return F.log_softmax(engine.evaluate(classifier, units).float(), 1)
+    each = torch.softmax(engine.evaluate(classifier, units, classifier.member_logits), 2)  # (N, K, C)
+    judges = 1 - trained_on.T
+    judges = torch.where(judges.sum(1, keepdim=True) > 0, judges, 1.0)[:, :, None]
+    return ((each * judges).sum(1) / judges.sum(1)).clamp_min(FLOOR).log()
 
 
-class CrowdModel:
-    def __init__(self, units: Units, n_classes: int, n_annotators: int, strength: float) -> None:
-        self.units, self.n_classes, self.n_annotators, self.strength = units, n_classes, n_annotators, strength
-        self.row = rows(units)
-        self.several = torch.bincount(self.row, minlength=len(units))[self.row] > 1
-        self.trust, self.temper = 1.0, 1.0
-        self.matrices = torch.zeros(0)
-
-    def start(self, rounds: int = 20) -> Tensor:
-        q = soft_votes(self.units, self.n_classes).double()
-        for _ in range(rounds):
-            self.m_step(q)
-            q = self.posterior(((q.sum(0) + 1) / (q.sum() + self.n_classes)).log(), self.log_t())
-        return q.float()
-
-    def m_step(self, q: Tensor, single: bool = False) -> None:
-        counts = torch.zeros(self.n_annotators * self.n_classes, self.n_classes, dtype=torch.float64, device=q.device)
-        counts.index_add_(0, self.units.annotator * self.n_classes + self.units.label, q.double() if single else q.double()[self.row])
-        counts = counts.view(self.n_annotators, self.n_classes, self.n_classes).transpose(1, 2)
-        common = counts.sum(0)
-        eye = torch.eye(self.n_classes, dtype=common.dtype, device=q.device)
-        common = (common + 0.5 * eye + 0.5 / self.n_classes) / (common.sum(1, keepdim=True) + 1)
-        self.matrices = ((counts + self.strength * common) / (counts.sum(2, keepdim=True) + self.strength)).float()
-
-    def log_t(self) -> Tensor:
-        return self.matrices.double().clamp_min(FLOOR).log()[self.units.annotator, :, self.units.label]  # (E, C)
-
-    def total(self, log_t: Tensor) -> Tensor:
-        total = torch.zeros(len(self.units), self.n_classes, dtype=torch.float64, device=log_t.device)
-        return total.index_add_(0, self.row, log_t)
-
-    def posterior(self, log_prior: Tensor, log_t: Tensor, temper: float = 1.0) -> Tensor:
-        return torch.softmax(log_prior + temper * self.total(log_t), 1)
-
-    def update(self, log_f: Tensor, trust: float | None, temper: float | None, rounds: int, shrink: bool, each: float = 0.0) -> Tensor:
-        q = log_f.exp()
-        for round_ in range(rounds):
-            log_t = self.log_t()
-            log_pi = (log_f.exp().mean(0) + 1e-3).log() if shrink else torch.zeros(self.n_classes, device=log_f.device)
-            if round_ == 0 and (trust is None or temper is None):
-                self.trust, self.temper = self.learn(log_f, log_pi, log_t, trust, temper)
-            else:
-                self.trust, self.temper = (self.trust if trust is None else trust), (self.temper if temper is None else temper)
-            prior = self.trust * log_f + (1 - self.trust) * log_pi
-            q = self.posterior(prior, log_t, self.temper)
-            if each:
-                single = torch.softmax(prior[self.row] + log_t, 1)  # (E, C)
-                single = each * single + (1 - each) * q[self.row]
-                self.m_step(single, True)
-                votes = torch.bincount(self.row, minlength=len(q)).clamp_min(1)[:, None]
-                wanted = torch.zeros_like(q).index_add_(0, self.row, single) / votes
-            else:
-                self.m_step(q)
-                wanted = q
-        self.q = q.float()
-        return wanted.float()
-
-    def learn(self, log_f: Tensor, log_pi: Tensor, log_t: Tensor, trust: float | None, temper: float | None) -> tuple[float, float]:
-        """The exponents under which each label is best predicted from the classifier and the instance's other labels."""
-        rest = (self.total(log_t)[self.row] - log_t)[self.several]
-        if len(rest) < 20:
-            return (1.0 if trust is None else trust), (1.0 if temper is None else temper)
-        own, row = log_t[self.several], self.row[self.several]
-        best, found = -math.inf, (1.0, 1.0)
-        for a in _TRUSTS if trust is None else (trust,):
-            prior = (a * log_f + (1 - a) * log_pi)[row]
-            for b in _TRUSTS if temper is None else (temper,):
-                value = float(torch.logsumexp(torch.log_softmax(prior + b * rest, 1) + own, 1).mean())
-                if value > best:
-                    best, found = value, (a, b)
-        return found
+def volume_loss(f: Tensor) -> Tensor:
+    """Mean over networks of -ln det(F'F) of their predictions (K, B, C); 0 without gradient where it is above 100."""
+    f = f.double()
+    gram = sum_over_ranks(f.transpose(1, 2) @ f) + 1e-6 * torch.eye(f.shape[2], dtype=f.dtype, device=f.device)
+    value = -torch.linalg.slogdet(gram).logabsdet
+    return torch.where(value <= 100, value, 0.0).mean().float()

@@ -39,6 +39,8 @@ class Fitted:
     classifier: nn.Module
     transition: nn.Module | None = None  # a `Transition`
     arrays: dict[str, Array] = field(default_factory=dict)  # saved with the model, see `attributes`
+    honest: Tensor | None = None
+    """ln f(x) of the training units (N, C) by networks that were not trained on them; None: there are no such networks."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -127,6 +129,10 @@ class CrowdClassifier(Predictor):
         """An untrained transition network into which saved ``tensors`` fit."""
         return ConstantTransition(tensors["matrices"])
 
+    def settings_for(self, shape: tuple[int, ...]) -> Mapping[str, Any]:
+        """What the method needs on inputs of this shape, in place of the recipe's value."""
+        return self.settings
+
     # fitting
 
     def fit(
@@ -182,6 +188,9 @@ class CrowdClassifier(Predictor):
                 observer=observer,
             )
             fitted = engine.run(self.stages(engine))
+            if fitted.honest is not None:
+                fitted.arrays["honest"] = fitted.honest.cpu().numpy()
+                fitted.arrays["train"] = problem.train.instance.cpu().numpy()
             fitted.arrays["skill"] = annotator_skill(engine, fitted.classifier, fitted.transition)
             self._adopt(fitted, problem.prepare, problem.intake, crowd.classes, crowd.annotators)
             self.history_ = engine.history
@@ -243,7 +252,7 @@ class CrowdClassifier(Predictor):
         return dataclasses.replace(recipe, lr=self.rate(problem, recipe))
 
     def _recipe(self, shape: tuple[int, ...]) -> Recipe:
-        own = self.paper_settings if self.recipe == "paper" else self.settings
+        own = self.paper_settings if self.recipe == "paper" else self.settings_for(shape)
         return find_recipe(self.recipe, shape).with_values(own)
 
     def new_classifier(self, engine: Engine, name: str) -> Classifier:
@@ -253,14 +262,15 @@ class CrowdClassifier(Predictor):
         return classifier
 
     def _classifier(self, shape: tuple[int, ...], n_classes: int) -> Classifier:
-        networks = self._networks(shape)
+        networks = self.n_networks(shape)
         if not isinstance(networks, int) or networks < 1:
             raise ConfigError(f"networks must be a whole number of at least 1, got {networks!r}")
         options = self.network_options(shape)
         members = [Classifier(self._backbone(), shape, n_classes, options) for _ in range(networks)]
         return members[0] if networks == 1 else Stacked(members)
 
-    def _networks(self, shape: tuple[int, ...]) -> int:
+    def n_networks(self, shape: tuple[int, ...]) -> int:
+        """Networks trained in one pass on instances of this shape."""
         return self.networks
 
     def network_options(self, shape: tuple[int, ...]) -> dict[str, Any]:
