@@ -57,7 +57,8 @@ def make_optimisers(
             optimisers.append(torch.optim.SGD(ordinary, lr=0.01, momentum=momentum, fused=cuda or None))
         elif name in ("adam", "adamw"):
             kind = torch.optim.AdamW if name == "adamw" else torch.optim.Adam
-            optimisers.append(kind(ordinary, capturable=cuda, fused=cuda or None))
+            fused = True if cuda or name == "adamw" else None  # results of adam on the CPU are recorded as they are
+            optimisers.append(kind(ordinary, capturable=cuda, fused=fused))
         else:
             raise ConfigError(f"unknown optimiser {name!r}; use 'sgd', 'adam' or 'adamw'")
     for optimiser in optimisers:
