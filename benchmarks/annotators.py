@@ -42,6 +42,7 @@ import torch
 import crowdwise
 from crowdwise import Annotations, graph
 from crowdwise.bench.measure import versions
+from crowdwise.callbacks import Callbacks, FromObserver
 from crowdwise.engine import Engine, Problem, Stage, StageResult
 from crowdwise.engine.device import resolve_device
 from crowdwise.errors import ConfigError
@@ -93,10 +94,15 @@ def measure(case: Case) -> dict[str, Any]:
     )
     problem = Problem.make(X, crowd, device=device, seed=0, validation_fraction=0.0)
     spent: list[float] = []  # processor time at the end of each epoch
-    engine = Engine(problem, observer=lambda record, _: spent.append(time.process_time()))
+    engine = Engine(problem, callbacks=Callbacks([FromObserver(lambda *_: spent.append(time.process_time()))]))
     rank = None if case.heads == "full" else case.rank
     model = TAIDTM(
-        backbone=case.backbone, bottleneck=case.bottleneck, epochs=case.epochs, batch_size=BATCH, head_rank=rank
+        recipe="paper",
+        backbone=case.backbone,
+        bottleneck=case.bottleneck,
+        epochs=case.epochs,
+        batch_size=BATCH,
+        head_rank=rank,
     )
     transition = build(engine, "transition", lambda: model.new_transition(problem.shape))
     width = int(transition.width)
@@ -112,7 +118,8 @@ def measure(case: Case) -> dict[str, Any]:
         else:
             matrix = random_graph(case.annotators, NEIGHBOURS, rng)
             transition.head = build(engine, "heads", lambda: model.mapped_heads(matrix, width, CLASSES, None))
-        return (yield model.correction(engine, "correction", model.new_classifier(engine, "classifier"), transition))
+        correction = model.correction(engine, "correction", model.new_classifier(engine, "classifier"), transition)
+        return (yield dataclasses.replace(correction, guard="off", keeps_classes=False))  # labels are random
 
     try:
         model.rank_of_heads(problem)
@@ -215,6 +222,7 @@ def train(case: Training) -> dict[str, Any]:
     before, host = start_memory(device), start_memory(torch.device("cpu"))
     X, crowd, y, kind = kinds_of_annotators(case)
     model = TAIDTM(
+        recipe="paper",
         backbone="mlp",
         bottleneck=case.bottleneck,
         head_rank=case.rank,

@@ -13,6 +13,7 @@ an NVIDIA H200); heads, losses and updates are left out of the count, but not of
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import statistics
 import time
@@ -101,7 +102,7 @@ class Stages:
     def __init__(self, problem: Problem, backbone: str, epochs: int, batch_size: int) -> None:
         every = dict.fromkeys(("epochs", "warmup_epochs", "transition_epochs", "gcn_epochs"), epochs)
         self.engine = Engine(problem)
-        self.model = TAIDTM(backbone=backbone, batch_size=batch_size, lr=0.01, min_examples=2, **every)
+        self.model = TAIDTM(recipe="paper", backbone=backbone, batch_size=batch_size, lr=0.01, min_examples=2, **every)
 
     def networks(self) -> tuple[Classifier, TransitionNetwork]:
         """A classifier, and a transition network with heads that are mapped from an annotator graph."""
@@ -130,7 +131,8 @@ class Stages:
 
     def joint(self) -> Stage:
         classifier, transition = self.networks()
-        return self.model.correction(self.engine, "joint", classifier, transition)
+        stage = self.model.correction(self.engine, "joint", classifier, transition)
+        return dataclasses.replace(stage, guard="off", keeps_classes=False)  # labels are random
 
     def time(self, name: str, stage: Stage, networks: int) -> Timing:
         def alone() -> Generator[Stage, StageResult, StageResult]:
@@ -174,11 +176,11 @@ def time_dense(stages: Stages, steps: int, repetitions: int) -> Timing:
     classifier, transition = (network.train() for network in stages.networks())
     optimiser = torch.optim.SGD(
         [*classifier.parameters(), *transition.parameters()],
-        lr=model.rate(engine.problem),
-        momentum=model.momentum,
-        weight_decay=model.weight_decay,
+        lr=model.training(engine.problem).lr,
+        momentum=model.training(engine.problem).momentum,
+        weight_decay=model.training(engine.problem).weight_decay,
     )
-    size = min(model.batch_size, len(units))
+    size = min(model.training(engine.problem).batch_size, len(units))
     half = torch.autocast(device.type, dtype=engine.dtype, enabled=engine.dtype != torch.float32)
 
     def step() -> None:

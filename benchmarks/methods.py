@@ -44,7 +44,7 @@ def last_stage(method: str, X: np.ndarray, crowd: Annotations, backbone: str, ep
     """Seconds of the epochs of the last stage but the first, in which things are compiled and tuned."""
     known = METHODS[method].__dataclass_fields__
     short = {name: value for name, value in SHORT.items() if name in known}
-    model = METHODS[method](backbone=backbone, epochs=epochs + 1, batch_size=128, verbose=0, **short)
+    model = METHODS[method](recipe="paper", backbone=backbone, epochs=epochs + 1, batch_size=128, verbose=0, **short)
     model.fit(X, crowd)
     final = model.history_[-1]["stage"]
     return [record["seconds"] for record in model.history_ if record["stage"] == final][1:]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from crowdwise import Annotations
+from crowdwise.callbacks import FromObserver
 
 
 def crowd(
@@ -37,6 +38,7 @@ TAIDTM_QUICK = QUICK | {
     "k": 2,
     "min_examples": 5,
     "lr": 0.05,
+    "warmup_lr": 0.05,
 }
 
 
@@ -48,7 +50,7 @@ def quick(method: str) -> dict[str, object]:
 
 
 INTERRUPTED_TAIDTM = """
-from engine_helpers import crowd, Interrupted, TAIDTM_QUICK
+from engine_helpers import crowd, FromObserver, Interrupted, TAIDTM_QUICK
 import crowdwise
 def stop(record, predict):
     if (record["stage"], record["epoch"]) == ("correction", 1):
@@ -56,7 +58,7 @@ def stop(record, predict):
 X, annotations, _ = crowd(n=200, image=True)
 settings = TAIDTM_QUICK | {"backbone": "cnn", "backbone_options": {"channels": 4, "hidden": 16}}
 try:
-    crowdwise.TAIDTM(**settings).fit(X, annotations, run_dir=folder, observer=stop)
+    crowdwise.TAIDTM(**settings).fit(X, annotations, run_dir=folder, callbacks=[FromObserver(stop)])
 except Interrupted:
     model = crowdwise.TAIDTM(**settings).fit(X, annotations, resume=folder)
 results = {"proba": model.predict_proba(X), "losses": [record["loss"] for record in model.history_]}
@@ -78,7 +80,7 @@ def fit_and_interrupt(model, X, annotations, run_dir, stop_after: int) -> None:
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        model.fit(X, annotations, run_dir=run_dir, observer=observer)
+        model.fit(X, annotations, run_dir=run_dir, callbacks=[FromObserver(observer)])
 
 
 class FakeGraph:

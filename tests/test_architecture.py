@@ -12,7 +12,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "crowdwise"
 LAYERS = [
-    ["errors", "registry"],
+    ["errors", "registry", "callbacks"],
     ["cluster"],
     ["storage", "data", "progress", "annotations"],
     ["agreement"],

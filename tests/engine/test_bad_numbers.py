@@ -106,7 +106,7 @@ class Poisoned(CE):
     ("how", "what"), [("loss", "the loss"), ("gradient", r"the gradient of classifier\.backbone\.\S+")]
 )
 def test_the_batch_in_which_numbers_go_bad_is_named_with_its_instances(how: str, what: str, tmp_path: Path) -> None:
-    model = Poisoned(**QUICK, backbone_options={"hidden": 16, "dropout": 0.3})
+    model = Poisoned(**QUICK, prepare="none", backbone_options={"hidden": 16, "dropout": 0.3})
     model.how = how
     with pytest.raises(
         TrainingError,
@@ -153,7 +153,7 @@ def test_networks_too_large_for_a_copy_are_told_stage_and_epoch(monkeypatch: pyt
 
 def test_a_classifier_that_diverged_to_huge_but_finite_weights_is_refused() -> None:
     X, annotations, _ = crowd(60)
-    model = crowdwise.CE(**QUICK, validation_fraction=0.0).fit(X, annotations)
+    model = crowdwise.CE(**QUICK, lr=0.1, validation_fraction=0.0).fit(X, annotations)
     with torch.no_grad():
         for parameter in model.classifier_.parameters():
             parameter.fill_(1e30)

@@ -16,6 +16,7 @@ import pytest
 import torch
 
 import crowdwise
+from crowdwise.callbacks import FromObserver
 from crowdwise.engine import checkpoint, ledger, loop, problem, step
 from crowdwise.engine.checkpoint import RunDirectory, read_tensors, stage_of, write_tensors
 from crowdwise.engine.tensors import ResidentInputs
@@ -36,7 +37,7 @@ class Cut(BaseException):
 
 def bltm() -> CrowdClassifier:
     keys = {key: value for key, value in TAIDTM_QUICK.items() if key in crowdwise.BLTM.__dataclass_fields__}
-    return crowdwise.BLTM(**keys, **DROPOUT)
+    return crowdwise.BLTM(**keys, **DROPOUT, prepare="none")
 
 
 @pytest.fixture(scope="module")
@@ -58,14 +59,16 @@ def cut_after(stage: str, epoch: int, run: Path) -> Path:
             raise Cut
 
     with pytest.raises(Cut):
-        bltm().fit(X, CROWD, run_dir=run, observer=observer)
+        bltm().fit(X, CROWD, run_dir=run, callbacks=[FromObserver(observer)])
     return run
 
 
 def resume(run: Path) -> tuple[CrowdClassifier, list[tuple[str, int]]]:
     """The model, and the epochs that were trained."""
     trained: list[tuple[str, int]] = []
-    model = bltm().fit(X, CROWD, resume=run, observer=lambda r, _: trained.append((r["stage"], r["epoch"])))
+    model = bltm().fit(
+        X, CROWD, resume=run, callbacks=[FromObserver(lambda r, _: trained.append((r["stage"], r["epoch"])))]
+    )
     return model, trained
 
 
@@ -161,7 +164,7 @@ def test_a_damaged_checkpoint_never_takes_the_place_of_the_good_one(whole: Crowd
         raise Cut
 
     with pytest.warns(CrowdwiseWarning, match="damaged"), pytest.raises(Cut):
-        bltm().fit(X, CROWD, resume=run, observer=at_once)
+        bltm().fit(X, CROWD, resume=run, callbacks=[FromObserver(at_once)])
     assert (run / "checkpoint.previous.safetensors").read_bytes() == good
     model, _ = resume(run)  # without a warning
     assert same(model, whole)
@@ -295,7 +298,7 @@ def test_a_run_in_use_is_refused_and_left_alone(whole: CrowdClassifier, tmp_path
             with ThreadPoolExecutor(1) as pool:
                 refused.append(pool.submit(bltm().fit, X, CROWD, resume=run).exception())
 
-    model = bltm().fit(X, CROWD, run_dir=run, observer=intrude)
+    model = bltm().fit(X, CROWD, run_dir=run, callbacks=[FromObserver(intrude)])
     assert isinstance(refused[0], InUseError)
     assert f"{run} is in use by process {os.getpid()}" in str(refused[0])
     assert same(model, whole)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import crowdwise
+from crowdwise.callbacks import FromObserver
 from crowdwise.engine import Engine
 from crowdwise.engine.step import CapturedSteps
 from crowdwise.errors import CrowdwiseWarning, TrainingError
@@ -75,7 +76,7 @@ def test_a_run_of_convolutions_can_be_interrupted(optimiser, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        crowdwise.CE(**settings).fit(X, annotations, run_dir=tmp_path, observer=stop)
+        crowdwise.CE(**settings).fit(X, annotations, run_dir=tmp_path, callbacks=[FromObserver(stop)])
     model = crowdwise.CE(**settings).fit(X, annotations, resume=tmp_path)
     assert [record["epoch"] for record in model.history_] == [0, 1, 2, 3]
     assert model.score(X, y) > 0.8

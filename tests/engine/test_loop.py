@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import crowdwise
+from crowdwise.callbacks import FromObserver
 from crowdwise.engine import Engine, Group, Problem, Stage, step
 from crowdwise.engine.checkpoint import RunDirectory
 from crowdwise.engine.tensors import StreamedInputs, make_plan, shuffled_batches
@@ -131,7 +132,7 @@ def test_the_epoch_that_is_kept_is_the_one_asked_for(method, keep):
             seen.setdefault(record["stage"], []).append((record["agreement"], predict(X)))
 
     model = METHODS[method](**quick(method) | {"keep": keep, "epochs": 6, "lr": 0.1}).fit(
-        X, annotations, observer=observe
+        X, annotations, callbacks=[FromObserver(observe)]
     )
     epochs = seen[model.history_[-1]["stage"]]
     kept = max(epochs, key=lambda epoch: epoch[0]) if keep == "best" else epochs[-1]
@@ -226,7 +227,7 @@ def test_missing_values_in_inputs_are_named():
 
 def test_sizes_must_match():
     X, annotations, _ = crowd()
-    with pytest.raises(DataError, match="X has 100 instances, the annotations speak of 240"):
+    with pytest.raises(DataError, match="X has 100 instances, the annotations cover 240"):
         crowdwise.CE(**QUICK).fit(X[:100], annotations)
 
 

@@ -8,6 +8,7 @@ import torch
 
 import crowdwise
 from crowdwise import Annotations, graph, simulate
+from crowdwise.callbacks import FromObserver
 from crowdwise.engine import Engine, Problem
 from crowdwise.errors import ConfigError, CrowdwiseWarning
 from crowdwise.methods.core import heads as sizes
@@ -49,7 +50,9 @@ def test_nothing_is_trained_before_full_heads_are_refused(method, monkeypatch):
     monkeypatch.setattr(sizes, "device_memory", lambda device: 10**3)
     epochs = []
     with pytest.raises(ConfigError, match="full heads do not fit"):
-        METHODS[method](verbose=0, head_rank=None).fit(X, annotations, observer=lambda *a: epochs.append(a))
+        METHODS[method](verbose=0, head_rank=None).fit(
+            X, annotations, callbacks=[FromObserver(lambda *a: epochs.append(a))]
+        )
     assert epochs == []
 
 

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 import crowdwise
 from crowdwise import graph, simulate
+from crowdwise.callbacks import FromObserver
 from crowdwise.engine import Engine, Problem, StageResult
 from crowdwise.engine.checkpoint import clone_state
 from crowdwise.errors import ConfigError, CrowdwiseWarning, TrainingError
@@ -379,7 +380,12 @@ def test_methods_share_their_first_stages(tmp_path):
 
     def fit(method: str, share=None, **overrides):
         model = METHODS[method](**(quick(method) | overrides))
-        return model.fit(X, annotations, share=share, observer=lambda record, _: ran.append((method, record["stage"])))
+        return model.fit(
+            X,
+            annotations,
+            share=share,
+            callbacks=[FromObserver(lambda record, _: ran.append((method, record["stage"])))],
+        )
 
     fit("bltm", tmp_path)
     shared = fit("taidtm", tmp_path)

@@ -106,7 +106,7 @@ def test_gce_refuses_what_is_out_of_range(parameters, message):
 def test_gce_memorises_less_symmetric_noise_than_cross_entropy():
     X, y = blobs(400, 20, seed=0)
     made = simulate.one_coin(y, np.full(10, 0.6), labels_per_instance=1)
-    settings = {"epochs": 40, "batch_size": 32, "lr": 0.05, "milestones": (), "verbose": 0}
+    settings = {"recipe": "paper", "epochs": 40, "batch_size": 32, "lr": 0.05, "milestones": (), "verbose": 0}
     X_test, y_test = blobs(2000, 20, seed=1)
     plain, robust, truncated = (
         model.fit(X, made.annotations).score(X_test, y_test)
@@ -214,7 +214,7 @@ def test_forward_and_reweight_undo_class_dependent_noise():
     X, y = blobs(1000, 3, seed=0)
     made = simulate.confusion_matrices(y, np.stack([matrix] * 10), labels_per_instance=2)
     X_test, y_test = blobs(2000, 3, seed=1)
-    settings = {"epochs": 15, "batch_size": 64, "lr": 0.05, "verbose": 0}
+    settings = {"recipe": "paper", "epochs": 15, "batch_size": 64, "lr": 0.05, "verbose": 0}
     plain = crowdwise.CE(**settings).fit(X, made.annotations).score(X_test, y_test)
     for method in (crowdwise.Forward, crowdwise.Reweight):
         for start in ("afresh", "warm-up"):
@@ -318,7 +318,7 @@ def original(**options):
     X, annotations, y = crowd()
     settings = (
         quick("bltm")
-        | {"variant": "original", "warmup_lr": 0.05, "backbone_options": {"hidden": 16, "batch_norm": True}}
+        | {"variant": "original", "warmup_lr": 0.1, "backbone_options": {"hidden": 16, "batch_norm": True}}
         | options
     )
     return crowdwise.BLTM(**settings).fit(X, annotations), X, y

@@ -84,21 +84,19 @@ def discard_runs(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def fit(
-    model: CrowdClassifier, X: Any, annotations: Annotations, path: Path, share: Path, observer: Callable[..., None]
-) -> None:
+def fit(model: CrowdClassifier, X: Any, annotations: Annotations, path: Path, share: Path, curve: Curve) -> None:
     """Fit in a run directory. A damaged one is started anew, without what other methods shared: it may be damaged, too."""
     if (path / "run.json").exists():
         with contextlib.suppress(ModelFileError, ConfigError):
-            model.fit(X, annotations, resume=path, share=share, observer=observer)
+            model.fit(X, annotations, resume=path, share=share, callbacks=[curve])
             return
     elif not path.exists():
         with contextlib.suppress(ModelFileError):
-            model.fit(X, annotations, run_dir=path, share=share, observer=observer)
+            model.fit(X, annotations, run_dir=path, share=share, callbacks=[curve])
             return
     for damaged in (path, share):
         shutil.rmtree(damaged, ignore_errors=True)
-    model.fit(X, annotations, run_dir=path, share=share, observer=observer)
+    model.fit(X, annotations, run_dir=path, share=share, callbacks=[curve])
 
 
 @functools.lru_cache(maxsize=1)
@@ -137,7 +135,7 @@ class Curve:
         self.seen: set[tuple[int, int]] = set()
         """Stage and epoch of what was trained here, not in an earlier process or for another method."""
 
-    def __call__(self, record: dict[str, Any], predict: Callable[[Any], Array] | None) -> None:
+    def epoch(self, record: dict[str, Any], predict: Callable[[Any], Array] | None) -> None:
         started = time.perf_counter()
         self.seen.add((record["index"], record["epoch"]))
         if predict is not None and self.material.y_test is not None:

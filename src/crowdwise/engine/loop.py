@@ -14,25 +14,29 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdwise.callbacks import Callbacks
 from crowdwise.engine import distributed
 from crowdwise.engine.augment import Mixup, find_augment
 from crowdwise.engine.average import Average
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages, Stored, clone_state, unprefixed
 from crowdwise.engine.device import derive_seed, resolve_precision, seeded
+from crowdwise.engine.guard import another_try, diagnosis, lost_classes, soft_agreement
 from crowdwise.engine.ledger import Ledger
 from crowdwise.engine.optimisers import make_optimisers, restore_optimisers
 from crowdwise.engine.problem import Problem, make_inputs
 from crowdwise.engine.progress import Progress
 from crowdwise.engine.stage import Batch, Stage, StageResult
 from crowdwise.engine.step import BadNumbersError, CapturedSteps, Snapshot, Step, all_finite, batch_of, networks_of
-from crowdwise.engine.tensors import Inputs, Plan, ResidentInputs, Units, make_plan, pairs_of, shuffled_batches
+from crowdwise.engine.tensors import Inputs, Plan, ResidentInputs, Units, make_plan, shuffled_batches
 from crowdwise.engine.trouble import bad_inputs, bad_numbers, is_out_of_memory, out_of_memory
 from crowdwise.errors import CrowdwiseWarning, NonFiniteError, TrainingError
 
 R = TypeVar("R")
-Predict = Callable[[Any], np.ndarray]
-Observer = Callable[[dict[str, Any], Predict | None], None]
 _EVALUATION_BATCHES = (4096, 256, 16)  # sizes, from the usual one to that for a device with little memory
+_ADVICE = (
+    "Check that the rows of X are the instances of the annotations, in the same order; scale the inputs (prepare='auto'); "
+    "train longer (epochs), or at another rate (lr)"
+)
 _SNAPSHOT = 1 << 30  # bytes of weights up to which a copy of them, and of momentum, is kept from every epoch's start
 
 
@@ -48,7 +52,7 @@ class Engine:
         title: str = "",
         run: RunDirectory | None = None,
         shared: SharedStages | None = None,
-        observer: Observer | None = None,
+        callbacks: Callbacks | None = None,
         captured: bool | None = None,
     ) -> None:
         self.problem = problem
@@ -57,8 +61,11 @@ class Engine:
         self.captured = captured if captured is not None else self.device.type == "cuda"
         self.run_directory = run
         self.ledger = Ledger(run, shared, self.device)
-        self.observer = observer
+        self.callbacks = callbacks or Callbacks()
+        self.stopped = False  # by a callback: what is left of the stages is passed over
+        self.index = 0  # of the next stage
         self.average: Average | None = None  # of the stage at hand
+        self.warnings: list[str] = []  # of classifiers that learnt nothing
         self.history: list[dict[str, Any]] = []
         self.progress = Progress(verbose if distributed.rank() == 0 else 0, title)
 
@@ -70,14 +77,13 @@ class Engine:
         try:
             with self.progress, self._backend():
                 result: StageResult | None = None
-                for index in range(10_000):
+                while self.index < 10_000:
                     try:
                         stage = next(stages) if result is None else stages.send(result)
                     except StopIteration as stop:
                         fitted: R = stop.value
                         return fitted
-                    with no_denormals():
-                        result = self._stage(index, stage)
+                    result = self._guarded(stage)
         except RuntimeError as error:
             if isinstance(error, TrainingError) or not is_out_of_memory(error):
                 raise
@@ -110,23 +116,50 @@ class Engine:
             raise TrainingError(
                 "predictions for held-out instances became NaN or infinite: training diverges, lower lr"
             )
-        predicted = logits.argmax(1)
-        row, pair = pairs_of(units.indptr, torch.arange(len(units), device=self.device))
-        agrees = (predicted[row] == units.label[pair]).double()
-        votes = units.indptr.diff().double()
-        share = torch.zeros(len(units), dtype=torch.float64, device=self.device).index_add_(0, row, agrees) / votes
-        return float(share.mean())
+        return soft_agreement(logits.argmax(1), units)
 
     # the parts of a run
 
-    def _stage(self, index: int, stage: Stage) -> StageResult:
+    def _guarded(self, stage: Stage) -> StageResult:
+        """Run a stage, and once more by the rule of `another_try` if its classifier learnt nothing; the better counts."""
+        may_retry = stage.guard == "retry" or stage.keeps_classes
+        start = {name: clone_state(group.module) for name, group in stage.groups.items()} if may_retry else {}
+        before = self.agreement(stage.score, self.problem.validation) if stage.keeps_classes and stage.score else None
+        result = self._stage(stage)
+        lost = lost_classes(self, before, result.agreement)
+        wrong = lost or (diagnosis(self, stage) if stage.guard != "off" else None)
+        if wrong is None or self.stopped:
+            return result
+        if not (lost or stage.guard == "retry"):
+            self._warn(f"the classifier of stage {stage.name!r} is no better than a guess: {wrong}. {_ADVICE}")
+            return result
+        again, how = another_try(stage, lost is not None)
+        self._warn(f"the classifier of stage {stage.name!r} is of little use: {wrong}. The stage is run again {how}")
+        first = {name: clone_state(group.module) for name, group in stage.groups.items()}
+        _load(stage, start)
+        second = self._stage(again)
+        if result.agreement is not None and second.agreement is not None and second.agreement < result.agreement:
+            _load(stage, first)
+        wrong = diagnosis(self, stage)
+        if wrong is not None:
+            self._warn(f"the classifier of stage {again.name!r} is still no better than a guess: {wrong}. {_ADVICE}")
+        return second
+
+    def _stage(self, stage: Stage) -> StageResult:
+        index, self.index = self.index, self.index + 1
         self.ledger.open(index, stage)
         stored = self.ledger.result(stage)
         if stored is not None:
             return self._restored_result(stage, stored)
-        result = self._train(index, stage, self.ledger.checkpoint(stage))
+        with no_denormals():
+            result = self._train(index, stage, self.ledger.checkpoint(stage))
         self.ledger.finish(stage, result)
         return result
+
+    def _warn(self, message: str) -> None:
+        self.warnings.append(message)
+        if distributed.rank() == 0:
+            warnings.warn(message, CrowdwiseWarning, stacklevel=3)
 
     def _train(self, index: int, stage: Stage, resumed: Stored | None) -> StageResult:
         modules = {name: group.module for name, group in stage.groups.items()}
@@ -154,7 +187,7 @@ class Engine:
         if resumed is not None:
             best = self._restore(modules, optimisers, result, resumed)
         self.progress.stage(stage.name, stage.epochs, len(result.history))
-        while not _finished(stage, result):
+        while not (self.stopped or _finished(stage, result)):
             epoch = len(result.history)
             started = time.perf_counter()
             loss = self._checked_epoch(index, stage, step, steps, epoch)
@@ -176,8 +209,9 @@ class Engine:
                 "seconds": round(time.perf_counter() - started, 4),
             }
             result.history.append(record)
-            if self.observer is not None:
-                self.observer(record, functools.partial(self.predict, stage.score) if stage.score is not None else None)
+            predict = functools.partial(self.predict, stage.score) if stage.score is not None else None
+            stop = self.callbacks.epoch(record, predict)
+            self.stopped = bool(distributed.as_first(int(stop), self.device))
             self._log(record)
             self.ledger.save(result, modules, optimisers, best)
             self.progress.epoch(record)
@@ -375,6 +409,11 @@ class Engine:
         self.history.append(record)
         if self.run_directory is not None and distributed.rank() == 0:
             self.run_directory.log(record)
+
+
+def _load(stage: Stage, states: Mapping[str, Mapping[str, Tensor]]) -> None:
+    for name, state in states.items():
+        stage.groups[name].module.load_state_dict(state)
 
 
 def _finished(stage: Stage, result: StageResult) -> bool:

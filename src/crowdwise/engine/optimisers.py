@@ -59,7 +59,8 @@ def make_optimisers(
             optimisers.append(torch.optim.SGD(ordinary, lr=0.01, momentum=momentum, fused=cuda or None))
         elif kind in ("adam", "adamw"):
             make = torch.optim.AdamW if kind == "adamw" else torch.optim.Adam
-            optimisers.append(make(ordinary, capturable=cuda, fused=cuda or None))
+            fused = True if cuda or kind == "adamw" else None  # results of adam on the CPU are recorded as they are
+            optimisers.append(make(ordinary, capturable=cuda, fused=fused))
         else:
             raise ConfigError(f"unknown optimiser {kind!r}; use 'sgd', 'adam' or 'adamw'")
     for optimiser in optimisers:

@@ -115,6 +115,8 @@ class Stage:
     )
     mixup: float = 0.0  # alpha of mixup; 0: none
     patience: int = 0  # epochs without better agreement after which the stage ends; 0: never
+    guard: Literal["off", "warn", "retry"] = "off"  # what to do where ``score`` is no better than a guess at the end
+    keeps_classes: bool = False  # whether it is tried again, too, if ``score`` agrees less at the end than at the start
     shared: Mapping[str, Any] | None = None
     """What decides this stage, beside data, seed and the stages before it: methods that agree in it can share its result."""
 

@@ -8,6 +8,7 @@ other variant is in ``bltm_original``.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ import torch
 from torch import Tensor
 
 from crowdwise.engine import Batch, Engine, Group, Problem, Stage, StageResult
-from crowdwise.engine.checkpoint import clone_state
 from crowdwise.engine.device import side_by_side
 from crowdwise.engine.recipe import Recipe
 from crowdwise.engine.tensors import Units
@@ -63,14 +63,15 @@ class BLTM(CrowdClassifier):
     """Bound on the rate with which other classes flip into one: p > (1 + rho_max) / 2 makes an example distilled."""
     min_distilled: int = 6
     """Distilled examples that every class must have, or else the warm-up is tried again."""
-    max_retries: int = 10
-    """Warm-ups that are tried at most."""
+    max_retries: int | None = None
+    """Warm-ups that are tried at most; by default 10 with ``recipe="paper"``, else 2."""
     prior_weight: float = 1.0
     """Weight of KL(class_prior || mean prediction) in the warm-up; 0 for crowds with very unequal classes."""
     class_prior: Sequence[float] | None = None
     """Uniform by default."""
-    classifier_start: str = "sharpened"
-    """Where the corrected classifier starts: at the ``"warm-up"`` classifier (the authors' code), at ``"random"`` weights (the
+    classifier_start: str | None = None
+    """Where the corrected classifier starts: at the ``"warm-up"`` classifier (the authors' code; the default with the recipe for
+    features, whose dropout and average of weights keep it from memorising), at ``"random"`` weights (the
     paper's Algorithm 1), or ``"sharpened"``: at the warm-up classifier with its logits scaled up to a mean confidence of 0.9.
     A warmed-up classifier gives the *noisy* posterior; trained on through noise as it is, it pulls T towards the identity
     and then memorises. Random weights may settle on permuted classes where heads had few examples."""
@@ -92,14 +93,14 @@ class BLTM(CrowdClassifier):
             return Fitted(tuned, revised, distilled_arrays(distilled))
         transition = yield from self.fit_global(engine, distilled)
         classifier = self.start_classifier(engine, warm)
-        yield from self.correct(engine, "correction", classifier, transition)
+        yield self.correction(engine, "correction", classifier, transition)
         return Fitted(classifier, transition, distilled_arrays(distilled))
 
     # the stages, shared with TAIDTM
 
     def warm_up(self, engine: Engine) -> Generator[Stage, StageResult, Classifier]:
         """Train on the noisy labels for a few epochs; again from new weights while some class has too few distilled."""
-        for attempt in range(max(self.max_retries, 1)):
+        for attempt in range(self.warm_ups):
             classifier = self.new_classifier(engine, f"warm-up {attempt}")
             prior = self._class_prior(engine)
 
@@ -133,6 +134,13 @@ class BLTM(CrowdClassifier):
                 return classifier
         return classifier
 
+    @property
+    def warm_ups(self) -> int:
+        """How many are tried at most."""
+        if self.max_retries is None:
+            return 10 if self.recipe == "paper" else 2
+        return max(self.max_retries, 1)
+
     def distil(self, engine: Engine, warm: Classifier) -> Units:
         """Training instances whose Bayes label is known (Cheng et al., ICML 2020), with that label as target."""
         posterior = self._posterior(engine, warm)
@@ -141,7 +149,7 @@ class BLTM(CrowdClassifier):
         if missing.numel():
             warnings.warn(
                 f"classes {missing.tolist()} have fewer than {self.min_distilled} distilled examples after "
-                f"{self.max_retries} warm-ups; their most confident examples are taken instead",
+                f"{self.warm_ups} warm-ups; their most confident examples are taken instead",
                 CrowdwiseWarning,
                 stacklevel=2,
             )
@@ -183,50 +191,16 @@ class BLTM(CrowdClassifier):
 
     def start_classifier(self, engine: Engine, warm: Classifier) -> Classifier:
         """The classifier that a correction stage starts from."""
-        choose("classifier_start", self.classifier_start, ("sharpened", "warm-up", "random"))
-        if self.classifier_start == "random":
+        features = self.recipe == "features" or (self.recipe == "auto" and len(engine.problem.shape) == 1)
+        start = self.classifier_start or ("warm-up" if features else "sharpened")
+        choose("classifier_start", start, ("sharpened", "warm-up", "random"))
+        if start == "random":
             return self.new_classifier(engine, "classifier")
         classifier = copy.deepcopy(warm)
-        if self.classifier_start == "sharpened":
+        if start == "sharpened":
             factor = sharpening(engine.evaluate(warm, engine.problem.train), confidence=0.9)
             classifier.sharpen(factor)
         return classifier
-
-    def correct(
-        self, engine: Engine, name: str, classifier: Classifier, transition: TransitionNetwork
-    ) -> Generator[Stage, StageResult, None]:
-        """The correction, and once more at a fifth of the learning rate if it lost classes; the better of the two counts.
-
-        The first steps at a high rate may leap to permuted classes: matrices permuted the other way explain the annotations
-        just as well, so the loss falls on. Agreement with annotations of held-out instances tells: it may not end lower
-        than it began, but for chance (three standard errors).
-        """
-        modules = (classifier, transition)
-        before = engine.agreement(classifier, engine.problem.validation)
-        start = [clone_state(module) for module in modules]
-        result = yield self.correction(engine, name, classifier, transition)
-        if before is None or result.agreement is None:
-            return
-        chance = (before * (1 - before) / len(engine.problem.validation)) ** 0.5
-        if result.agreement >= before - 3 * chance:
-            return
-        lr = self.training(engine.problem).lr
-        warnings.warn(
-            f"the classifier lost classes in stage {name!r}: agreement with held-out annotations fell from "
-            f"{before:.3f} to {result.agreement:.3f}. The stage is run again with a fifth of lr={lr:g}",
-            CrowdwiseWarning,
-            stacklevel=2,
-        )
-        first = [clone_state(module) for module in modules]
-        for module, state in zip(modules, start, strict=True):
-            module.load_state_dict(state)
-        again = self.correction(engine, f"{name}, slower", classifier, transition)
-        for group in again.groups.values():
-            group.lr /= 5
-        second = yield again
-        if second.agreement is not None and second.agreement < result.agreement:
-            for module, state in zip(modules, first, strict=True):
-                module.load_state_dict(state)
 
     def correction(self, engine: Engine, name: str, classifier: Classifier, transition: TransitionNetwork) -> Stage:
         """Minimise L4: train the classifier through the transition matrices, and revise these with it."""
@@ -238,7 +212,8 @@ class BLTM(CrowdClassifier):
 
         recipe = self.training(engine.problem)
         also = {"transition": Group(transition, recipe.lr, recipe.weight_decay)}
-        return self.classifier_stage(engine, classifier, loss, name=name, also=also)
+        stage = self.classifier_stage(engine, classifier, loss, name=name, also=also)
+        return dataclasses.replace(stage, keeps_classes=True)
 
     def rate(self, problem: Problem, recipe: Recipe) -> float:
         pictures = len(problem.shape) > 1 and self.variant == "reference"

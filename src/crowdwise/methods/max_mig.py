@@ -91,8 +91,14 @@ class MaxMIG(CrowdClassifier):
     """
 
     name: ClassVar[str] = "max-mig"
-    settings: ClassVar[Mapping[str, Any]] = {"optimiser": "adam", "lr": 1e-3}
-    paper_settings: ClassVar[Mapping[str, Any]] = {**settings, "epochs": 50, "batch_size": 64, "milestones": ()}
+    settings: ClassVar[Mapping[str, Any]] = {"optimiser": "adamw", "lr": 1e-3}
+    paper_settings: ClassVar[Mapping[str, Any]] = {
+        "optimiser": "adam",
+        "lr": 1e-3,
+        "epochs": 50,
+        "batch_size": 64,
+        "milestones": (),
+    }
 
     aggregator_lr: float = 1e-4
     """Learning rate of the aggregator."""

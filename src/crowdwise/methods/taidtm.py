@@ -118,8 +118,7 @@ class TAIDTM(BLTM):
         transition = yield from self.fit_global(engine, distilled)
         if reference:
             correction = self.correction(engine, "correction (BLTM)", self.start_classifier(engine, warm), transition)
-            correction.keep = "best"
-            yield correction
+            yield dataclasses.replace(correction, keep="best", keeps_classes=False)
         global_head = transition.head
         assert isinstance(global_head, GlobalHead)
 
@@ -128,7 +127,7 @@ class TAIDTM(BLTM):
         skipped = yield from self.fit_individuals(engine, individual, distilled, rank)
         if reference or self.transfer == "individual":
             classifier = self.start_classifier(engine, warm)
-            yield from self.correct(engine, "correction (individual)", classifier, individual)
+            yield self.correction(engine, "correction (individual)", classifier, individual)
         if self.transfer == "individual":
             return Fitted(classifier, individual, distilled_arrays(distilled) | {"skipped": skipped})
 
@@ -139,7 +138,7 @@ class TAIDTM(BLTM):
 
         # classifier training with loss correction
         classifier = self.start_classifier(engine, warm)
-        yield from self.correct(engine, "correction", classifier, transition)
+        yield self.correction(engine, "correction", classifier, transition)
         return Fitted(classifier, transition, distilled_arrays(distilled) | graph_arrays(annotators))
 
     def start_classifier(self, engine: Engine, warm: Classifier) -> Classifier:

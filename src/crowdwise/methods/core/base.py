@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -15,11 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdwise.callbacks import Callbacks, FromObserver, Observer
 from crowdwise.engine import Engine, Group, Problem, Stage, StageResult, distributed
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages
 from crowdwise.engine.device import derive_seed, resolve_device, seeded
 from crowdwise.engine.intake import Intake, count_rows
-from crowdwise.engine.loop import Observer
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.recipe import Augment, Recipe, Schedule, find_recipe
 from crowdwise.engine.stage import Loss
@@ -143,6 +144,7 @@ class CrowdClassifier(Predictor):
         run_dir: str | Path | None = None,
         resume: str | Path | None = None,
         share: str | Path | None = None,
+        callbacks: Sequence[Any] = (),
         observer: Observer | None = None,
     ) -> Self:
         """Train on instances ``X`` and what a crowd said of them.
@@ -151,10 +153,14 @@ class CrowdClassifier(Predictor):
         an `Annotations`, a long table, a matrix (n, R) with missing values, or labels (n,) of a single source.
         With ``run_dir`` the run can be interrupted at any time, and continued with ``resume=run_dir``. In the folder
         ``share`` the first stages that methods have in common (BLTM and TAIDTM: warm-up and global network) are kept, and
-        taken from where an earlier fit with the same data, seed and settings left them. ``observer`` is called after every
-        epoch with its record, and a function from instances to their probabilities as the classifier now sees them.
+        taken from where an earlier fit with the same data, seed and settings left them. ``callbacks`` are told of every
+        epoch, and may stop the fit: see `crowdwise.callbacks`. ``observer`` is an older form of a single one.
         """
         choose("keep", self.keep, ("last", "best"))
+        if observer is not None:
+            warnings.warn("fit(observer=...) is now fit(callbacks=[...])", DeprecationWarning, stacklevel=2)
+            callbacks = [*callbacks, FromObserver(observer)]
+        told = Callbacks(callbacks if distributed.leads() else ())
         crowd = as_annotations(annotations, count_rows(X))
         run, seed = self._open_run(run_dir, resume), self._seed()
         device = distributed.join(resolve_device(self.device))
@@ -185,7 +191,16 @@ class CrowdClassifier(Predictor):
                 title=self.name,
                 run=run,
                 shared=shared,
-                observer=observer,
+                callbacks=told,
+            )
+            told.begin(
+                {
+                    "method": self.name,
+                    "parameters": self._json_parameters(),
+                    "instances": crowd.n_instances,
+                    "annotators": crowd.n_annotators,
+                    "classes": crowd.n_classes,
+                }
             )
             fitted = engine.run(self.stages(engine))
             if fitted.honest is not None:
@@ -193,10 +208,11 @@ class CrowdClassifier(Predictor):
                 fitted.arrays["train"] = problem.train.instance.cpu().numpy()
             fitted.arrays["skill"] = annotator_skill(engine, fitted.classifier, fitted.transition)
             self._adopt(fitted, problem.prepare, problem.intake, crowd.classes, crowd.annotators)
-            self.history_ = engine.history
+            self.history_, self.warnings_ = engine.history, engine.warnings
             if run is not None and distributed.rank() == 0:
                 self.save(run.path / "model")
                 run.finish()
+        told.end(self)
         return self
 
     def _open_run(self, run_dir: str | Path | None, resume: str | Path | None) -> RunDirectory | None:
@@ -320,6 +336,7 @@ class CrowdClassifier(Predictor):
             ema=recipe.ema,
             mixup=recipe.mixup,
             patience=recipe.patience,
+            guard="retry" if recipe.retry else "warn",
         )
 
     def warm_up_stage(
@@ -398,6 +415,7 @@ class CrowdClassifier(Predictor):
             "prepare": {"mode": self.prepare_.mode, "shape": self.prepare_.shape, "scale": self.prepare_.scale},
             "columns": self.intake_.columns,
             "history": self.history_,
+            "warnings": self.warnings_,
         }
         return save_model(Path(path), tensors, about)
 
@@ -431,6 +449,7 @@ class CrowdClassifier(Predictor):
             np.array(about["annotators"]),
         )
         self.history_ = about["history"]
+        self.warnings_ = list(map(str, about.get("warnings", [])))
 
 
 def _restored(make: Callable[[], Any], tensors: Mapping[str, Tensor]) -> Any:

@@ -21,8 +21,8 @@ class JointClassifier(CrowdClassifier):
     """Base of these methods: annotators' parameters are a group of their own, without weight decay."""
 
     # with sgd annotators hardly learn: gradients are as small as their shares of the labels
-    settings: ClassVar[Mapping[str, Any]] = {"optimiser": "adam", "lr": 1e-3}
-    paper_settings: ClassVar[Mapping[str, Any]] = settings
+    settings: ClassVar[Mapping[str, Any]] = {"optimiser": "adamw", "lr": 1e-3}
+    paper_settings: ClassVar[Mapping[str, Any]] = {"optimiser": "adam", "lr": 1e-3}
 
     annotator_lr: float = 1e-2
     """Learning rate of annotators' parameters."""

@@ -41,6 +41,8 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     annotators_: Array
     arrays_: dict[str, Array]
     history_: list[dict[str, Any]]
+    warnings_: list[str]
+    """What was found wrong with the classifier in training; empty where all went well."""
 
     def predict(self, X: Any) -> Array:
         """The most probable class of each instance, in the user's vocabulary: (len(X),)."""
