@@ -64,8 +64,8 @@ def make_optimisers(
         else:
             raise ConfigError(f"unknown optimiser {kind!r}; use 'sgd', 'adam' or 'adamw'")
     for optimiser in optimisers:
-        for group in optimiser.param_groups:
-            group["initial_lr"] = float(group["lr"])
+        for made in optimiser.param_groups:
+            made["initial_lr"] = float(made["lr"])
     return optimisers
 
 

@@ -52,6 +52,9 @@ class Concord(CrowdClassifier):
 
     networks: int | None = None  # type: ignore[assignment]
     """Networks trained in one pass; None: 6 for feature vectors, 1 for pictures (or what ``backbone`` as a module needs)."""
+    validation_fraction: float | None = None  # type: ignore[assignment]
+    """Share of the labelled instances that no network is trained on; None: 0 with several networks, which judge what they left
+    out, else 0.1."""
     held_out: float = 1 / 3
     """Share of the instances that each of several networks leaves out, and so can judge without having learnt them."""
     volume: float | None = None
@@ -77,6 +80,12 @@ class Concord(CrowdClassifier):
     def n_networks(self, shape: tuple[int, ...]) -> int:
         return self.networks if self.networks is not None else 6 if len(shape) == 1 else 1
 
+    def validation_share(self, X: Any) -> float:
+        if self.validation_fraction is not None:
+            return self.validation_fraction
+        shape = X.shape[1:] if hasattr(X, "shape") else np.shape(X[0])
+        return 0.0 if self.n_networks(tuple(shape)) > 1 else 0.1
+
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         problem = engine.problem
         units, n_classes, networks = problem.train, problem.n_classes, self.n_networks(problem.shape)
@@ -101,6 +110,7 @@ class Concord(CrowdClassifier):
                     log_share.copy_((n_classes * log_prior.exp().mean(0)).clamp_min(0.01).log())
 
         def loss(batch: Batch) -> Tensor:
+            total: Tensor
             size, pairs = (
                 len(batch.unit) // networks,
                 len(batch.label) // networks // (1 if batch.partner is None else 2),
@@ -110,7 +120,7 @@ class Concord(CrowdClassifier):
                 batch.annotator[:pairs],
                 batch.label[:pairs],
             )  # the same for every network
-            log_t, squares = matrices(annotator, label)  # (P, C), (P,)
+            log_t, squares = matrices.columns(annotator, label)  # (P, C), (P,)
             present = (batch.weight[:pairs] > 0).float()
             votes = torch.zeros(size, n_classes, device=log_t.device)
             votes.index_add_(0, row, log_t.detach() * present[:, None])
@@ -155,7 +165,7 @@ class CommonAndOwn(nn.Module):
         self.common = nn.Parameter(start * torch.eye(n_classes))
         self.deviation = nn.Parameter(torch.zeros(n_annotators, n_classes, n_classes))
 
-    def forward(self, annotator: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    def columns(self, annotator: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
         """ln T^j[., y] of annotations, and the sum of squares of deviation_j: (P,), (P,) -> (P, C), (P,)."""
         deviation = self.deviation[annotator]
         log_t = torch.log_softmax(self.common + deviation, 2)

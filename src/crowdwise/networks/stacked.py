@@ -115,7 +115,8 @@ class Stacked(Classifier):
         features = self.backbone(x.expand(self.networks, *x.shape)).float()
         with torch.autocast(x.device.type, enabled=False):
             logits: Tensor = self.linear(features.flatten(0, 1))
-        return logits.unflatten(0, (self.networks, -1)).transpose(0, 1)
+        members: Tensor = logits.unflatten(0, (self.networks, -1))
+        return members.transpose(0, 1)
 
     def _features(self, x: Tensor) -> Tensor:  # (K, B, d)
         blocks = x.unflatten(0, (self.networks, -1)) if self.training else x.expand(self.networks, *x.shape)

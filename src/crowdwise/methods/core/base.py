@@ -130,6 +130,10 @@ class CrowdClassifier(Predictor):
         """An untrained transition network into which saved ``tensors`` fit."""
         return ConstantTransition(tensors["matrices"])
 
+    def validation_share(self, X: Any) -> float:
+        """Share of the labelled instances that is held out."""
+        return self.validation_fraction
+
     def settings_for(self, shape: tuple[int, ...]) -> Mapping[str, Any]:
         """What the method needs on inputs of this shape, in place of the recipe's value."""
         return self.settings
@@ -171,12 +175,12 @@ class CrowdClassifier(Predictor):
             seed=seed,
             prepare=self.prepare,
             reduction=self.reduction,
-            validation_fraction=self.validation_fraction,
+            validation_fraction=self.validation_share(X),
         )
         if self.keep == "best" and not len(problem.validation):
             raise ConfigError(
                 "keep='best' needs held-out instances with annotations, but there are none: "
-                f"validation_fraction={self.validation_fraction:g} of {len(problem.train)} labelled instances"
+                f"validation_fraction={self.validation_share(X):g} of {len(problem.train)} labelled instances"
             )
         data = fingerprint(problem.train.inputs, crowd) if run is not None or share is not None else None
         shared = SharedStages(share, {"data": data, "seed": seed}) if share is not None else None
