@@ -54,7 +54,7 @@ def from_dataset(
         crowd = simulated_crowd(data, {"random_state": seed} | dict(simulated))
         annotations = named(crowd.annotations, data.class_names)
     elif data.annotations is not None:
-        annotations = data.annotations
+        annotations = named(data.annotations, data.class_names)
     else:
         preset = f", --preset {data.name}" if data.name in presets.names() else ""
         raise ConfigError(
@@ -105,7 +105,7 @@ def simulated_crowd(data: datasets.Dataset, options: Mapping[str, Any]) -> simul
 
 
 def named(annotations: Annotations, class_names: tuple[str, ...]) -> Annotations:
-    """Simulated annotations with the names of the classes instead of their codes."""
+    """A data set's annotations with the names of the classes instead of their codes."""
     return Annotations.from_triples(
         annotations.instance,
         annotations.annotator,

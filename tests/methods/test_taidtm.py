@@ -12,6 +12,7 @@ from crowdwise import graph, simulate
 from crowdwise.callbacks import FromObserver
 from crowdwise.engine import Engine, Problem, StageResult
 from crowdwise.engine.checkpoint import clone_state
+from crowdwise.engine.recipe import FEATURES, PAPER, PICTURES
 from crowdwise.errors import ConfigError, CrowdwiseWarning, TrainingError
 from crowdwise.methods.bltm import class_prior_penalty, distil, sharpening, top_up
 from crowdwise.methods.taidtm import annotator_batches, annotator_mean, confusion_matrices, whole_annotators
@@ -105,8 +106,8 @@ def test_heads_stacked_equal_heads_alone():
 
 @pytest.mark.parametrize(("examples", "epochs"), [(47_000, 5), (640, 40), (100, 200), (0, 200)])
 def test_few_distilled_examples_are_passed_through_more_often(examples, epochs):
-    assert crowdwise.BLTM().enough_epochs(None, usual=5, steps=200, examples=examples) == epochs
-    assert crowdwise.BLTM().enough_epochs(3, usual=5, steps=200, examples=examples) == 3
+    assert PAPER.enough_epochs(None, usual=5, steps=200, examples=examples) == epochs
+    assert PAPER.enough_epochs(3, usual=5, steps=200, examples=examples) == 3
 
 
 @pytest.mark.parametrize(("annotators", "k"), [(2, 1), (12, 2), (60, 10), (300, 50), (100_000, 50)])
@@ -128,10 +129,16 @@ def test_the_learning_rate_of_the_last_stage_follows_the_input():
     features, images = (
         Problem.make(data, annotations, device=torch.device("cpu"), seed=0) for data in (X, np.zeros((40, 8, 8)))
     )
-    assert [crowdwise.TAIDTM().rate(each) for each in (features, images)] == [0.01, 0.05]
-    assert [crowdwise.TAIDTM(lr=0.2).rate(each) for each in (features, images)] == [0.2, 0.2]
-    as_published = crowdwise.TAIDTM(protocol="reference"), crowdwise.BLTM(variant="original"), crowdwise.CE()
-    assert [model.rate(images) for model in as_published] == [0.01] * 3
+    paper = {"recipe": "paper"}
+    assert [crowdwise.TAIDTM(**paper).training(each).lr for each in (features, images)] == [0.01, 0.05]
+    assert [crowdwise.TAIDTM(**paper, lr=0.2).training(each).lr for each in (features, images)] == [0.2, 0.2]
+    as_published = (
+        crowdwise.TAIDTM(**paper, protocol="reference"),
+        crowdwise.BLTM(**paper, variant="original"),
+        crowdwise.CE(**paper),
+    )
+    assert [model.training(images).lr for model in as_published] == [0.01] * 3
+    assert [crowdwise.TAIDTM().training(each).lr for each in (features, images)] == [FEATURES.lr, PICTURES.lr]
 
 
 def test_annotators_of_a_small_crowd_have_matrices_of_their_own():
@@ -149,7 +156,7 @@ def test_annotators_of_a_small_crowd_have_matrices_of_their_own():
 
 
 @pytest.mark.parametrize("better", [True, False])
-def test_a_correction_that_loses_classes_is_run_again_more_slowly_and_the_better_counts(better):
+def test_a_correction_that_loses_classes_is_run_again_more_slowly_and_the_better_counts(better, monkeypatch):
     X, annotations, _ = crowd(300)
     engine = Engine(Problem.make(X, annotations, device=torch.device("cpu"), seed=0, validation_fraction=0.2))
     model = crowdwise.TAIDTM(lr=0.05, epochs=1)
@@ -159,22 +166,31 @@ def test_a_correction_that_loses_classes_is_run_again_more_slowly_and_the_better
     before = clone_state(classifier)
     agreement = engine.agreement(classifier, engine.problem.validation)
     chance = (agreement * (1 - agreement) / 60) ** 0.5
+    stage, ran = model.correction(engine, "correction", classifier, transition), []
 
-    healthy = model.correct(engine, "correction", classifier, transition)
-    next(healthy)
-    with pytest.raises(StopIteration):
-        healthy.send(StageResult("correction", 1, 0, agreement - 2.9 * chance))
+    def train(ends: list[tuple[float, float]]):
+        """In place of training: each run ends with these weights and this agreement."""
+        left = list(ends)
 
-    lost = model.correct(engine, "correction", classifier, transition)
-    assert {group.lr for group in next(lost).groups.values()} == {0.05}
-    torch.nn.init.zeros_(classifier.linear.weight)
-    with pytest.warns(CrowdwiseWarning, match=r"lost classes in stage 'correction'.*fell from .* to 0\.010"):
-        again = lost.send(StageResult("correction", 1, 0, 0.01))
-    assert {round(group.lr, 6) for group in again.groups.values()} == {0.01}
-    assert all(torch.equal(before[name], tensor) for name, tensor in classifier.state_dict().items())
-    torch.nn.init.ones_(classifier.linear.weight)
-    with pytest.raises(StopIteration):
-        lost.send(StageResult(again.name, 2, 0, 0.02 if better else 0.005))
+        def run(stage):
+            ran.append((stage.name, {round(group.lr, 6) for group in stage.groups.values()}))
+            assert all(torch.equal(before[name], tensor) for name, tensor in classifier.state_dict().items())
+            weight, reached = left.pop(0)
+            torch.nn.init.constant_(classifier.linear.weight, weight)
+            return StageResult(stage.name, 1, 0, reached)
+
+        return run
+
+    monkeypatch.setattr(engine, "_stage", train([(2.0, agreement - 2.9 * chance)]))
+    monkeypatch.setattr("crowdwise.engine.loop.diagnosis", lambda *_: None)
+    engine._guarded(stage)
+    assert ran == [("correction", {0.05})]
+    classifier.load_state_dict(before)
+
+    monkeypatch.setattr(engine, "_stage", train([(0.0, 0.01), (1.0, 0.02 if better else 0.005)]))
+    with pytest.warns(CrowdwiseWarning, match=r"stage 'correction' .*lost classes.*fell from .* to 0\.010"):
+        engine._guarded(stage)
+    assert ran[1:] == [("correction", {0.05}), ("correction, slower", {0.01})]
     assert bool((classifier.linear.weight == float(better)).all())
 
 
@@ -321,12 +337,13 @@ def test_reference_protocol_runs_the_stages_of_the_authors_code():
         "mapped heads",
         "correction",
     ]
-    schedule = crowdwise.TAIDTM(protocol="reference", milestones=(40, 55), warmup_epochs=5).schedule()
+    reference = crowdwise.TAIDTM(protocol="reference", milestones=(40, 55), warmup_epochs=5)
+    schedule = reference.rates(PAPER.with_values({"milestones": (40, 55)}))
     assert [schedule(e) for e in (35, 36, 50, 51)] == pytest.approx([1, 0.1, 0.1, 0.01])
 
 
 def test_paper_schedule():
-    schedule = crowdwise.TAIDTM(epochs=60).schedule()
+    schedule = crowdwise.TAIDTM().rates(PAPER)
     assert [schedule(e) for e in (39, 40, 54, 55)] == pytest.approx([1, 0.1, 0.1, 0.01])
 
 

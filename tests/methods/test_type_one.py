@@ -214,7 +214,7 @@ def test_forward_and_reweight_undo_class_dependent_noise():
     X, y = blobs(1000, 3, seed=0)
     made = simulate.confusion_matrices(y, np.stack([matrix] * 10), labels_per_instance=2)
     X_test, y_test = blobs(2000, 3, seed=1)
-    settings = {"recipe": "paper", "epochs": 15, "batch_size": 64, "lr": 0.05, "verbose": 0}
+    settings = {"recipe": "paper", "prepare": "none", "epochs": 15, "batch_size": 64, "lr": 0.05, "verbose": 0}
     plain = crowdwise.CE(**settings).fit(X, made.annotations).score(X_test, y_test)
     for method in (crowdwise.Forward, crowdwise.Reweight):
         for start in ("afresh", "warm-up"):
@@ -318,7 +318,12 @@ def original(**options):
     X, annotations, y = crowd()
     settings = (
         quick("bltm")
-        | {"variant": "original", "warmup_lr": 0.1, "backbone_options": {"hidden": 16, "batch_norm": True}}
+        | {
+            "variant": "original",
+            "prepare": "none",
+            "warmup_lr": 0.05,
+            "backbone_options": {"hidden": 16, "batch_norm": True},
+        }
         | options
     )
     return crowdwise.BLTM(**settings).fit(X, annotations), X, y

@@ -119,9 +119,8 @@ def test_union_net_weighs_instances_by_their_labels_unless_asked_to_divide():
     X, annotations, _ = crowd(60)
     first = {}
     for reduction in ("annotation", "instance"):
-        model = UnionNet(
-            epochs=1, batch_size=60, lr=0, annotator_lr=0, validation_fraction=0, reduction=reduction, verbose=0
-        )
+        still = {"recipe": "paper", "prepare": "none", "epochs": 1, "lr": 0, "annotator_lr": 0}
+        model = UnionNet(**still, batch_size=60, validation_fraction=0, reduction=reduction, verbose=0)
         first[reduction] = model.fit(X, annotations).history_[0]["loss"]
         f = torch.from_numpy(model.predict_proba(X)).float().log()
     pairs = [part.tolist() for part in (annotations.instance, annotations.annotator, annotations.label)]
@@ -299,7 +298,15 @@ def test_columns_of_annotators_without_labels_only_shrink_in_the_union():
 def test_confusion_is_recovered_and_the_classifier_is_better_than_with_cross_entropy(method, options):
     """Four experts, three annotators who mostly say the next class, two who guess."""
     X, annotations, y, matrices = shifted_crowd()
-    settings = {"epochs": 25, "batch_size": 64, "validation_fraction": 0.0, "verbose": 0, "lr": 0.005}
+    settings = {
+        "recipe": "paper",
+        "prepare": "none",
+        "epochs": 25,
+        "batch_size": 64,
+        "validation_fraction": 0.0,
+        "verbose": 0,
+        "lr": 0.005,
+    }
     baseline = crowdwise.CE(**settings, optimiser="adam").fit(X, annotations).score(X, y)
     model = METHODS[method](**settings, **options, annotator_lr=0.05).fit(X, annotations)
     accuracy, estimated = model.score(X, y), model.transition(X[:1])[0].argmax(2)

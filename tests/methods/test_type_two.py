@@ -78,7 +78,7 @@ def two_labels(n=60):
 
 def test_share_of_ties_is_reported_and_saved(tmp_path):
     X, annotations = two_labels()
-    model = METHODS["dl-mv"](**QUICK, validation_fraction=0).fit(X, annotations)
+    model = METHODS["dl-mv"](**QUICK, lr=0.1, validation_fraction=0).fit(X, annotations)
     assert model.tie_share_ == pytest.approx(1 / 3)
     assert crowdwise.load(model.save(tmp_path / "model")).tie_share_ == model.tie_share_
 

@@ -44,7 +44,7 @@ class Dataset:
     X_test: Any = None
     y_test: NDArray[np.int64] | None = None
     annotations: Annotations | None = None
-    """Labels that the annotators gave to the training instances."""
+    """Labels that the annotators gave to the training instances: codes, as in ``y_train``; ``class_names`` has their names."""
     truth: NDArray[np.int64] | None = None
     """True classes of a label-only set, -1 where unknown."""
     mean: tuple[float, ...] | None = None

@@ -110,7 +110,7 @@ def cifar10n(files: Files, labels: str = "workers") -> Dataset:
     return replace(
         cifar10(replace(files, dataset="cifar10")),
         name="cifar10n",
-        annotations=annotations_from(data, CLASS_NAMES),
+        annotations=annotations_from(data),
         licence="CC BY-NC 4.0 (labels); none stated (images)",
         citation="Wei, Zhu, Cheng, Liu, Niu, Liu: Learning with noisy labels revisited, a study using real-world human "
         "annotations. ICLR 2022",

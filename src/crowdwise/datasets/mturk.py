@@ -47,7 +47,7 @@ def labelme(files: Files, features: str = "pooled") -> Dataset:
 def _labelme_pooled(files: Files) -> dict[str, Any]:
     (path,) = files.find(["labelme_mturk.npz"], hint=PREPARED_HINT)
     data = read_npz(path, *TRIPLES, *(f"{array}_{part}" for array in "Xy" for part in PARTS))
-    return _parts(data, PARTS) | {"annotations": annotations_from(data, LABELME_CLASSES)}
+    return _parts(data, PARTS) | {"annotations": annotations_from(data)}
 
 
 def _labelme_maps(files: Files) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def _labelme_maps(files: Files) -> dict[str, Any]:
     data: dict[str, NDArray[Any]] = {}
     for part, maps, labels in zip(PARTS, arrays[::2], arrays[1::2], strict=True):
         data[f"X_{part}"], data[f"y_{part}"] = maps.reshape(len(maps), -1), labels
-    return _parts(data, PARTS) | {"annotations": annotations_from(_answers(answers), LABELME_CLASSES)}
+    return _parts(data, PARTS) | {"annotations": annotations_from(_answers(answers))}
 
 
 def _read_npy(path: Path) -> NDArray[Any]:
@@ -100,7 +100,7 @@ def music(files: Files) -> Dataset:
         name="music",
         kind="features",
         class_names=class_names,
-        annotations=annotations_from(data, class_names),
+        annotations=annotations_from(data),
         citation="Rodrigues, Pereira, Ribeiro: Learning from multiple annotators, distinguishing good from random "
         "labelers. Pattern Recognition Letters 34(12), 2013",
         **_parts(data, ("train", "test")),
@@ -121,7 +121,7 @@ def sentiment(files: Files) -> Dataset:
         y_train=data["clean"].astype(np.int64),
         X_test=data["text_test"],
         y_test=data["y_test"].astype(np.int64),
-        annotations=annotations_from(data, class_names),
+        annotations=annotations_from(data),
         licence="GPL-3 (the repository that distributes it)",
         citation="Rodrigues, Pereira, Ribeiro: Learning from multiple annotators, distinguishing good from random "
         "labelers. Pattern Recognition Letters 34(12), 2013; sentences: Pang, Lee, ACL 2005",

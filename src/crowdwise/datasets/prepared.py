@@ -31,8 +31,8 @@ def read_npz(path: Path, *keys: str) -> dict[str, NDArray[Any]]:
     return arrays.read_npz(path, keys, DatasetError)
 
 
-def annotations_from(data: dict[str, NDArray[Any]], class_names: Sequence[str] | None = None) -> Annotations:
-    """The annotations of a prepared file that holds `TRIPLES`; without ``class_names``, classes are their codes."""
+def annotations_from(data: dict[str, NDArray[Any]]) -> Annotations:
+    """The annotations of a prepared file that holds `TRIPLES`; their classes are codes, as the true classes are."""
     from crowdwise.annotations import Annotations
 
     return Annotations.from_triples(
@@ -42,7 +42,6 @@ def annotations_from(data: dict[str, NDArray[Any]], class_names: Sequence[str] |
         n_instances=count_of(data, "n_instances"),
         n_annotators=count_of(data, "n_annotators"),
         n_classes=count_of(data, "n_classes"),
-        classes=class_names,
     )
 
 

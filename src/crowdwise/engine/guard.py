@@ -16,7 +16,7 @@ from crowdwise.engine.tensors import Units, pairs_of
 if TYPE_CHECKING:
     from crowdwise.engine.loop import Engine
 
-_ENOUGH = 20  # held-out instances by which a classifier is judged; with fewer, training instances are taken
+_ENOUGH = 20  # instances by which a classifier is judged: held-out ones, or else training instances
 _SAMPLE = 2000
 _FLAT = 0.01  # standard deviation of every class's probability below which all predictions are called the same
 
@@ -26,7 +26,7 @@ def diagnosis(engine: Engine, stage: Stage) -> str | None:
     problem, classifier = engine.problem, stage.score
     held_out = len(problem.validation) >= _ENOUGH
     units = problem.validation if held_out else _sample(problem.train)
-    if classifier is None or problem.n_classes < 2 or not len(units):
+    if classifier is None or problem.n_classes < 2 or len(units) < _ENOUGH:
         return None
     posterior = torch.softmax(engine.evaluate(classifier, units).double(), 1)
     agreement, constant = soft_agreement(posterior.argmax(1), units), vote_shares(units, problem.n_classes).mean(0)

@@ -65,6 +65,12 @@ class Recipe:
         batches = max(math.ceil(n / self.batch_size), 1)
         return dataclasses.replace(self, epochs=max(self.epochs, math.ceil(self.steps / batches)))
 
+    def enough_epochs(self, epochs: int | None, usual: int, steps: int, examples: int) -> int:
+        """Of an early stage: ``epochs``; where these are None, the ``usual`` ones, or as many as make ``steps`` steps."""
+        if epochs is not None:
+            return epochs
+        return max(usual, math.ceil(steps * self.batch_size / max(examples, self.batch_size)))
+
     def rates(self) -> Schedule:
         """The factor on every learning rate, by epochs of training so far."""
         if callable(self.schedule):

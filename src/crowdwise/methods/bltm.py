@@ -26,6 +26,7 @@ from crowdwise.errors import ConfigError, CrowdwiseWarning, TrainingError
 from crowdwise.methods.bltm_original import RevisedNetwork, fit_original
 from crowdwise.methods.ce import annotation_cross_entropy
 from crowdwise.methods.core.base import CrowdClassifier, Fitted, build, choose
+from crowdwise.methods.core.steps import FLOOR, annotator_matrices, class_posterior, soft_votes
 from crowdwise.networks import Classifier, GlobalHead, TransitionNetwork
 from crowdwise.networks.transition import corrected_loss, row_loss
 from crowdwise.registry import METHODS
@@ -182,7 +183,7 @@ class BLTM(CrowdClassifier):
             distilled,
             loss,
             {"transition": Group(transition, recipe.early_lr if lr is None else lr)},
-            self.enough_epochs(engine.problem, self.transition_epochs, usual=5, steps=200, examples=len(distilled)),
+            recipe.enough_epochs(self.transition_epochs, usual=5, steps=200, examples=len(distilled)),
             recipe.batch_size,
             recipe.optimiser,
             recipe.momentum,
@@ -192,13 +193,15 @@ class BLTM(CrowdClassifier):
     def start_classifier(self, engine: Engine, warm: Classifier) -> Classifier:
         """The classifier that a correction stage starts from."""
         features = self.recipe == "features" or (self.recipe == "auto" and len(engine.problem.shape) == 1)
-        start = self.classifier_start or ("warm-up" if features else "sharpened")
-        choose("classifier_start", start, ("sharpened", "warm-up", "random"))
+        start = self.classifier_start or ("calibrated" if features else "sharpened")
+        choose("classifier_start", start, ("sharpened", "calibrated", "warm-up", "random"))
         if start == "random":
             return self.new_classifier(engine, "classifier")
         classifier = copy.deepcopy(warm)
-        if start == "sharpened":
-            factor = sharpening(engine.evaluate(warm, engine.problem.train), confidence=0.9)
+        if start != "warm-up":
+            logits = engine.evaluate(warm, engine.problem.train)
+            confidence = 0.9 if start == "sharpened" else deserved_confidence(logits, engine)
+            factor = sharpening(logits, confidence)
             classifier.sharpen(factor)
         return classifier
 
@@ -278,6 +281,16 @@ def sharpening(logits: Tensor, confidence: float) -> float:
         else:
             high = middle
     return low
+
+
+def deserved_confidence(logits: Tensor, engine: Engine) -> float:
+    """How often the predicted class is right by the annotations alone: its mean posterior under Dawid and Skene's model."""
+    units, n_annotators = engine.problem.train, engine.problem.n_annotators
+    posterior = soft_votes(units, logits.shape[1])
+    for _ in range(10):
+        matrices = annotator_matrices(units, posterior, n_annotators, smoothing=0.1)
+        posterior = class_posterior(units, posterior.mean(0).clamp_min(FLOOR).log(), matrices)
+    return float(posterior.gather(1, logits.argmax(1, keepdim=True)).mean())
 
 
 def distil(posterior: Tensor, rho_max: float) -> tuple[Tensor, Tensor]:

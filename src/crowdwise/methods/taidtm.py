@@ -291,7 +291,7 @@ class TAIDTM(BLTM):
             cached,
             loss,
             {"heads": Group(transition.head, self.gcn_lr)},
-            self.enough_epochs(engine.problem, self.gcn_epochs, usual=10, steps=200, examples=len(distilled)),
+            recipe.enough_epochs(self.gcn_epochs, usual=10, steps=200, examples=len(distilled)),
             recipe.batch_size,
             momentum=recipe.momentum,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
@@ -361,7 +360,7 @@ class CrowdClassifier(Predictor):
             train,
             loss,
             {"classifier": Group(classifier, recipe.early_lr if lr is None else lr)},
-            self.enough_epochs(engine.problem, epochs, usual=5, steps=recipe.early_steps, examples=len(train)),
+            recipe.enough_epochs(epochs, usual=5, steps=recipe.early_steps, examples=len(train)),
             recipe.batch_size,
             recipe.optimiser,
             recipe.momentum,
@@ -388,13 +387,6 @@ class CrowdClassifier(Predictor):
     def rate(self, problem: Problem, recipe: Recipe) -> float:
         """The learning rate of the classifier stage."""
         return recipe.lr
-
-    def enough_epochs(self, problem: Problem, epochs: int | None, usual: int, steps: int, examples: int) -> int:
-        """``epochs``; where these are None, the ``usual`` ones, or as many more as make ``steps`` steps over few examples."""
-        if epochs is not None:
-            return epochs
-        batch_size = self.training(problem).batch_size
-        return max(usual, math.ceil(steps * batch_size / max(examples, batch_size)))
 
     def rates(self, recipe: Recipe) -> Schedule:
         """The learning-rate schedule of the classifier stage."""
