@@ -71,7 +71,7 @@ class Concord(CrowdClassifier):
     """``"balanced"``: every class counts alike in training, however rare it is; predictions then assume equal shares."""
 
     def settings_for(self, shape: tuple[int, ...]) -> Mapping[str, Any]:
-        return {"lr": 2e-3} if len(shape) == 1 else {"mixup": 1.0}
+        return {"lr": 2e-3} if len(shape) == 1 else {"mixup": 1.0, "epochs": 40}
 
     def network_options(self, shape: tuple[int, ...]) -> dict[str, Any]:
         options = super().network_options(shape)
