@@ -71,7 +71,11 @@ class Concord(CrowdClassifier):
     """``"balanced"``: every class counts alike in training, however rare it is; predictions then assume equal shares."""
 
     def settings_for(self, shape: tuple[int, ...]) -> Mapping[str, Any]:
-        return {"lr": 2e-3} if len(shape) == 1 else {"mixup": 1.0, "epochs": 40}
+        return (
+            {"lr": 2e-3, "steps": 2000, "epochs": 10}
+            if len(shape) == 1
+            else {"mixup": 1.0, "steps": 1500, "epochs": 40}
+        )
 
     def network_options(self, shape: tuple[int, ...]) -> dict[str, Any]:
         options = super().network_options(shape)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from crowdwise.networks.classifier import Classifier
-from crowdwise.networks.layers import StackedLinear
+from crowdwise.networks.layers import ByteDropout, StackedLinear
 
 
 class LastLayer(StackedLinear):
@@ -68,6 +68,8 @@ def _stack_layer(layers: Sequence[nn.Module]) -> nn.Module:
         return StackedLinear([layer for layer in layers if isinstance(layer, nn.Linear)])
     if isinstance(layers[0], nn.BatchNorm1d):
         return StackedNorm([layer for layer in layers if isinstance(layer, nn.BatchNorm1d)])
+    if isinstance(layers[0], nn.Dropout):
+        return ByteDropout(layers[0].p)
     return nn.Flatten(2) if isinstance(layers[0], nn.Flatten) else layers[0]
 
 
