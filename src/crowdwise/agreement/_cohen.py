@@ -25,11 +25,11 @@ def cohen_kappa(
     n_bootstrap: int = 1000,
     random_state: RandomState = None,
 ) -> Agreement:
-    """Cohen's kappa (Cohen 1960, 1968) of a crowd: for two annotators Cohen's own, for more that of Conger (1980).
+    """Cohen's kappa (Cohen 1960, 1968) of a crowd; for more than two annotators, the generalisation of Conger (1980).
 
-    Chance agreement is the mean over all pairs of annotators of the chance that their labels agree, each choosing
-    classes as often as in all labels given; annotators without labels do not count. `pairwise` has the kappa of every
-    two annotators, and the meaning of ``weights`` and ``values``.
+    Chance agreement is averaged over all pairs of annotators, each choosing classes with the frequencies of all labels
+    he or she gave; annotators without labels do not count. `pairwise` computes the kappa of every two annotators, and
+    explains ``weights`` and ``values``.
 
     >>> round(cohen_kappa([[0, 0], [1, 1], [0, 0], [1, 0]], n_bootstrap=0).value, 3)
     0.5
@@ -45,7 +45,7 @@ def cohen(
     weights: Weights | None = None,
     values: Values | None = None,
 ) -> Agreement:
-    """`cohen_kappa` from votes that were counted before."""
+    """`cohen_kappa` from votes already counted."""
     if weights is not None and weights not in get_args(Weights):
         raise ConfigError(f"unknown weights {weights!r}{suggest(str(weights), get_args(Weights))}")
     credit = None if weights is None else class_credit(class_values(annotations, values), weights)
@@ -75,7 +75,7 @@ def cohen(
 
 
 def _given(annotations: Annotations, size: int) -> sparse.csr_array[Any]:
-    """Labels by annotator and class (R * C, n), over the labelled instances."""
+    """Labels by annotator and class (R * C, n), for the labelled instances."""
     width = annotations.n_classes
     rows = cells(annotations.annotator, width, annotations.label)
     columns = (np.cumsum(annotations.labels_per_instance > 0) - 1)[annotations.instance]
@@ -83,7 +83,7 @@ def _given(annotations: Annotations, size: int) -> sparse.csr_array[Any]:
 
 
 def _chance(labels: Floats, credit: Floats | None) -> Floats:
-    """Chance agreement (B,), mean over pairs of annotators, from their labels by class (R, C, B)."""
+    """Chance agreement (B,), averaged over pairs of annotators, from their labels by class (R, C, B)."""
     total = labels.sum(axis=1, keepdims=True)
     share = labels / np.maximum(total, 1)
     everyone = share.sum(axis=0)  # (C, B)

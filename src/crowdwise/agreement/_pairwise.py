@@ -1,4 +1,4 @@
-"""Agreement of every two annotators, on the instances that both labelled."""
+"""Agreement of every two annotators on the instances both labelled."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def pairwise(
     """Agreement of every two annotators who share an instance: one row per pair, or a matrix (R, R) on demand.
 
     ``weights`` gives partial credit for near misses: 1 - |v - w| / range (linear) or 1 - (v - w)^2 / range^2
-    (quadratic; Cohen 1968), where the number v of a class is its entry of ``values``, else the class itself where all
-    are numbers, else its code. Chance agreement comes from the common instances alone, so a pair that shares k of them
-    is pulled towards 0 by about 1/k, and a kappa of a pair that shares one is 0 or undefined.
+    (quadratic; Cohen 1968). The number v of a class is its entry of ``values``, else the class itself if all classes
+    are numbers, else its code. Chance agreement is estimated from the common instances only: with k of them, values
+    are biased towards 0 by about 1/k; with one, a kappa is 0 or undefined.
 
     >>> pairs = pairwise([[0, 0, 1], [1, 1, 1], [0, 0, None], [1, 0, None]])
     >>> pairs.matrix().round(2)
@@ -80,7 +80,7 @@ def pairwise(
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Some pairs of annotators (K), and every two labels that they gave to a common instance (L rows, by pair)."""
+    """Some pairs of annotators (K), and every two labels they gave to a common instance (L rows, by pair)."""
 
     first: Ints  # (K,)
     second: Ints  # (K,)
@@ -93,7 +93,7 @@ class _Block:
     credit: Floats | None  # (C, C)
 
     def compare(self, weights: Floats | None = None) -> tuple[Floats, Floats]:
-        """Common instances and agreement of each pair, (K, B), where ``instances`` have ``weights`` (I, B), or 1."""
+        """Common instances and agreement of each pair, (K, B); ``instances`` have ``weights`` (I, B), by default 1."""
         sums: Iterator[Floats]
         if weights is None:
             sums = (np.bincount(rows, data, height)[:, None].astype(np.float64) for rows, data, height in self._sums)
@@ -111,7 +111,7 @@ class _Block:
         return common, np.where(common > 0, value, np.nan)
 
     def _both(self, given: Floats, received: Floats) -> Floats:
-        """How often both would choose a class by chance, from how often each did, (U, B)."""
+        """How often both would choose a class by chance, given how often each did, (U, B)."""
         if self.measure != "cohen":
             return ((given + received) / 2) ** 2
         if self.credit is not None:
@@ -120,7 +120,7 @@ class _Block:
 
     @cached_property
     def instances(self) -> Ints:
-        """Codes of the instances that the pairs share, (I,)."""
+        """Codes of the instances the pairs share, (I,)."""
         return np.flatnonzero(np.bincount(self.instance))
 
     @property
@@ -130,7 +130,7 @@ class _Block:
 
     @cached_property
     def _cells(self) -> tuple[Ints, Ints, Ints]:
-        """The (pair, class) cells that chance agreement depends on (U,), and where the labels are among them."""
+        """The (pair, class) cells that chance agreement depends on (U,), and the positions of the labels in them."""
         given, received = self.pair * self.n_classes + self.given, self.pair * self.n_classes + self.received
         if self.credit is not None:  # near misses count, so all cells do
             return np.arange(len(self.first) * self.n_classes), given, received
@@ -139,7 +139,7 @@ class _Block:
 
     @cached_property
     def _sums(self) -> list[tuple[Ints, Floats | None, int]]:
-        """Rows to sum into, data and number of rows: common, agreeing, and labels of the first and of the second."""
+        """Target rows, data and number of rows of the sums: common, agreeing, labels of the first and of the second."""
         cells, given, received = self._cells
         agreeing = (
             np.equal(self.given, self.received) if self.credit is None else self.credit[self.given, self.received]
@@ -155,7 +155,7 @@ class _Block:
 
     @cached_property
     def _matrices(self) -> list[sparse.csr_array[Any]]:
-        """The sums as matrices whose columns are the instances."""
+        """The sums as matrices with one column per instance."""
         width, column = len(self.instances), np.searchsorted(self.instances, self.instance)
         return [
             sparse.csr_array((np.ones(len(rows)) if data is None else data, (rows, column)), (height, width))
