@@ -17,7 +17,7 @@ from crowdwise.cli._aggregation import as_options, beside, options_named, read_e
 from crowdwise.cli._console import say
 from crowdwise.errors import ConfigError, DataError, DatasetError, ReadError, suggest
 from crowdwise.readers._files import FORMATS, bare_suffix, load_columns
-from crowdwise.readers._source import Source as File
+from crowdwise.readers._source import InputFile
 from crowdwise.report.content import Content, about_model, empty
 from crowdwise.report.source import Source, from_dataset, from_export, from_material
 
@@ -107,7 +107,7 @@ def find(request: Request) -> Source | Content:
 
 def is_result(path: Path) -> bool:
     """Whether a table has the columns that `crowdwise aggregate` writes."""
-    return bare_suffix(path) in FORMATS and set(RESULT) <= set(File(path).names)
+    return bare_suffix(path) in FORMATS and set(RESULT) <= set(InputFile(path).names)
 
 
 def _labels(path: Path, request: Request) -> Source:
