@@ -1,4 +1,4 @@
-"""Where the files of a data set are, what to say when they are not there, and how to leave none half-written."""
+"""Where the files of a data set are, and what to do if they are missing."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Remote:
 
     @property
     def name(self) -> str:
-        """The file's name, the last part of its address."""
+        """File name: the last part of the URL."""
         return self.url.rsplit("/", 1)[1]
 
 
 @dataclass(frozen=True)
 class Files:
-    """The places where the files of one data set may be."""
+    """The places to look for the files of one data set."""
 
     dataset: str
     root: Path | None = None
@@ -60,10 +60,10 @@ class Files:
         generic: bool = False,
         hint: str = "",
     ) -> tuple[Path, ...]:
-        """Paths of the first of ``alternatives``, groups of names that belong together, that one folder holds whole.
+        """Paths of the first of ``alternatives``, groups of file names, of which one folder has all files.
 
-        ``folders`` are further customary names of the data set's folder. ``generic`` says that other data sets use
-        the same file names, so that they count only in a folder named after this data set or in ``root``.
+        ``folders`` are further usual names of the data set's folder. ``generic``: other data sets use the same file
+        names, so they only count in ``root`` or in a folder named after this data set.
         """
         places = list(dict.fromkeys(self._places(folders, system, generic)))
         for place in places:
@@ -93,10 +93,10 @@ class Files:
         self, alternatives: Sequence[Sequence[str]], places: Sequence[Path], remotes: Sequence[Remote], hint: str
     ) -> str:
         wanted = "\n  or ".join(", ".join(group) for group in alternatives)
-        lines = [f"data set {self.dataset!r} is not on this machine. Wanted:\n  {wanted}\nLooked in:"]
+        lines = [f"data set {self.dataset!r} is not on this machine. Needed:\n  {wanted}\nLooked in:"]
         for place in places:
             found = sorted({name for group in alternatives for name in group if (place / name).exists()})
-            lines.append(f"  {place}" + (f" (holds only {', '.join(found)})" if found else ""))
+            lines.append(f"  {place}" + (f" (has only {', '.join(found)})" if found else ""))
         ways = ["pass root=, or set CROWDWISE_DATA, to the folder that holds the files"]
         if remotes:
             server = remotes[0].url.rsplit("/", 1)[0]

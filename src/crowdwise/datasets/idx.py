@@ -1,4 +1,4 @@
-"""The idx format of the MNIST family: a magic number, the sides of the array (big-endian), then its bytes."""
+"""The idx format of the MNIST family: a magic number, the shape (big-endian), then the bytes of the array."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from crowdwise.storage.limits import swollen, unpack_limit
 
 
 def read_idx(path: Path, n_dims: int) -> NDArray[np.uint8]:
-    """Read an idx file of unsigned bytes with ``n_dims`` sides, gzipped (name ends in .gz) or plain."""
+    """Read an idx file of unsigned bytes with ``n_dims`` axes, gzipped (.gz) or plain."""
     try:
         with open(path, "rb") as raw:
             return _parse(gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw, path, n_dims)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DatasetError(f"{path} is not a whole gzip file: {error}") from error
+        raise DatasetError(f"{path} is not a complete gzip file: {error}") from error
 
 
 def _parse(file: BinaryIO | gzip.GzipFile, path: Path, n_dims: int) -> NDArray[np.uint8]:
@@ -34,12 +34,10 @@ def _parse(file: BinaryIO | gzip.GzipFile, path: Path, n_dims: int) -> NDArray[n
         raise DatasetError(f"{path} ends inside its header")
     shape = struct.unpack(f">{n_dims}I", header[4:])
     size = math.prod(shape)
-    if size > unpack_limit(path):  # a forged header must not make us reserve more
+    if size > unpack_limit(path):  # a forged header must not make us allocate more
         raise swollen(path, unpack_limit(path), DatasetError)
     content = file.read(size + 1)
     if len(content) != size:
         found = "more" if len(content) > size else f"only {len(content):,}"
-        raise DatasetError(
-            f"{path} should hold {size:,} bytes after its header, as its shape {shape} says: it has {found}"
-        )
+        raise DatasetError(f"{path} should have {size:,} bytes after its header, for shape {shape}, but it has {found}")
     return np.frombuffer(bytearray(content), np.uint8).reshape(shape)

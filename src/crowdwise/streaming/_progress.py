@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from crowdwise.progress import Shown
+from crowdwise.progress import ProgressDisplay
 
 
-class Progress(Shown):
+class Progress(ProgressDisplay):
     """One bar for one step after the other at ``verbose=1``, a line for each at ``verbose=2``."""
 
     def __init__(self, verbose: int = 0) -> None:
