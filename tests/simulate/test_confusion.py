@@ -5,12 +5,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.simulate import Crowd, adversarial, confusion_matrices, correlated, hammer_spammer, one_coin
+from crowdwise.simulate import SimulatedCrowd, adversarial, confusion_matrices, correlated, hammer_spammer, one_coin
 
 Y = np.random.default_rng(0).integers(3, size=6_000)
 
 
-def observed(crowd: Crowd, annotator: int) -> np.ndarray:
+def observed(crowd: SimulatedCrowd, annotator: int) -> np.ndarray:
     """Confusion matrix of one annotator's labels against the truth."""
     a = crowd.annotations
     mine = a.annotator == annotator

@@ -130,7 +130,7 @@ def test_many_annotators_cost_no_memory_of_their_own():
         ({"labels_per_annotator": 11}, "between 1 and the number of instances, 10, not 11"),
         (
             {"labels_per_annotator": 3, "labels_per_instance": 2},
-            "4 annotators x 3 labels are not 10 instances x 2 labels",
+            "4 annotators x 3 labels do not equal 10 instances x 2 labels",
         ),
         ({"pairs": "papper"}, "unknown pairs 'papper'; did you mean 'paper'"),
     ],

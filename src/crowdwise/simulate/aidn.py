@@ -13,9 +13,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, softmax
 
-from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.simulate.crowd import Crowd, FloatArray, IntArray, draw_labels, seeds, to_numpy, true_classes
+from crowdwise.simulate.crowd import (
+    FloatArray,
+    IntArray,
+    SimulatedCrowd,
+    draw_labels,
+    seeds,
+    simulated,
+    to_numpy,
+    true_classes,
+)
 from crowdwise.simulate.pairs import draw_pairs
 
 VALUES = 4_000_000  # features held as float64 at a time
@@ -35,27 +43,27 @@ def aidn(
     n_classes: int | None = None,
     random_state: int | np.random.Generator | None = 0,
     pairs: Literal["binomial", "paper", "exact"] = "binomial",
-) -> Crowd:
-    """A crowd of groups; the annotators of one group share, for every instance, the distribution of their labels.
+) -> SimulatedCrowd:
+    """A crowd of groups; for every instance, the annotators of a group share one distribution of labels.
 
     For instance i and group g: q_i ~ N(ρ, σ²) truncated to [0, ρ_max], p = q_i softmax over the wrong classes of
     x_i W^g[y_i], and p[y_i] = 1 - q_i; the entries of W^g (C, S, C) are standard normal. Only drawn pairs are computed.
 
     Args:
         X: features, (n, ...), flattened to (n, S): uint8 pixels, or floats in [0, 1]; an array, a torch tensor, or
-            images decoded when asked for (:class:`crowdwise.datasets.ImageFolder`).
+            images decoded on access (:class:`crowdwise.datasets.ImageFolder`).
         y: true class codes, (n,).
         n_annotators: R.
         n_groups: G; annotator j belongs to group floor(j G / R).
         labels_per_instance: r̄, as in :func:`crowdwise.simulate.draw_pairs`.
-        noise_rate: ρ, the mean of q_i before truncation (after it, e.g. 0.39449 for 0.4, 0.47124 for 0.5).
+        noise_rate: ρ, the mean of q_i before truncation (after: 0.39449 for 0.4, 0.47124 for 0.5).
         max_noise_rate: ρ_max, the cap of q_i.
         noise_std: σ.
         pixel_scale: value of the brightest pixel. At 255, as in the released code, softmax is practically one-hot: a
-            group gives an instance one and the same wrong class. At 1 the wrong labels spread. Integers are pixels
-            0..255 and are divided by 255 / ``pixel_scale``, floats are multiplied by ``pixel_scale``.
-        n_classes: C; the largest class + 1 by default.
-        random_state: which pairs are drawn depends on it and on n, R, r̄ only, not on groups or noise.
+            group always gives an instance the same wrong class. At 1, wrong labels are spread. Integers are pixels
+            0..255 and are divided by 255 / ``pixel_scale``; floats are multiplied by ``pixel_scale``.
+        n_classes: C; by default the largest class + 1.
+        random_state: the drawn pairs depend on it and on n, R and r̄ only, not on groups or noise.
         pairs: how the annotators of an instance are drawn, as in :func:`crowdwise.simulate.draw_pairs`.
 
     >>> X, y = np.random.default_rng(0).integers(256, size=(500, 8, 8), dtype=np.uint8), np.arange(500) % 10
@@ -72,7 +80,7 @@ def aidn(
     if not 1 <= n_groups <= n_annotators:
         raise ConfigError(f"n_groups must be between 1 and the number of annotators, {n_annotators}, not {n_groups}")
     pair_seed, label_seed, *group_seeds = seeds(random_state, 2 + n_groups)
-    instance, annotator = draw_pairs(
+    drawn = instance, annotator = draw_pairs(
         len(truth),
         n_annotators,
         labels_per_instance=labels_per_instance,
@@ -92,14 +100,11 @@ def aidn(
     )
     rows = process.rows(features, truth, instance, process.groups[annotator])
     label = draw_labels(rows, np.random.default_rng(label_seed))
-    annotations = Annotations.from_triples(
-        instance, annotator, label, n_instances=len(truth), n_annotators=n_annotators, n_classes=count
-    )
-    return Crowd(annotations, truth, process.groups, rows, process, noise_rates=process.noise_rates)
+    return simulated(truth, process.groups, drawn, label, rows, process, noise_rates=process.noise_rates)
 
 
 def label_distribution(x: ArrayLike, weights: ArrayLike, y: int, q: ArrayLike) -> FloatArray:
-    """p over the labels of instances of class y: q on the wrong classes, split by softmax(x W), and 1 - q on y.
+    """Label distribution of instances of class y: 1 - q for y; q is split among the wrong classes by softmax(x W).
 
     Shapes: x (..., S), weights W (S, C) of class y, q (...) -> (..., C).
 
@@ -115,7 +120,7 @@ def label_distribution(x: ArrayLike, weights: ArrayLike, y: int, q: ArrayLike) -
 
 
 def truncated_normal(mean: float, std: float, high: float, size: int, rng: np.random.Generator) -> FloatArray:
-    """Noise rates: N(mean, std²) truncated to [0, high], by inversion; ``std`` 0 gives the mean itself.
+    """Noise rates: N(mean, std²) truncated to [0, high], by inversion; the mean itself if ``std`` is 0.
 
     >>> truncated_normal(0.5, 0.1, 0.6, 100_000, np.random.default_rng(0)).mean().round(2)
     np.float64(0.47)
@@ -133,7 +138,7 @@ def truncated_normal(mean: float, std: float, high: float, size: int, rng: np.ra
 
 @dataclass(frozen=True, eq=False)
 class _Aidn:
-    """The process behind a crowd. Weights are drawn again when needed: (C, S, C) for each group may be too much."""
+    """The noise process. Weights are redrawn when needed: (C, S, C) for each group may not fit in memory."""
 
     groups: IntArray  # (R,)
     noise_rates: FloatArray  # (n, G)
@@ -141,7 +146,7 @@ class _Aidn:
     pixel_scale: float
 
     def rows(self, features: _Features, y: IntArray, instances: IntArray, groups: IntArray) -> FloatArray:
-        """P(label | x_i, y_i, group) of each pair (instance, group), (pairs, C); pairs in common are computed once."""
+        """P(label | x_i, y_i, group) of each pair (instance, group), (pairs, C); equal pairs are computed once."""
         n_groups, n_classes = self.noise_rates.shape[1], len(self.weight_seeds[0])
         pairs, inverse = np.unique(instances * n_groups + groups, return_inverse=True)
         kind = y[pairs // n_groups] * n_groups + pairs % n_groups
@@ -187,7 +192,7 @@ class _Aidn:
 
 
 class _LazyImages(Protocol):
-    """Images that are decoded when asked for: ``images[i]`` is (pixels, i)."""
+    """Images decoded on access: ``images[i]`` is (pixels, i)."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...

@@ -1,4 +1,4 @@
-"""A simulated crowd: its annotations, and everything that is true about it."""
+"""A simulated crowd: its annotations, and the truth about it."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class Process(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Crowd:
-    """Annotations with known truth, for tests and experiments; nothing but ``annotations`` may be given to a method."""
+class SimulatedCrowd:
+    """Annotations with known truth, for tests and experiments; methods may only see ``annotations``."""
 
     annotations: Annotations
     y: IntArray
     """True class of each instance, (n,)."""
     groups: IntArray
-    """Group of each annotator, (R,): those of one group err alike."""
+    """Group of each annotator, (R,); members of a group err alike."""
     rows: FloatArray = field(repr=False)
-    """P(label | instance, true class, annotator) that each annotation was drawn from, (E, C)."""
+    """P(label | instance, true class, annotator) of each annotation, (E, C)."""
     process: Process = field(repr=False)
     noise_rates: FloatArray | None = field(default=None, repr=False)
     """AIDN: probability of a wrong label for each instance and group, (n, G)."""
@@ -41,13 +41,29 @@ class Crowd:
     def transition(self, X: Any, instances: ArrayLike, annotators: ArrayLike) -> FloatArray:
         """True T of each pair (instances[e], annotators[e]), (pairs, C, C).
 
-        ``X`` are the features the crowd was made from, all n of them; a class-conditional crowd does not read them.
+        ``X`` holds the features of all n instances that the crowd was made from; class-conditional crowds ignore it.
         """
         n, size = self.annotations.n_instances, self.annotations.n_annotators
         rows, columns = _codes(instances, "instance", n), _codes(annotators, "annotator", size)
         if rows.shape != columns.shape:
             raise DataError(f"{len(rows)} instances and {len(columns)} annotators do not make pairs")
         return self.process.transition(X, rows, columns)
+
+
+def simulated(
+    truth: IntArray,
+    groups: IntArray,
+    pairs: tuple[IntArray, IntArray],
+    label: IntArray,
+    rows: FloatArray,
+    process: Process,
+    **known: FloatArray,
+) -> SimulatedCrowd:
+    """The crowd whose ``pairs`` (instance, annotator) got ``label``, each drawn from ``rows`` (E, C)."""
+    annotations = Annotations.from_triples(
+        *pairs, label, n_instances=len(truth), n_annotators=len(groups), n_classes=rows.shape[1]
+    )
+    return SimulatedCrowd(annotations, truth, groups, rows, process, **known)
 
 
 def true_classes(y: Any, n_classes: int | None) -> tuple[IntArray, int]:
@@ -73,14 +89,14 @@ def draw_labels(rows: FloatArray, rng: np.random.Generator) -> IntArray:
 
 
 def seeds(random_state: int | np.random.Generator | None, count: int) -> list[np.random.SeedSequence]:
-    """Independent streams: the first ones do not depend on how many there are."""
+    """Independent streams; the first ones do not depend on ``count``."""
     root: Any = np.random.default_rng(random_state).bit_generator
     children: list[np.random.SeedSequence] = root.seed_seq.spawn(count)
     return children
 
 
 def to_numpy(values: Any) -> NDArray[Any]:
-    """Arrays, lists, and torch tensors wherever they are."""
+    """Arrays, lists, and torch tensors on any device."""
     return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 

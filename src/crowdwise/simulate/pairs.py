@@ -1,6 +1,6 @@
-"""Which annotator labels which instance: every simulated crowd draws its (instance, annotator) pairs here.
+"""Which annotator labels which instance: the (instance, annotator) pairs of every simulated crowd.
 
-Pairs are drawn without ever looking at all n x R of them; time and memory grow with the number of pairs drawn.
+The n x R possible pairs are never enumerated; time and memory grow with the number of pairs drawn.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Scheme: TypeAlias = Literal["binomial", "paper", "exact"]
 
 
 class Design(TypedDict, total=False):
-    """How the pairs of a crowd are drawn: the parameters of :func:`draw_pairs` that simulated crowds pass on to it."""
+    """How the pairs of a crowd are drawn: the parameters that simulated crowds pass on to :func:`draw_pairs`."""
 
     labels_per_instance: float | None
     labels_per_annotator: int | None
     pairs: Scheme
 
 
-CELLS = 4_000_000  # random numbers held at a time where most annotators are chosen
+CELLS = 4_000_000  # random numbers held at a time if most annotators are chosen
 
 
 def draw_pairs(
@@ -43,15 +43,15 @@ def draw_pairs(
         n_annotators: R.
         labels_per_instance: r̄, the mean number of labels of an instance, 1 <= r̄ <= R; 3 (or R, if fewer) unless
             ``labels_per_annotator`` is given.
-        labels_per_annotator: exactly so many labels from each annotator. Alone: on instances drawn at random, some of
-            which may get none. With ``labels_per_instance`` r: a balanced design, exactly r labels for every instance,
-            for which R times this number must be n r.
+        labels_per_annotator: exact number of labels from each annotator. Alone: on random instances, some of which may
+            get none. With ``labels_per_instance`` r: a balanced design with exactly r labels for every instance, which
+            requires that R times this number is n r.
         pairs: how r_i, the number of labels of instance i, varies.
             ``exact``: r_i is r̄, or one of its two neighbouring integers at random if r̄ is not an integer.
-            ``binomial``: one annotator at random, and 1 + Binomial(R - 1, (r̄ - 1)/(R - 1)) in all, what TAIDTM's
-            released code amounts to.
+            ``binomial``: one annotator at random, and 1 + Binomial(R - 1, (r̄ - 1)/(R - 1)) in all: equivalent to
+            TAIDTM's released code.
             ``paper``: one annotator at random for every instance, then round((r̄ - 1) n / R) further instances for every
-            annotator, Algorithm 2 of the TAIDTM paper (with its sign error corrected).
+            annotator: Algorithm 2 of the TAIDTM paper (with its sign error corrected).
 
     >>> instance, annotator = draw_pairs(4, 10, labels_per_instance=2, random_state=0)
     >>> instance.tolist()
@@ -89,7 +89,7 @@ def draw_pairs(
 
 
 def distinct(counts: IntArray, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """For every owner o, ``counts[o]`` distinct numbers of 0..size-1, all subsets equally likely: (owner, number)."""
+    """For every owner o, ``counts[o]`` distinct numbers in 0..size-1, all subsets equally likely: (owner, number)."""
     few = counts <= size // 2
     owners, numbers = _by_rejection(np.flatnonzero(few), counts[few], size, rng)
     crowded = np.flatnonzero(~few)
@@ -103,7 +103,7 @@ def distinct(counts: IntArray, size: int, rng: np.random.Generator) -> tuple[Int
 
 
 def _by_rejection(ids: IntArray, counts: IntArray, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """Draw with replacement and draw repetitions again: what stands first is a uniform subset, as in a queue."""
+    """Draw with replacement, and redraw repetitions."""
     wanted = np.repeat(ids, counts)
     kept = np.empty(0, dtype=np.int64)  # owner * size + number, each once
     while len(wanted):
@@ -147,8 +147,8 @@ def _balanced(
     """Deal shuffled decks of all instances, ``per_annotator`` cards to each annotator in turn."""
     if size * per_annotator != n * per_instance:
         raise ConfigError(
-            f"{size} annotators x {per_annotator} labels are not {n} instances x {per_instance:g} labels; "
-            "give only one of labels_per_annotator and labels_per_instance, or make the products equal"
+            f"{size} annotators x {per_annotator} labels do not equal {n} instances x {per_instance:g} labels; "
+            "pass only one of labels_per_annotator and labels_per_instance, or make the products equal"
         )
     dealt = np.empty(0, dtype=np.int64)
     for _ in range(int(per_instance)):
