@@ -1,6 +1,6 @@
 """Annotations: who gave which label to what, as int32 triples with vocabularies, validated once.
 
-Everything else in crowdwise reads this one structure. It is sparse: nothing of size (instances x annotators) is made.
+Everything in crowdwise uses this one structure. It is sparse: nothing of size (instances x annotators) is ever made.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _COLUMNS = ("instance", "annotator", "label")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Annotations:
-    """Immutable triples (instance, annotator, label), with the ids that the codes stand for.
+    """Immutable triples (instance, annotator, label), with the ids behind the codes.
 
-    Build one with `from_frame`, `from_triples`, `from_dense` or `coerce`. Instances and annotators without labels,
-    classes that nobody chose, repeated (instance, annotator) pairs and no annotations at all are legal. Rows in error
-    messages count from 0.
+    Create them with `from_frame`, `from_triples`, `from_dense` or `coerce`. Instances and annotators without labels,
+    classes that nobody chose, repeated (instance, annotator) pairs and empty annotations are allowed. Error messages
+    count rows from 0.
 
     >>> table = {"task": ["t1", "t1", "t2"], "worker": ["ann", "bob", "ann"], "label": ["cat", "dog", "cat"]}
     >>> a = Annotations.from_frame(table)
@@ -95,8 +95,8 @@ class Annotations:
     ) -> Annotations:
         """Annotations from integer codes.
 
-        A size that is not passed is the length of its vocabulary, or else the largest code + 1; pass it wherever
-        trailing instances may be unlabelled, annotators silent or classes unseen.
+        A size that is not passed is the length of its vocabulary, else the largest code + 1; pass it if the last
+        instances may have no labels, the last annotators have given none, or the last classes may be unused.
 
         >>> Annotations.from_triples([0, 0, 2], [0, 1, 1], [1, 0, 1], n_instances=4)
         Annotations(4 instances, 2 annotators, 2 classes, 3 annotations)
@@ -126,10 +126,10 @@ class Annotations:
     ) -> Annotations:
         """Annotations from a long table: pandas, polars, arrow, or a mapping of columns.
 
-        Columns that are not named are found by the names in use (item, task, ...; worker, annotator, ...; label,
+        Columns that are not named are found by their usual names (item, task, ...; worker, annotator, ...; label,
         answer, ...), so a crowd-kit frame works as it is. Instances and annotators are numbered in order of first
         appearance, classes in ascending order; ``instances``, ``annotators`` and ``classes`` fix the vocabularies,
-        and may hold ids that the table lacks.
+        and may have ids that the table lacks.
         """
         chosen = {"instance": instance, "annotator": annotator, "label": label}
         taken = frames.choose_columns(frames.frame_columns(frame), chosen)
@@ -142,8 +142,8 @@ class Annotations:
     ) -> Annotations:
         """Annotations from a matrix (n, R): one row per instance, one column per annotator.
 
-        ``matrix`` is an array, a list of rows or a frame, whose column names (and index, in pandas) then are the ids.
-        ``None`` and NaN are always missing, and so is every value in ``missing``.
+        ``matrix`` is an array, a list of rows, or a frame, whose column names (and pandas index) become the ids.
+        ``None``, NaN and every value in ``missing`` are missing.
 
         >>> Annotations.from_dense([[0, 1, -1], [1, None, 1]])
         Annotations(2 instances, 3 annotators, 2 classes, 4 annotations)
@@ -161,9 +161,9 @@ class Annotations:
 
     @classmethod
     def coerce(cls, data: Any) -> Annotations:
-        """Annotations from whatever a user has: annotations, a long table, a tuple of three arrays, a dense matrix.
+        """Annotations from annotations, a long table, a tuple of three arrays, or a dense matrix.
 
-        Three integer arrays are codes; three arrays of which one is not are ids.
+        Three integer arrays are codes; other arrays are ids.
 
         >>> Annotations.coerce((["a", "b"], ["ann", "ann"], ["yes", "no"]))
         Annotations(2 instances, 1 annotator, 2 classes, 2 annotations)
@@ -188,7 +188,7 @@ class Annotations:
 
     @classmethod
     def concat(cls, parts: Iterable[Annotations]) -> Annotations:
-        """All annotations of several sets, in order; equal ids become one, new ids are appended to the vocabularies."""
+        """All annotations of several sets, in order; new ids are appended to the vocabularies."""
         parts = list(parts)
         instance, instances = merge([(p.instance, p.instance_vocabulary) for p in parts], "instances")
         annotator, annotators = merge([(p.annotator, p.annotator_vocabulary) for p in parts], "annotators")
@@ -206,7 +206,7 @@ class Annotations:
         classes: Ids | None = None,
         duplicates: Duplicates = "keep",
     ) -> Annotations:
-        """Annotations from arrow columns of ids; the vocabularies that are given are kept."""
+        """Annotations from arrow columns of ids, with the given vocabularies if any."""
         i, instance_vocabulary = encode(instance, instances)
         j, annotator_vocabulary = encode(annotator, annotators)
         y, class_vocabulary = encode_classes(label, classes)
@@ -230,7 +230,7 @@ class Annotations:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes C, chosen by anybody or not."""
+        """Number of classes C, chosen or not."""
         return self.class_vocabulary.size
 
     @property
@@ -282,7 +282,7 @@ class Annotations:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and worker processes rebuild through the constructor, which freezes the arrays again."""
+        """Copies and worker processes rebuild by the constructor, which freezes the arrays again."""
         vocabularies = self.instance_vocabulary, self.annotator_vocabulary, self.class_vocabulary
         return Annotations, (self.instance, self.annotator, self.label, *vocabularies)
 
@@ -324,7 +324,7 @@ class Annotations:
     # -- new annotations from these ----------------------------------------------------------------------------------
 
     def select(self, instances: Selection | None = None, annotators: Selection | None = None) -> Annotations:
-        """The annotations of some instances, some annotators, or both; each given as codes or as a boolean mask.
+        """The annotations of some instances, some annotators, or both, each as codes or a boolean mask.
 
         Instances are renumbered 0, 1, ... in the order given. Annotators and classes keep their codes, so that what
         was learnt about them still applies.
@@ -347,7 +347,7 @@ class Annotations:
         return self._rows(keep, instance, vocabulary)
 
     def where(self, mask: npt.ArrayLike) -> Annotations:
-        """The annotations for which ``mask`` (E,) is true; instances, annotators and classes stay as they are.
+        """The annotations for which ``mask`` (E,) is true; instances, annotators and classes do not change.
 
         >>> Annotations.from_triples([0, 1, 2], [0, 1, 1], [0, 1, 1]).where([True, False, True])
         Annotations(3 instances, 2 annotators, 2 classes, 2 annotations)
@@ -360,9 +360,9 @@ class Annotations:
     def split(
         self, fractions: float | Sequence[float], *, random_state: int | np.random.Generator | None = None
     ) -> list[tuple[Annotations, npt.NDArray[np.int64]]]:
-        """Random parts by instance, each with the codes that its instances have here (ascending).
+        """Random parts by instance, each with the codes of its instances in these annotations (ascending).
 
-        ``fractions`` is the share of the last of two parts (``0.1``: nine tenths, then one tenth), or the shares of
+        ``fractions`` is the share of the second of two parts (``0.1``: nine tenths and one tenth), or the shares of
         all parts, which sum to 1.
 
         >>> a = Annotations.from_triples(range(10), [0] * 10, [0] * 10)
@@ -378,7 +378,7 @@ class Annotations:
         return [(self.select(codes), codes) for codes in map(np.sort, np.split(shuffled, borders))]
 
     def to_frame(self, backend: Backend = "pyarrow") -> Any:
-        """A table with columns instance, annotator and label, in the user's own ids."""
+        """A table with the columns instance, annotator and label, with the user's ids."""
         check_choice("backend", backend, Backend)
         table = pa.table(
             {

@@ -94,7 +94,7 @@ def test_quality_of_real_annotators_goes_with_their_accuracy(name: str) -> None:
         (
             lambda: quality.annotators(SMALL, np.ones((5, 2))),
             DataError,
-            r"posterior, row 0: \[1.0, 1.0\] is no distrib",
+            r"posterior, row 0: \[1.0, 1.0\] is not a distrib",
         ),
         (lambda: quality.annotators(SMALL, [0.5, 0.5]), DataError, r"two axes \(n, C\), got shape \(2,\)"),
         (lambda: quality.annotators(SMALL, confusion=np.eye(2)), DataError, r"need \(3, 2, 2\)"),

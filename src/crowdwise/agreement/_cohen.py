@@ -12,7 +12,7 @@ from crowdwise.agreement._result import Agreement
 from crowdwise.agreement._values import Values, Weights, class_credit, class_values
 from crowdwise.agreement._votes import CHUNK, Bootstrap, Floats, RandomState, Votes
 from crowdwise.annotations import Annotations
-from crowdwise.data.codes import cells
+from crowdwise.data.codes import cells, row_blocks
 from crowdwise.errors import ConfigError, suggest
 
 
@@ -64,11 +64,10 @@ def cohen(
         labels = (given @ times).reshape(annotations.n_annotators, annotations.n_classes, times.shape[1])
         return corrected(observed, _chance(labels, credit))
 
-    drawn, step = bootstrap.draws(size), max(1, CHUNK // (given.shape[0] + size + 1))
-    chunks = (drawn[start : start + step].T.astype(np.float64) for start in range(0, bootstrap.times, step))
+    drawn, chunks = bootstrap.draws(size), row_blocks(bootstrap.times, given.shape[0] + size + 1, CHUNK)
     with np.errstate(divide="ignore", invalid="ignore"):  # undefined values are NaN
         estimate = value(np.ones((size, 1)))
-        samples = np.concatenate([np.empty(0), *(value(times) for times in chunks)])
+        samples = np.concatenate([np.empty(0), *(value(drawn[rows].T.astype(np.float64)) for rows in chunks)])
     low, high = bootstrap.interval(samples)
     name = "Cohen's kappa" + (f" ({weights})" if weights else "")
     return Agreement(name, float(estimate[0]), (float(low), float(high)), votes.n_pairable, bootstrap.confidence)

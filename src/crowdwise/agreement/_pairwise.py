@@ -15,7 +15,7 @@ from crowdwise.agreement._result import PairwiseAgreement
 from crowdwise.agreement._values import Values, Weights, class_credit, class_values
 from crowdwise.agreement._votes import Bootstrap, Floats, Ints, RandomState, following, runs
 from crowdwise.annotations import Annotations
-from crowdwise.data.codes import Codes, cells
+from crowdwise.data.codes import Codes, cells, row_blocks
 from crowdwise.errors import ConfigError, suggest
 
 Measure = Literal["cohen", "scott", "gwet", "raw"]
@@ -64,9 +64,7 @@ def pairwise(
         common, value = block.compare()
         samples = np.empty((len(value), n_bootstrap))
         drawn = draws[:, labelled[block.instances]] if n_bootstrap else draws
-        step = max(1, NUMBERS // block.height)
-        for start in range(0, n_bootstrap, step):
-            chunk = slice(start, start + step)
+        for chunk in row_blocks(n_bootstrap, block.height, NUMBERS):
             samples[:, chunk] = block.compare(drawn[chunk].T.astype(np.float64))[1]
         ends = bootstrap.interval(samples)
         parts.append((block.first, block.second, common[:, 0].astype(np.int64), value[:, 0], *ends))

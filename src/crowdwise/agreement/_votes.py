@@ -16,7 +16,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from crowdwise.annotations import Annotations
-from crowdwise.data.codes import cells
+from crowdwise.data.codes import cells, row_blocks
 from crowdwise.errors import ConfigError
 
 Floats = npt.NDArray[np.float64]
@@ -114,9 +114,8 @@ class Bootstrap:
         if not n:
             return
         rng = np.random.default_rng(self.random_state)
-        rows = max(1, CHUNK // sum(votes.table.shape))
-        for start in range(0, self.times, rows):
-            size = min(rows, self.times - start)
+        for rows in row_blocks(self.times, sum(votes.table.shape), CHUNK):
+            size = rows.stop - rows.start
             if patterns < n / 8:  # a binomial per pattern costs about as much as eight draws
                 yield rng.multinomial(n, votes.count / n, size).astype(np.float64)
             else:

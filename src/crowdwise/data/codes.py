@@ -1,9 +1,9 @@
-"""Integer codes: checked, frozen, selected and grouped."""
+"""Integer codes: checked, frozen, selected and grouped; and the blocks in which large arrays are computed."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ class Grouped:
 
     @classmethod
     def of(cls, codes: Codes, groups: int) -> Grouped:
-        """Group ``codes`` (E,), which lie in ``0..groups-1``."""
+        """Group ``codes`` (E,), all in ``0..groups-1``."""
         indptr = np.zeros(groups + 1, np.int64)
         np.cumsum(np.bincount(codes, minlength=groups), out=indptr[1:])
         return cls(freeze(indptr), freeze(stable_argsort(codes)))
@@ -45,9 +45,9 @@ class Grouped:
 
 
 def stable_argsort(codes: Codes) -> npt.NDArray[np.int64]:
-    """Rows by code, ties in input order; no sort where codes already ascend.
+    """Rows by code, ties in input order; codes that already ascend are not sorted.
 
-    Code and row are packed into one int64: numpy sorts plain integers several times faster than it argsorts.
+    Code and row are packed into one int64: numpy's sort of plain integers is several times faster than its argsort.
     """
     rows = np.arange(len(codes), dtype=np.int64)
     if bool(np.all(codes[1:] >= codes[:-1])):
@@ -61,7 +61,7 @@ def stable_argsort(codes: Codes) -> npt.NDArray[np.int64]:
 
 
 def cells(rows: Codes, width: int, columns: Codes) -> npt.NDArray[np.int64]:
-    """Position of each (row, column) in a table of ``width`` columns; in place, as there may be tens of millions."""
+    """Position of each (row, column) in a table with ``width`` columns; in place, as there may be tens of millions."""
     positions = rows.astype(np.int64)
     positions *= width
     positions += columns
@@ -71,9 +71,19 @@ def cells(rows: Codes, width: int, columns: Codes) -> npt.NDArray[np.int64]:
 def distinct_rows(keys: npt.NDArray[np.int64], *, last: bool) -> npt.NDArray[np.int64]:
     """Rows, ascending, of the first (or last) occurrence of every key."""
     order = np.argsort(keys, kind="stable")
-    border = np.ones(len(keys) + 1, bool)  # border[k]: a new key begins at the k-th row in order
+    border = np.ones(len(keys) + 1, bool)  # border[k]: a new key starts at the k-th row in order
     border[1:-1] = np.diff(keys[order]) != 0
     return np.sort(order[border[1:] if last else border[:-1]])
+
+
+def row_blocks(rows: int, width: int, limit: int) -> Iterator[slice]:
+    """Blocks of the rows of an array (rows, width), each with about ``limit`` numbers.
+
+    >>> list(row_blocks(5, width=3, limit=6))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, limit // max(width, 1))
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
 def count(number: int, plural: str) -> str:
@@ -92,7 +102,7 @@ def freeze(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def integers(values: Any, name: str) -> npt.NDArray[Any]:
-    """Values as an integer array with one axis; an empty one may have any type."""
+    """Values as an integer array with one axis; an empty array may have any type."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise AnnotationError(f"{name} must have one axis, got shape {array.shape}")
@@ -107,7 +117,7 @@ def integers(values: Any, name: str) -> npt.NDArray[Any]:
 
 
 def size_of(size: int | None, codes: npt.NDArray[Any], kind: str) -> int:
-    """How many instances, annotators or classes there are: as passed, or else the largest code + 1."""
+    """Number of instances, annotators or classes: as passed, else the largest code + 1."""
     if size is None:
         return int(codes.max()) + 1 if len(codes) else 0
     try:
@@ -127,11 +137,11 @@ def checked(codes: npt.NDArray[Any], name: str, kind: str, size: int) -> Codes:
         raise AnnotationError(f"row {row}: {name} {codes[row]} is out of range: this crowd has {bounds}")
     if codes.dtype == np.int32 and not codes.flags.writeable:
         return codes
-    return freeze(codes.astype(np.int32))  # a copy, so that nobody else can write to it
+    return freeze(codes.astype(np.int32))  # a copy that nobody else can write to
 
 
 def selected(selection: Selection, name: str, size: int) -> npt.NDArray[np.int64]:
-    """Codes that a selection (codes without repeats, or a mask over all of them) picks, in its order."""
+    """The codes of a selection (distinct codes, or a mask over all codes), in its order."""
     array = np.asarray(selection)
     if array.dtype == bool:
         if array.shape != (size,):

@@ -1,8 +1,8 @@
-"""Who labels how well, which labels look wrong, and what to label next: tables about a crowd.
+"""How well annotators label, which labels look wrong, and what to label next.
 
-Every function takes annotations in any form that `crowdwise.Annotations.coerce` reads, and a ``posterior``: an array
-(n, C), a fitted aggregator, or None for a majority vote whose confidence follows from how well the crowd agrees.
-Tables are `pyarrow.Table`; ``.to_pandas()`` makes a data frame. Columns that cleanlab has too are named as there.
+Every function takes annotations in any form that `crowdwise.Annotations.coerce` accepts, and a ``posterior``: an array
+(n, C), a fitted aggregator, or None for a majority vote with a confidence that follows from the crowd's agreement.
+Results are `pyarrow.Table`; ``.to_pandas()`` makes a data frame. Columns known from cleanlab have the same names.
 """
 
 from crowdwise.quality._annotators import annotators

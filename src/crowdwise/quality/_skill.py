@@ -1,4 +1,4 @@
-"""How often each annotator is right, with an interval."""
+"""The probability that each annotator is right, with an interval."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from crowdwise.annotations import Annotations
 from crowdwise.quality._belief import Belief, Floats
 
 PRIOR_LABELS = 4.0  # an annotator starts with the crowd's mean skill, worth this many labels
-BOUNDS = 0.01, 0.99  # of the skill that a label is taken to have been counted with
-STEPS = 30  # halvings of the interval in which a skill lies
+BOUNDS = 0.01, 0.99  # of the skill a label is assumed to have been counted with
+STEPS = 30  # bisection steps
 
 
 @dataclass(frozen=True, eq=False)
 class Skill:
-    """Beta distributions of the annotators' chances to be right, (R,) each."""
+    """Beta distributions of the annotators' probabilities to be right, (R,) each."""
 
     alpha: Floats
     beta: Floats
 
     @classmethod
     def at(cls, s: Floats, curvature: Floats) -> Skill:
-        """The distribution whose mode is about ``s`` (R,), where the evidence has this curvature (R,)."""
+        """The distribution with its mode at about ``s`` (R,), where the log-likelihood has this ``curvature`` (R,)."""
         labels = curvature * s * (1 - s) + PRIOR_LABELS
         return cls(s * labels, (1 - s) * labels)
 
@@ -34,24 +34,24 @@ class Skill:
         return self.alpha / (self.alpha + self.beta)
 
     def quantile(self, share: float) -> Floats:
-        """The skill below which ``share`` of the distribution lies."""
+        """The skill with ``share`` of the distribution below it."""
         return np.asarray(betaincinv(self.alpha, self.beta, share))
 
 
 def skill(annotations: Annotations, belief: Belief) -> Skill:
-    """Posterior of each annotator's skill s, given what is believed about the instances.
+    """Posterior of each annotator's skill s, given the posterior of the instances.
 
-    A label is right with chance s, so its likelihood is s * a + (1 - s) * b, where a and b are those if it is right or
-    wrong. The belief q that a label is right already counts the label itself, as one of an annotator of some skill r:
-    dividing that out leaves a = q / r and b = (1 - q) / (1 - r), so that an instance of which nothing else is known
-    tells nothing. The log-likelihood is concave in s: its maximum is found by bisection of the slope, and the
-    curvature there says how many labels of known truth the evidence is worth (Louis 1982).
+    A label is right with probability s, so its likelihood is s * a + (1 - s) * b, with a if it is right and b if it is
+    wrong. The belief q that a label is right already counts the label itself, at some skill r: dividing that out leaves
+    a = q / r and b = (1 - q) / (1 - r), so that an instance without further labels is not informative. The
+    log-likelihood is concave in s: its maximum is found by bisection of the slope, and the curvature there says how
+    many labels of known truth the evidence is worth (Louis 1982).
     """
     size, who = annotations.n_annotators, annotations.annotator
     own = belief.posterior[annotations.instance, annotations.label]  # (E,)
     mean = float(np.clip(own.mean() if len(own) else 0.5, *BOUNDS))
     reference = np.full(size, mean)
-    if not belief.majority:  # a model knows annotators apart; a majority vote takes all for average
+    if not belief.majority:  # a model distinguishes annotators; a majority vote treats all as average
         total = np.bincount(who, own, size) + PRIOR_LABELS * mean
         reference = np.clip(total / (annotations.labels_per_annotator + PRIOR_LABELS), *BOUNDS)
     right, wrong = own / reference[who] + 1e-9, (1 - own) / (1 - reference[who]) + 1e-9

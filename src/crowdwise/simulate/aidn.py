@@ -5,7 +5,6 @@ Instance-dependent Transition Matrix for Learning from Crowds", after the part-d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri, softmax
 
+from crowdwise.data.codes import row_blocks
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.simulate.crowd import (
     FloatArray,
@@ -155,7 +155,8 @@ class _Aidn:
         for of_kind in np.split(order, np.flatnonzero(np.diff(kind[order])) + 1):
             label, group = divmod(int(kind[of_kind[0]]), n_groups)
             weights = self._weights(features, group, label)
-            for some in _blocks(of_kind, len(weights)):
+            for rows in row_blocks(len(of_kind), len(weights), VALUES):
+                some = of_kind[rows]
                 instance = pairs[some] // n_groups
                 rates = self.noise_rates[instance, group]
                 distributions[some] = label_distribution(self._flat(features, instance), weights, label, rates)
@@ -168,7 +169,9 @@ class _Aidn:
         groups, n_classes = self.groups[annotators], len(self.weight_seeds[0])
         matrices = np.empty((len(instances), n_classes, n_classes))
         for group in np.unique(groups).tolist():
-            for some in _blocks(np.flatnonzero(groups == group), _n_features(features)):
+            of_group = np.flatnonzero(groups == group)
+            for rows in row_blocks(len(of_group), _n_features(features), VALUES):
+                some = of_group[rows]
                 x = self._flat(features, instances[some])
                 rates = self.noise_rates[instances[some], group]
                 for label in range(n_classes):
@@ -212,9 +215,3 @@ def _as_features(X: Any) -> _Features:
 
 def _n_features(features: _Features) -> int:
     return math.prod(features.shape[1:])
-
-
-def _blocks(indices: IntArray, n_features: int) -> Iterator[IntArray]:
-    step = max(1, VALUES // max(n_features, 1))
-    for start in range(0, len(indices), step):
-        yield indices[start : start + step]

@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias, TypedDict, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdwise.data.codes import row_blocks
 from crowdwise.errors import ConfigError, suggest
 
 IntArray: TypeAlias = NDArray[np.int64]
@@ -93,12 +94,11 @@ def distinct(counts: IntArray, size: int, rng: np.random.Generator) -> tuple[Int
     few = counts <= size // 2
     owners, numbers = _by_rejection(np.flatnonzero(few), counts[few], size, rng)
     crowded = np.flatnonzero(~few)
-    step = max(1, CELLS // max(size, 1))
-    for start in range(0, len(crowded), step):  # most are chosen: rank random keys
-        some = crowded[start : start + step]
+    for rows in row_blocks(len(crowded), size, CELLS):  # most are chosen: rank random keys
+        some = crowded[rows]
         ranks = rng.random((len(some), size)).argsort(axis=1).argsort(axis=1)
-        rows, chosen = np.nonzero(ranks < counts[some, None])
-        owners, numbers = np.append(owners, some[rows]), np.append(numbers, chosen)
+        owner, chosen = np.nonzero(ranks < counts[some, None])
+        owners, numbers = np.append(owners, some[owner]), np.append(numbers, chosen)
     return owners, numbers
 
 
