@@ -1,4 +1,4 @@
-"""How good an annotator graph is when the true groups are known, and which groups it suggests."""
+"""How good an annotator graph is if the true groups are known, and which groups it suggests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from scipy import linalg, sparse
 from scipy.sparse.linalg import eigsh
 
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.graph.purify import DENSE_SVD, as_graph
+from crowdwise.graph._largest import DENSE_SVD
+from crowdwise.graph.purify import as_graph
 
 if TYPE_CHECKING:
     from crowdwise.graph.purify import Graph
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class EdgePrecision(NamedTuple):
-    """Share of edges that stay inside a group: mean and minimum over annotators that have edges, and over all edges."""
+    """Share of edges inside a group: mean and minimum over annotators with edges, and over all edges."""
 
     mean: float
     minimum: float
@@ -26,7 +27,7 @@ class EdgePrecision(NamedTuple):
 
 
 def edge_precision(adjacency: Graph, groups: ArrayLike, threshold: float = 0.1) -> EdgePrecision:
-    """Precision of the edges, i.e. of the entries above ``threshold``, self loops left out; NaN without any edge.
+    """Precision of the edges, i.e. of the entries above ``threshold`` without self loops; NaN if there are none.
 
     >>> edge_precision([[0, 1, 1], [1, 0, 0], [0, 1, 0]], groups=[0, 0, 1])
     EdgePrecision(mean=0.5, minimum=0.0, overall=0.5)
@@ -40,7 +41,7 @@ def edge_precision(adjacency: Graph, groups: ArrayLike, threshold: float = 0.1) 
 
 
 def neighbourhood_recall(adjacency: Graph, groups: ArrayLike, threshold: float = 0.1) -> float:
-    """Mean share of an annotator's group mates that are its neighbours (entries above ``threshold``).
+    """Mean share of an annotator's group mates among its neighbours (entries above ``threshold``).
 
     Annotators alone in their group are left out; NaN if all are. A kNN graph reaches at most k / (group size - 1).
 
@@ -62,7 +63,7 @@ def found_groups(
     *,
     max_groups: int = 20,
 ) -> NDArray[np.int64]:
-    """Group of each annotator, (R,), by spectral clustering of the symmetrised graph; groups numbered by first member.
+    """Group of each annotator, (R,), by spectral clustering of the symmetrised graph, numbered by first member.
 
     Ng, Jordan, Weiss, "On spectral clustering", NIPS 2001: k-means on the unit rows of the first eigenvectors of the
     normalised Laplacian.
@@ -71,7 +72,7 @@ def found_groups(
         adjacency: (R, R); self loops are ignored.
         n_groups: number of groups; None takes the widest gap among the smallest ``max_groups`` + 1 eigenvalues.
         random_state: of k-means.
-        max_groups: the most groups that the gap may suggest.
+        max_groups: the largest number of groups to consider.
 
     >>> found_groups(np.kron(np.eye(2), np.ones((3, 3)))).tolist()
     [0, 0, 0, 1, 1, 1]
@@ -87,7 +88,7 @@ def found_groups(
     wanted = min(n_groups or max_groups + 1, size)
     values, vectors = _smallest_eigenpairs(graph, wanted)
     if n_groups is None:
-        if size <= max_groups:  # a graph without edges has R groups: let the last eigenvalue have a gap too
+        if size <= max_groups:  # a graph without edges has R groups: the last eigenvalue needs a gap too
             values = np.append(values, 1.0)
         n_groups = int(np.argmax(np.diff(values).round(9))) + 1
     if n_groups == 1:
@@ -126,7 +127,7 @@ def _edges(
 
 
 def _smallest_eigenpairs(graph: sparse.csr_array[np.float64], count: int) -> tuple[FloatArray, FloatArray]:
-    """Of the Laplacian I - D^-1/2 W D^-1/2, W = (A + Aᵀ)/2 without self loops; isolated annotators have value 0."""
+    """Of the Laplacian I - D^-1/2 W D^-1/2, W = (A + Aᵀ)/2 without self loops; 0 for isolated annotators."""
     size = graph.shape[0]
     off_diagonal = graph - sparse.diags_array(graph.diagonal())
     weights = sparse.csr_array((off_diagonal + off_diagonal.T) / 2)
@@ -138,7 +139,7 @@ def _smallest_eigenpairs(graph: sparse.csr_array[np.float64], count: int) -> tup
         values, vectors = linalg.eigh(affinity.toarray(), subset_by_index=(size - count, size - 1))
     else:
         start = np.random.default_rng(0).standard_normal(size)
-        basis = min(size, max(20, 4 * count))  # wide, as the eigenvalues beyond the groups lie close together
+        basis = min(size, max(20, 4 * count))  # large: the eigenvalues beyond the groups are close together
         values, vectors = eigsh(affinity, k=count, which="LA", tol=1e-3, ncv=basis, v0=start)
     order = np.argsort(-values)
     return 1.0 - values[order], vectors[:, order]

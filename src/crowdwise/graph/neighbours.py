@@ -23,18 +23,18 @@ DECIMALS = 12  # similarities that differ by rounding error only are ties, whate
 
 
 class Neighbours(NamedTuple):
-    """Who is near to whom, and how far that can be relied on."""
+    """Who is near whom, and how reliable that is."""
 
     graph: sparse.csr_array[np.float64]
     """A (R, R) with A[i, j] = 1 if j is among the k annotators most similar to i; no self loops."""
     unrelated: float
     """Share of pairs of annotators whose similarity is 0."""
     arbitrary: float
-    """Share of edges that only the tie rule chose, though others were as similar."""
+    """Share of edges chosen by the tie rule alone, from others just as similar."""
 
 
 def nearest(evidence: Evidence, k: int, similarity: str = "delta-cosine", *, block: int | None = None) -> Neighbours:
-    """The k annotators most like each by any of `SIMILARITIES`; memory O(R (D + k)) and a block of rows.
+    """The k annotators most similar to each, by any of `SIMILARITIES`; memory O(R (D + k)) and a block of rows.
 
     >>> found = nearest(Evidence(np.array([[3.0, 4], [4, 3], [3, -4]])), k=1, similarity="cosine")
     >>> found.graph.indices.tolist(), found.unrelated.__round__(2), found.arbitrary
@@ -51,13 +51,13 @@ def knn_graph(
 ) -> sparse.csr_array[np.float64]:
     """A (R, R) with A[i, j] = 1 if j is among the k annotators most similar to i; no self loops.
 
-    Among equally similar annotators those that follow i in number come first, and after the last one the first again: the
-    smallest numbers would become everybody's neighbours. k is clipped to R - 1.
+    Ties go to the annotators that follow i in number, cyclically: otherwise the smallest numbers would become everybody's
+    neighbours. k is clipped to R - 1.
 
     Args:
         similarity: (R, R), dense or sparse (absent entries are 0).
         k: neighbours of each annotator; 50 in the paper's simulated crowds, 1 for LabelMe and Music.
-        block: rows treated at a time, affects memory only; by default 2 million similarities are held.
+        block: rows per block, which affects memory only; by default 2 million similarities are held.
 
     >>> knn_graph([[1, 0.96, -0.28], [0.96, 1, 0], [-0.28, 0, 1]], k=1).toarray().tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
@@ -99,16 +99,16 @@ def _products(vectors: FloatArray) -> Rows:
 
 
 def _nearest(rows: Rows, size: int, k: int, block: int | None, busy: NDArray[np.int64] | None = None) -> Neighbours:
-    """``busy`` are the annotators that may be similar to somebody, by default all; nothing is computed for the others."""
+    """``busy``: annotators that may be similar to somebody, by default all; nothing is computed for the others."""
     if k < 1:
         raise ConfigError(f"k must be at least 1 neighbour, not {k}")
     k = min(k, size - 1)
-    if k < 1:  # one annotator has nobody to be near to
+    if k < 1:  # a single annotator has no neighbours
         return Neighbours(sparse.csr_array((size, size), dtype=np.float64), 0.0, 0.0)
     busy = np.arange(size) if busy is None else busy
 
     def choose(start: int, stop: int) -> tuple[int, int]:
-        """Put the neighbours of some in place; counts zeros among similarities, and edges that only the tie rule chose."""
+        """Set the neighbours of a block; counts zero similarities, and edges chosen by the tie rule."""
         own = busy[start:stop]
         values = rows(own)
         if not np.isfinite(values.sum()):
@@ -131,17 +131,17 @@ def _nearest(rows: Rows, size: int, k: int, block: int | None, busy: NDArray[np.
 
 
 def _next(own: NDArray[np.int64], k: int, size: int) -> NDArray[np.int64]:
-    """The k that follow each in number, (len(own), k), the first after the last: neighbours of those who are like nobody."""
+    """The k that follow each in number, cyclically, (len(own), k): neighbours of annotators similar to nobody."""
     return (own[:, None] + np.arange(1, k + 1)) % size
 
 
 def _first(
     values: FloatArray, own: NDArray[np.int64], k: int, alone: NDArray[np.bool_]
 ) -> tuple[NDArray[np.int64], int]:
-    """The k columns that come first in each row, (rows, k), and how many of them only the tie rule chose.
+    """The first k columns of each row, (rows, k), and how many of them the tie rule chose.
 
-    Rows are sorted where few columns can be among the first k, and counted through where ties leave many. ``alone`` are
-    rows of zeros: there the next k come first.
+    Rows with few candidates are sorted; those with many, because of ties, are counted. In ``alone`` rows, all zeros, the
+    next k come first.
     """
     size = values.shape[1]
     columns = _next(own, k, size)
@@ -175,9 +175,9 @@ def _by_counting(
     values = np.round(values, DECIMALS)
     kth = -np.partition(-values, k - 1, axis=1)[:, k - 1 : k]
     above, tied = values > kth, values == kth
-    free = k - above.sum(axis=1, keepdims=True)  # places left for those tied at the k-th value
+    free = k - above.sum(axis=1, keepdims=True)  # places left for ties at the k-th value
     total = tied.sum(axis=1, keepdims=True)
-    # the place of each tied one in a round that starts after the row's own annotator
+    # the cyclic position of each tie, starting after the row's own annotator
     place = np.cumsum(tied, axis=1, dtype=np.int32)
     place -= place[np.arange(len(values)), own, None]
     place = np.where(place > 0, place, place + total)

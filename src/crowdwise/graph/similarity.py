@@ -1,7 +1,7 @@
-"""How alike two annotators err: TAIDTM's similarities of last-layer parameters, and those of its ablation.
+"""How similarly two annotators err: TAIDTM's similarities of last-layer parameters, and those of its ablation.
 
-Most similarities are inner products of vectors, S = V Vᵀ, so that neighbours can be found in blocks without holding the
-(R, R) matrix (:func:`crowdwise.graph.neighbours.nearest`).
+Most similarities are inner products, S = V Vᵀ, so neighbours can be found in blocks, without the (R, R) matrix
+(:func:`crowdwise.graph.neighbours.nearest`).
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ FloatArray: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of annotators when they are compared; a similarity reads what it needs of it."""
+    """What is known about annotators when they are compared; each similarity uses what it needs."""
 
     heads: FloatArray | None = None
     """Flattened last-layer parameters, (R, D)."""
     global_head: FloatArray | None = None
-    """Flattened last layer that the heads started from, (D,)."""
+    """Flattened last layer the heads started from, (D,)."""
     l1_norms: FloatArray | None = None
-    """L1 norms (R,) of the heads, where ``heads`` are coordinates in another orthonormal basis than the parameters'."""
+    """L1 norms (R,) of the heads, if ``heads`` are coordinates in another orthonormal basis."""
     annotations: Annotations | None = None
     matrices: FloatArray | None = None
-    """Confusion matrices, or what stands for them, (R, C, C)."""
+    """Confusion matrices, or a substitute, (R, C, C)."""
     communities: int = 3
     """Communities that ``cbcc`` looks for."""
     seed: int = 0
 
 
 SIMILARITIES: Registry[Callable[[Evidence], FloatArray | sparse.csr_array[np.float64]]] = Registry("similarity")
-"""Name -> function of the evidence, which returns vectors V (R, D), dense, whose inner products V Vᵀ are the
-similarities, or the similarities themselves, sparse (R, R)."""
+"""Name -> function of the evidence that returns dense vectors V (R, D), with similarities V Vᵀ, or the similarities
+themselves, sparse (R, R)."""
 
 
 def embed(heads: ArrayLike, global_head: ArrayLike | None = None, similarity: str = "delta-cosine") -> FloatArray:
-    """Vectors V (R, D) with S = V Vᵀ for a similarity of heads; an annotator whose vector is zero is similar to nobody.
+    """Vectors V (R, D) with S = V Vᵀ for a similarity of heads; an annotator with a zero vector is similar to nobody.
 
     Args:
         heads: flattened last-layer parameters, (R, D).
-        global_head: flattened last layer that the heads started from, (D,); only ``delta-cosine`` reads it.
+        global_head: flattened last layer the heads started from, (D,); only ``delta-cosine`` uses it.
         similarity: ``delta-cosine``, ``cosine`` or ``l1-normalised``.
     """
     matrix = np.asarray(heads, dtype=np.float64)
@@ -61,10 +61,10 @@ def embed(heads: ArrayLike, global_head: ArrayLike | None = None, similarity: st
 
 
 def delta_cosine(heads: ArrayLike, global_head: ArrayLike) -> FloatArray:
-    """Cosine of what sets each head apart from the global head, (R, R): TAIDTM's default.
+    """Cosine of the heads' differences from the global head, (R, R): TAIDTM's default.
 
-    Raw heads share the global part, which hides their differences. A head that never left the global one (an
-    annotator with too few examples) has similarity 0 to everybody, itself included.
+    Raw heads share the global part, which hides their differences. A head that never left the global one (an annotator
+    with too few examples) has similarity 0 to everybody, including itself.
 
     >>> delta_cosine([[3, 4], [4, 3], [3, -4]], [3, 3])[0].tolist()
     [1.0, 0.0, -1.0]
@@ -84,7 +84,7 @@ def cosine(heads: ArrayLike) -> FloatArray:
 
 
 def l1_normalised(heads: ArrayLike) -> FloatArray:
-    """Inner product of the heads over the product of their L1 norms, (R, R): the paper's formula to the letter.
+    """Inner product of the heads over the product of their L1 norms, (R, R): the paper's formula taken literally.
 
     >>> l1_normalised([[3, 4], [4, 3], [3, -4]]).round(6)[0].tolist()
     [0.510204, 0.489796, -0.142857]
@@ -105,8 +105,8 @@ def confusion(matrices: ArrayLike) -> FloatArray:
 def jaccard(annotations: Annotations) -> sparse.csr_array[np.float64]:
     """Jaccard index of the annotators' sets of (instance, label) pairs, sparse (R, R); an empty union gives 0.
 
-    Kairam and Heer (CSCW 2016). Annotators share few instances in a sparse crowd, so many entries are 0 and the rest
-    take few values: neighbours found from it are often decided by the tie rule.
+    Kairam and Heer (CSCW 2016). In a sparse crowd annotators share few instances, so many entries are 0 and the others
+    take few values: the tie rule often decides who are neighbours.
 
     >>> from crowdwise import Annotations
     >>> crowd = Annotations.from_triples([0, 1, 2, 0, 1, 3], [0, 0, 0, 1, 1, 1], [0, 1, 0, 0, 0, 1],
@@ -125,10 +125,10 @@ def jaccard(annotations: Annotations) -> sparse.csr_array[np.float64]:
 
 
 def communities(annotations: Annotations, n_communities: int = 3, random_state: int = 0) -> FloatArray:
-    """Probability that an annotator belongs to each community that CBCC finds, (R, M).
+    """Probability that an annotator belongs to each community found by CBCC, (R, M).
 
-    Their inner products sum_m r_im r_jm are the probabilities that two annotators belong to the same one (Venanzi et al.,
-    WWW 2014). Annotators without labels have the shares of the communities.
+    The inner products sum_m r_im r_jm are the probabilities that two annotators are in the same community (Venanzi et
+    al., WWW 2014). Annotators without labels get the shares of the communities.
 
     >>> from crowdwise import Annotations
     >>> r = communities(Annotations.coerce(np.array([[0, 0, 0, 1], [1, 1, 1, 0]] * 20)), 2)

@@ -12,10 +12,7 @@ from crowdwise.networks.backbones import build_backbone
 
 
 class Classifier(nn.Module):
-    """Backbone and a linear layer: logits (B, C).
-
-    The linear layer runs in full precision, whatever the backbone runs in.
-    """
+    """Backbone and a linear layer: logits (B, C). The linear layer always runs in full precision."""
 
     def __init__(
         self,
