@@ -29,6 +29,7 @@ from crowdwise.data.codes import (
     size_of,
 )
 from crowdwise.data.factorise import Column, Ids, Vocabulary, encode, encode_classes, merge
+from crowdwise.data.types import Array, Ints, RandomState
 from crowdwise.errors import AnnotationError, ConfigError, check_choice
 
 __all__ = ["Annotations", "Grouped"]
@@ -234,17 +235,17 @@ class Annotations:
         return self.class_vocabulary.size
 
     @property
-    def instances(self) -> npt.NDArray[Any]:
+    def instances(self) -> Array:
         """Ids of the instances, (n,)."""
         return self.instance_vocabulary.values
 
     @property
-    def annotators(self) -> npt.NDArray[Any]:
+    def annotators(self) -> Array:
         """Ids of the annotators, (R,)."""
         return self.annotator_vocabulary.values
 
     @property
-    def classes(self) -> npt.NDArray[Any]:
+    def classes(self) -> Array:
         """Ids of the classes, (C,)."""
         return self.class_vocabulary.values
 
@@ -299,16 +300,16 @@ class Annotations:
         return Grouped.of(self.annotator, self.n_annotators)
 
     @cached_property
-    def labels_per_instance(self) -> npt.NDArray[np.int64]:
+    def labels_per_instance(self) -> Ints:
         """Number of annotations of every instance, (n,)."""
         return freeze(np.bincount(self.instance, minlength=self.n_instances))
 
     @cached_property
-    def labels_per_annotator(self) -> npt.NDArray[np.int64]:
+    def labels_per_annotator(self) -> Ints:
         """Number of annotations of every annotator, (R,)."""
         return freeze(np.bincount(self.annotator, minlength=self.n_annotators))
 
-    def votes(self) -> npt.NDArray[np.int64]:
+    def votes(self) -> Ints:
         """How often each class was chosen for each instance, (n, C)."""
         n, c = self.n_instances, self.n_classes
         return np.bincount(cells(self.instance, c, self.label), minlength=n * c).reshape(n, c)
@@ -358,8 +359,8 @@ class Annotations:
         return self._rows(keep, self.instance, self.instance_vocabulary)
 
     def split(
-        self, fractions: float | Sequence[float], *, random_state: int | np.random.Generator | None = None
-    ) -> list[tuple[Annotations, npt.NDArray[np.int64]]]:
+        self, fractions: float | Sequence[float], *, random_state: RandomState = None
+    ) -> list[tuple[Annotations, Ints]]:
         """Random parts by instance, each with the codes of its instances in these annotations (ascending).
 
         ``fractions`` is the share of the second of two parts (``0.1``: nine tenths and one tenth), or the shares of
@@ -393,7 +394,7 @@ class Annotations:
             return polars.from_arrow(table)
         return table.to_pandas() if backend == "pandas" else table
 
-    def _rows(self, rows: npt.NDArray[Any], instance: Codes, vocabulary: Vocabulary) -> Annotations:
+    def _rows(self, rows: Array, instance: Codes, vocabulary: Vocabulary) -> Annotations:
         return Annotations(
             freeze(instance[rows]),
             freeze(self.annotator[rows]),
@@ -419,7 +420,7 @@ class Annotations:
         return self._rows(rows, self.instance, self.instance_vocabulary)
 
 
-def _vocabulary(codes: npt.NDArray[Any], kind: str, size: int | None, ids: Ids | None) -> Vocabulary:
+def _vocabulary(codes: Array, kind: str, size: int | None, ids: Ids | None) -> Vocabulary:
     if ids is None:
         return Vocabulary(size_of(size, codes, kind))
     vocabulary = Vocabulary.of(ids, kind)

@@ -10,9 +10,10 @@ from scipy import sparse
 from crowdwise.agreement._measures import corrected, within
 from crowdwise.agreement._result import Agreement
 from crowdwise.agreement._values import Values, Weights, class_credit, class_values
-from crowdwise.agreement._votes import CHUNK, Bootstrap, Floats, RandomState, Votes
+from crowdwise.agreement._votes import CHUNK, Bootstrap, Votes
 from crowdwise.annotations import Annotations
 from crowdwise.data.codes import cells, row_blocks
+from crowdwise.data.types import Floats, RandomState
 from crowdwise.errors import ConfigError, suggest
 
 

@@ -14,8 +14,9 @@ from scipy import sparse
 
 from crowdwise.agreement._result import Agreement
 from crowdwise.agreement._values import Values, class_values
-from crowdwise.agreement._votes import Bootstrap, Floats, RandomState, Statistic, Votes, following
+from crowdwise.agreement._votes import Bootstrap, Statistic, Votes, following
 from crowdwise.annotations import Annotations
+from crowdwise.data.types import Floats, RandomState
 from crowdwise.errors import AnnotationError, ConfigError, suggest
 
 Level = Literal["nominal", "ordinal", "interval", "ratio"]

@@ -13,9 +13,10 @@ from scipy import sparse
 from crowdwise.agreement._measures import corrected
 from crowdwise.agreement._result import PairwiseAgreement
 from crowdwise.agreement._values import Values, Weights, class_credit, class_values
-from crowdwise.agreement._votes import Bootstrap, Floats, Ints, RandomState, following, runs
+from crowdwise.agreement._votes import Bootstrap, following, runs
 from crowdwise.annotations import Annotations
 from crowdwise.data.codes import Codes, cells, row_blocks
+from crowdwise.data.types import Floats, Ints, RandomState
 from crowdwise.errors import ConfigError, suggest
 
 Measure = Literal["cohen", "scott", "gwet", "raw"]

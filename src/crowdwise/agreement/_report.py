@@ -22,8 +22,9 @@ from crowdwise.agreement._measures import (
 )
 from crowdwise.agreement._result import Report
 from crowdwise.agreement._values import Values
-from crowdwise.agreement._votes import Bootstrap, RandomState, Votes
+from crowdwise.agreement._votes import Bootstrap, Votes
 from crowdwise.annotations import Annotations
+from crowdwise.data.types import RandomState
 
 
 def report(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from crowdwise.agreement._votes import Floats, Ints
 from crowdwise.data.factorise import Vocabulary
+from crowdwise.data.types import Array, Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ class PairwiseAgreement:
         ids = {"first": self.annotators.take(self.first), "second": self.annotators.take(self.second)}
         return pa.table({**ids, **columns})
 
-    def _dense(self, values: npt.NDArray[Any], diagonal: npt.NDArray[Any], default: float) -> npt.NDArray[Any]:
+    def _dense(self, values: Array, diagonal: Array, default: float) -> Array:
         size = len(self.labels)
         dense = np.full((size, size), default, values.dtype)
         dense[self.first, self.second] = dense[self.second, self.first] = values

@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.agreement._votes import Floats
 from crowdwise.annotations import Annotations
+from crowdwise.data.types import Floats
 from crowdwise.errors import AnnotationError, ConfigError
 
 Values = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np.integer]

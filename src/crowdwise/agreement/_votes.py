@@ -17,11 +17,9 @@ from scipy import sparse
 
 from crowdwise.annotations import Annotations
 from crowdwise.data.codes import cells, row_blocks
+from crowdwise.data.types import Floats, Ints, RandomState
 from crowdwise.errors import ConfigError
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-RandomState = int | np.random.Generator | None
 Statistic = Callable[[Floats], Floats]
 """Weights of the patterns (B, P) -> values of a measure (B,)."""
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.data.types import Array, Ints
 from crowdwise.errors import AnnotationError
 
 Codes = npt.NDArray[np.int32]
-Selection = Sequence[int] | Sequence[bool] | npt.NDArray[Any]  # codes, or a mask over all codes
+Selection = Sequence[int] | Sequence[bool] | Array  # codes, or a mask over all codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +26,8 @@ class Grouped:
     (array([0, 2]), array([], dtype=int64))
     """
 
-    indptr: npt.NDArray[np.int64]  # (groups + 1,)
-    order: npt.NDArray[np.int64]  # (E,)
+    indptr: Ints  # (groups + 1,)
+    order: Ints  # (E,)
 
     @classmethod
     def of(cls, codes: Codes, groups: int) -> Grouped:
@@ -36,15 +37,15 @@ class Grouped:
         return cls(freeze(indptr), freeze(stable_argsort(codes)))
 
     @property
-    def counts(self) -> npt.NDArray[np.int64]:
+    def counts(self) -> Ints:
         """Size of every group."""
         return np.diff(self.indptr)
 
-    def __getitem__(self, group: int) -> npt.NDArray[np.int64]:
+    def __getitem__(self, group: int) -> Ints:
         return self.order[self.indptr[group] : self.indptr[group + 1]]
 
 
-def stable_argsort(codes: Codes) -> npt.NDArray[np.int64]:
+def stable_argsort(codes: Codes) -> Ints:
     """Rows by code, ties in input order; codes that already ascend are not sorted.
 
     Code and row are packed into one int64: numpy's sort of plain integers is several times faster than its argsort.
@@ -60,7 +61,7 @@ def stable_argsort(codes: Codes) -> npt.NDArray[np.int64]:
     return packed
 
 
-def cells(rows: Codes, width: int, columns: Codes) -> npt.NDArray[np.int64]:
+def cells(rows: Codes, width: int, columns: Codes) -> Ints:
     """Position of each (row, column) in a table with ``width`` columns; in place, as there may be tens of millions."""
     positions = rows.astype(np.int64)
     positions *= width
@@ -68,7 +69,7 @@ def cells(rows: Codes, width: int, columns: Codes) -> npt.NDArray[np.int64]:
     return positions
 
 
-def distinct_rows(keys: npt.NDArray[np.int64], *, last: bool) -> npt.NDArray[np.int64]:
+def distinct_rows(keys: Ints, *, last: bool) -> Ints:
     """Rows, ascending, of the first (or last) occurrence of every key."""
     order = np.argsort(keys, kind="stable")
     border = np.ones(len(keys) + 1, bool)  # border[k]: a new key starts at the k-th row in order
@@ -95,13 +96,13 @@ def count(number: int, plural: str) -> str:
     return f"{number} {plural if number != 1 else plural.removesuffix('es' if plural == 'classes' else 's')}"
 
 
-def freeze(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def freeze(array: Array) -> Array:
     """The same array, made read-only."""
     array.setflags(write=False)
     return array
 
 
-def integers(values: Any, name: str) -> npt.NDArray[Any]:
+def integers(values: Any, name: str) -> Array:
     """Values as an integer array with one axis; an empty array may have any type."""
     array = np.asarray(values)
     if array.ndim != 1:
@@ -116,7 +117,7 @@ def integers(values: Any, name: str) -> npt.NDArray[Any]:
     return array
 
 
-def size_of(size: int | None, codes: npt.NDArray[Any], kind: str) -> int:
+def size_of(size: int | None, codes: Array, kind: str) -> int:
     """Number of instances, annotators or classes: as passed, else the largest code + 1."""
     if size is None:
         return int(codes.max()) + 1 if len(codes) else 0
@@ -129,7 +130,7 @@ def size_of(size: int | None, codes: npt.NDArray[Any], kind: str) -> int:
     return number
 
 
-def checked(codes: npt.NDArray[Any], name: str, kind: str, size: int) -> Codes:
+def checked(codes: Array, name: str, kind: str, size: int) -> Codes:
     """Codes as a read-only int32 array, all in ``0..size-1``."""
     if len(codes) and (codes.min() < 0 or codes.max() >= size):
         row = int(np.argmax((codes < 0) | (codes >= size)))
@@ -140,7 +141,7 @@ def checked(codes: npt.NDArray[Any], name: str, kind: str, size: int) -> Codes:
     return freeze(codes.astype(np.int32))  # a copy that nobody else can write to
 
 
-def selected(selection: Selection, name: str, size: int) -> npt.NDArray[np.int64]:
+def selected(selection: Selection, name: str, size: int) -> Ints:
     """The codes of a selection (distinct codes, or a mask over all codes), in its order."""
     array = np.asarray(selection)
     if array.dtype == bool:

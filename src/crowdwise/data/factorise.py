@@ -12,14 +12,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.data.codes import Codes, freeze
+from crowdwise.data.types import Array
 from crowdwise.errors import AnnotationError
 
-Ids = Sequence[Any] | npt.NDArray[Any]  # ids as users pass them
+Ids = Sequence[Any] | Array  # ids as users pass them
 
 # Ids up to this many characters become a fixed-width numpy string array, which needs no pickle to be stored;
 # longer ones, such as whole sentences, would waste memory and become an array of str objects.
@@ -68,11 +68,11 @@ class Vocabulary:
         return vocabulary
 
     @cached_property
-    def values(self) -> npt.NDArray[Any]:
+    def values(self) -> Array:
         """The ids as a read-only numpy array."""
         if self.ids is None:
             return freeze(np.arange(self.size))
-        array: npt.NDArray[Any] = self.ids.to_numpy(zero_copy_only=False)
+        array: Array = self.ids.to_numpy(zero_copy_only=False)
         if self.size and is_text(self.ids.type) and pc.max(pc.utf8_length(self.ids)).as_py() <= FIXED_WIDTH:
             array = array.astype(str)
         return freeze(array)
@@ -88,11 +88,11 @@ class Vocabulary:
             return self.size == other.size
         return self.size == 0 or bool(self.arrow.equals(other.arrow))
 
-    def take(self, codes: npt.NDArray[Any]) -> pa.Array:
+    def take(self, codes: Array) -> pa.Array:
         """The ids of ``codes``, as arrow."""
         return pa.array(codes.astype(np.int64)) if self.ids is None else self.ids.take(pa.array(codes))
 
-    def subset(self, codes: npt.NDArray[Any]) -> Vocabulary:
+    def subset(self, codes: Array) -> Vocabulary:
         """The vocabulary of some codes, in the order given."""
         whole = len(codes) == self.size and bool(np.array_equal(codes, np.arange(self.size)))
         return self if whole else Vocabulary(len(codes), self.take(codes))

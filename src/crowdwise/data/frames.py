@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.data.factorise import Column, is_missing
+from crowdwise.data.types import Array, Ints
 from crowdwise.errors import AnnotationError, suggest
 
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -93,9 +93,7 @@ def take_columns(frame: Any, names: Iterable[Any]) -> list[Column]:
     return [Column.of(_arrow(wrapped[name]), f"column {name!r}") for name in names]
 
 
-def dense_columns(
-    matrix: Any, missing: Collection[Any]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Column, tuple[int, int]]:
+def dense_columns(matrix: Any, missing: Collection[Any]) -> tuple[Ints, Ints, Column, tuple[int, int]]:
     """Row, column and value of every cell that is not missing, by rows, and the shape (n, R)."""
     cells = _matrix(matrix)
     width = cells.shape[1]
@@ -152,8 +150,8 @@ def _narwhals(frame: Any) -> Any:
     raise AnnotationError(f"expected a table (pandas, polars, arrow, a mapping of columns), got {type(frame).__name__}")
 
 
-def _matrix(matrix: Any) -> npt.NDArray[Any]:
-    cells: npt.NDArray[Any]
+def _matrix(matrix: Any) -> Array:
+    cells: Array
     if is_frame(matrix):
         cells = _narwhals(pa.table(matrix) if isinstance(matrix, Mapping) else matrix).to_numpy()
     elif hasattr(matrix, "__array__"):
@@ -165,7 +163,7 @@ def _matrix(matrix: Any) -> npt.NDArray[Any]:
     return cells
 
 
-def _from_rows(rows: list[Any]) -> npt.NDArray[Any]:
+def _from_rows(rows: list[Any]) -> Array:
     width = len(rows[0]) if rows and isinstance(rows[0], Sequence | np.ndarray) else 0
     cells = np.empty((len(rows), width), dtype=object)  # object: numpy would turn -1 among strings into "-1"
     for i, row in enumerate(rows):

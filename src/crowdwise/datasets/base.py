@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdwise.data.types import Array, Ints
 from crowdwise.datasets.files import Files
 from crowdwise.errors import ConfigError, DataError, DatasetError, suggest
 from crowdwise.registry import Registry
@@ -38,14 +38,14 @@ class Dataset:
     class_names: tuple[str, ...]
     X_train: Any = None
     """Images uint8 (n, H, W) or (n, H, W, 3), features float32 (n, d), texts (n,), or an `ImageFolder`."""
-    y_train: NDArray[np.int64] | None = None
+    y_train: Ints | None = None
     X_valid: Any = None
-    y_valid: NDArray[np.int64] | None = None
+    y_valid: Ints | None = None
     X_test: Any = None
-    y_test: NDArray[np.int64] | None = None
+    y_test: Ints | None = None
     annotations: Annotations | None = None
     """The annotators' labels of the training instances."""
-    truth: NDArray[np.int64] | None = None
+    truth: Ints | None = None
     """True classes of a label-only set, -1 where unknown."""
     mean: tuple[float, ...] | None = None
     """Usual mean of each channel, for pixels scaled to [0, 1]; likewise ``std``."""
@@ -68,7 +68,7 @@ class Dataset:
                         f"but the annotations cover {self.annotations.n_instances:,} instances"
                     )
 
-    def _check_classes(self, what: str, y: NDArray[np.int64] | None, lowest: int) -> None:
+    def _check_classes(self, what: str, y: Ints | None, lowest: int) -> None:
         if y is not None and len(y) and not (lowest <= y.min() and y.max() < self.n_classes):
             wrong = y[(y < lowest) | (y >= self.n_classes)][0]
             raise DataError(
@@ -81,7 +81,7 @@ class Dataset:
         return len(self.class_names)
 
     @property
-    def clean(self) -> NDArray[np.int64] | None:
+    def clean(self) -> Ints | None:
         """True classes of the annotated instances, for evaluation only: `truth` of a label-only set, else `y_train`."""
         return self.y_train if self.truth is None else self.truth
 
@@ -100,7 +100,7 @@ class Dataset:
         return "\n".join([*lines, f"  licence {self.licence}"])
 
 
-def part_fields(**parts: tuple[Any, NDArray[Any]]) -> dict[str, Any]:
+def part_fields(**parts: tuple[Any, Array]) -> dict[str, Any]:
     """The fields of `Dataset` for parts (X, y).
 
     >>> part_fields(train=(["a"], np.array([1], np.uint8)))

@@ -8,11 +8,10 @@ import tarfile
 import zlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdwise.data.types import Array, Ints, Pixels
 from crowdwise.datasets.base import DATASETS, Dataset, part_fields
 from crowdwise.datasets.files import Files, Remote
 from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, read_npz, read_strips
@@ -74,7 +73,7 @@ def _bounded(packed: gzip.GzipFile, path: Path) -> io.BufferedReader:
     return io.BufferedReader(Bounded(packed, path, 2 * len(BATCHES) * MOST_ROWS * ROW, DatasetError))
 
 
-def _parse(content: bytes, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _parse(content: bytes, name: str) -> tuple[Pixels, Ints]:
     if not content or len(content) % ROW:
         raise DatasetError(f"{name} has {len(content):,} bytes, not a multiple of {ROW:,}, the size of an image")
     rows = np.frombuffer(content, np.uint8).reshape(-1, ROW)
@@ -113,7 +112,7 @@ def cifar10n(files: Files, labels: str = "workers") -> Dataset:
     )
 
 
-def _as_triples(table: NDArray[Any]) -> dict[str, NDArray[Any]]:
+def _as_triples(table: Array) -> dict[str, Array]:
     """A complete table of labels (n, annotators) as triples."""
     n, width = table.shape
     return {

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdwise.data.types import Pixels
 from crowdwise.errors import DatasetError
 from crowdwise.storage.limits import swollen, unpack_limit
 
 
-def read_idx(path: Path, n_dims: int) -> NDArray[np.uint8]:
+def read_idx(path: Path, n_dims: int) -> Pixels:
     """Read an idx file of unsigned bytes with ``n_dims`` axes, gzipped (.gz) or plain."""
     try:
         with open(path, "rb") as raw:
@@ -25,7 +25,7 @@ def read_idx(path: Path, n_dims: int) -> NDArray[np.uint8]:
         raise DatasetError(f"{path} is not a complete gzip file: {error}") from error
 
 
-def _parse(file: BinaryIO | gzip.GzipFile, path: Path, n_dims: int) -> NDArray[np.uint8]:
+def _parse(file: BinaryIO | gzip.GzipFile, path: Path, n_dims: int) -> Pixels:
     header = file.read(4 + 4 * n_dims)
     magic = bytes((0, 0, 8, n_dims))  # 8: unsigned bytes
     if header[:4] != magic:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdwise.data.types import Ints, Pixels
 from crowdwise.errors import ConfigError, DatasetError, suggest
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp")
@@ -33,7 +33,7 @@ class ImageFolder:
     class_names: tuple[str, ...] = field(init=False, repr=False)
     files: tuple[str, ...] = field(init=False, repr=False)
     """Paths (n) within ``folder``."""
-    y: NDArray[np.int64] = field(init=False, repr=False)
+    y: Ints = field(init=False, repr=False)
     """Class codes (n,)."""
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class ImageFolder:
     def __len__(self) -> int:
         return len(self.files)
 
-    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
+    def __getitem__(self, index: int) -> tuple[Pixels, int]:
         if not -len(self) <= index < len(self):
             raise IndexError(f"image {index} is out of range: there are {len(self):,}")
         index = int(index) % len(self)
@@ -81,7 +81,7 @@ def _images_in(folder: Path, name: str, present: Sequence[str]) -> list[str]:
     return [f"{name}/{file}" for file in sorted(files)]
 
 
-def _decode(path: Path, size: int) -> NDArray[np.uint8]:
+def _decode(path: Path, size: int) -> Pixels:
     from PIL import Image, ImageOps
 
     try:

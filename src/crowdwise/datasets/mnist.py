@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdwise.data.types import Array
 from crowdwise.datasets.base import DATASETS, Dataset, part_fields
 from crowdwise.datasets.files import Files, Remote
 from crowdwise.datasets.idx import read_idx
@@ -108,7 +108,7 @@ def _test10k(files: Files) -> dict[str, Any]:
     return part_fields(train=(X[train], y[train]), test=(X[test], y[test]))
 
 
-def _checked(path: Path, X: NDArray[Any]) -> NDArray[Any]:
+def _checked(path: Path, X: Array) -> Array:
     if X.shape[1:] != (28, 28) or X.dtype != np.uint8:
         raise DatasetError(f"{path} has {X.shape} {X.dtype} instead of grey images (n, 28, 28) uint8")
     return X

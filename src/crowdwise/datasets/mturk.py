@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdwise.data.types import Array
 from crowdwise.datasets.base import DATASETS, Dataset, part_fields
 from crowdwise.datasets.files import Files
 from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, read_npz
@@ -59,20 +59,20 @@ def _labelme_maps(files: Files) -> dict[str, Any]:
         hint="the files are in LabelMe/prepared of the authors' deep_LabelMe archive, http://fprodrigues.com",
     )
     arrays = [_read_npy(path) for path in paths]
-    data: dict[str, NDArray[Any]] = {}
+    data: dict[str, Array] = {}
     for part, maps, labels in zip(PARTS, arrays[::2], arrays[1::2], strict=True):
         data[f"X_{part}"], data[f"y_{part}"] = maps.reshape(len(maps), -1), labels
     return _parts(data, PARTS) | {"annotations": annotations_from(_answers(answers), LABELME_CLASSES)}
 
 
-def _read_npy(path: Path) -> NDArray[Any]:
+def _read_npy(path: Path) -> Array:
     array = read_npy(path, DatasetError, mapped=True)
     if array.ndim == 0:
         raise DatasetError(f"{path} has a single number instead of an array with rows")
     return array
 
 
-def _answers(path: Path) -> dict[str, NDArray[Any]]:
+def _answers(path: Path) -> dict[str, Array]:
     """The authors' table of answers (instances, annotators), -1 for none, as triples."""
     table = _read_npy(path)
     if table.ndim != 2:
@@ -125,6 +125,6 @@ def sentiment(files: Files) -> Dataset:
     )
 
 
-def _parts(data: dict[str, NDArray[Any]], parts: Sequence[str]) -> dict[str, Any]:
+def _parts(data: dict[str, Array], parts: Sequence[str]) -> dict[str, Any]:
     """The fields of `Dataset` for parts of features, as float32."""
     return part_fields(**{part: (np.array(data[f"X_{part}"], np.float32), data[f"y_{part}"]) for part in parts})

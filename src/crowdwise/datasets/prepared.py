@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdwise.data.types import Array, Ints, Pixels
 from crowdwise.datasets.files import cache_folder, write_atomically
 from crowdwise.errors import CrowdwiseWarning, DatasetError
 from crowdwise.progress import progress_bar
@@ -26,12 +26,12 @@ MOST = {"n_instances": 2**31 - 1, "n_annotators": 2**31 - 1, "n_classes": 2**20}
 TRIPLES = ("instance", "annotator", "label", "n_instances", "n_annotators", "n_classes", "clean")
 
 
-def read_npz(path: Path, *keys: str) -> dict[str, NDArray[Any]]:
+def read_npz(path: Path, *keys: str) -> dict[str, Array]:
     """The named arrays of an npz file, never unpickled; a broken file is a DatasetError."""
     return arrays.read_npz(path, keys, DatasetError)
 
 
-def annotations_from(data: dict[str, NDArray[Any]], class_names: Sequence[str] | None = None) -> Annotations:
+def annotations_from(data: dict[str, Array], class_names: Sequence[str] | None = None) -> Annotations:
     """The annotations of a prepared file with `TRIPLES`; without ``class_names``, classes are codes."""
     from crowdwise.annotations import Annotations
 
@@ -46,7 +46,7 @@ def annotations_from(data: dict[str, NDArray[Any]], class_names: Sequence[str] |
     )
 
 
-def count_of(data: dict[str, NDArray[Any]], name: str) -> int:
+def count_of(data: dict[str, Array], name: str) -> int:
     """A number of instances, annotators or classes: one integer within reason."""
     array = data[name]
     if array.size != 1 or array.dtype.kind not in "iu" or not 0 <= int(array.item()) <= MOST[name]:
@@ -54,7 +54,7 @@ def count_of(data: dict[str, NDArray[Any]], name: str) -> int:
     return int(array.item())
 
 
-def read_strips(name: str, *paths: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def read_strips(name: str, *paths: Path) -> tuple[Pixels, Ints]:
     """Images (n, 32, 32, 3) and classes (n,) of prepared image files, concatenated.
 
     Decoding takes seconds, so the array is cached as ``<cache>/decoded/<name>-<checksum of the strips>.npy``. A cached
@@ -86,7 +86,7 @@ def _checksum(path: Path) -> str:
         return f"{archive.getinfo('webp.npy').CRC:08x}"
 
 
-def _load_cached(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8] | None:
+def _load_cached(path: Path, shape: tuple[int, ...]) -> Pixels | None:
     try:
         X = arrays.read_npy(path, DatasetError)
     except DatasetError:
@@ -94,7 +94,7 @@ def _load_cached(path: Path, shape: tuple[int, ...]) -> NDArray[np.uint8] | None
     return X if X.shape == shape and X.dtype == np.uint8 else None
 
 
-def _decode(name: str, paths: Sequence[Path], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+def _decode(name: str, paths: Sequence[Path], shape: tuple[int, ...]) -> Pixels:
     from PIL import Image
 
     X = np.empty(shape, np.uint8)

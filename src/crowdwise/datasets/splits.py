@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdwise.data.types import Ints
 
-def stratified_split(y: NDArray[np.int64], n_test: int, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+
+def stratified_split(y: Ints, n_test: int, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Ascending indices (train, test); every class is split in the same proportion, to within one instance.
 
     >>> train, test = stratified_split(np.array([0, 0, 1, 1, 0, 1]), n_test=2)

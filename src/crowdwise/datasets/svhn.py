@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdwise.data.types import Ints, Pixels
 from crowdwise.datasets.base import DATASETS, Dataset, part_fields
 from crowdwise.datasets.files import Files, Remote
 from crowdwise.datasets.prepared import read_strips
@@ -41,7 +41,7 @@ def svhn(files: Files) -> Dataset:
     )
 
 
-def _read_mat(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _read_mat(path: Path) -> tuple[Pixels, Ints]:
     """Images (n, 32, 32, 3) and classes (n,) of an official file, which has X (32, 32, 3, n) and labels digit 0 as 10."""
     from scipy.io import loadmat
 

@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdwise.data.types import Array
 from crowdwise.errors import ConfigError, DataError, suggest
 
-Part = NDArray[Any] | None
+Part = Array | None
 
 
-def standardise(X_train: NDArray[Any], *others: Part) -> tuple[Any, ...]:
+def standardise(X_train: Array, *others: Part) -> tuple[Any, ...]:
     """Subtract each feature's training mean and divide by its training standard deviation, unless that is 0.
 
     >>> X_train, X_test = standardise(np.array([[0.0, 5.0], [2.0, 5.0]]), np.array([[3.0, 6.0]]))
@@ -31,7 +31,7 @@ def standardise(X_train: NDArray[Any], *others: Part) -> tuple[Any, ...]:
     return tuple(None if part is None else ((part - mean) / std).astype(np.float32) for part in (X, *others))
 
 
-def log1p(X_train: NDArray[Any], *others: Part) -> tuple[Any, ...]:
+def log1p(X_train: Array, *others: Part) -> tuple[Any, ...]:
     """ln(1 + x), for non-negative features with a long tail.
 
     >>> log1p(np.array([[0.0, np.e - 1]]), None)
@@ -46,7 +46,7 @@ def log1p(X_train: NDArray[Any], *others: Part) -> tuple[Any, ...]:
 _PREPARATIONS: dict[str, Callable[..., tuple[Any, ...]]] = {"standardise": standardise, "log1p": log1p}
 
 
-def prepare(name: str | None, X_train: NDArray[Any], *others: Part) -> tuple[Any, ...]:
+def prepare(name: str | None, X_train: Array, *others: Part) -> tuple[Any, ...]:
     """Apply the preparation ``name`` (``"standardise"`` or ``"log1p"``); None changes nothing.
 
     >>> X_train, X_valid = prepare("standardise", np.array([[0.0], [2.0]]), None)

@@ -8,9 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg, sparse
 from scipy.sparse.linalg import svds
+
+from crowdwise.data.types import Floats, Ints, Mask
 
 ENTRIES = 2_000_000  # of a matrix (R, R) that a thread holds at a time: few enough for the processor's caches
 THREADS = 8  # at most: each holds a block and some copies of it
@@ -43,7 +44,7 @@ def rows_at_once(size: int) -> int:
     return max(1, ENTRIES // max(size, 1))
 
 
-def reaching(values: NDArray[np.float64], k: int, slack: float = 0.0, least: float = -np.inf) -> NDArray[np.bool_]:
+def reaching(values: Floats, k: int, slack: float = 0.0, least: float = -np.inf) -> Mask:
     """The entries of each row that may be among its k largest: all of those, and usually few others.
 
     The row is split into many groups. At least k entries reach the k-th largest of the groups' maxima, so it is a lower
@@ -60,11 +61,11 @@ def reaching(values: NDArray[np.float64], k: int, slack: float = 0.0, least: flo
     else:
         maxima = values
     bound = np.partition(maxima, maxima.shape[1] - k, axis=1)[:, maxima.shape[1] - k, None]
-    reached: NDArray[np.bool_] = values >= np.maximum(bound - slack, least)
+    reached: Mask = values >= np.maximum(bound - slack, least)
     return reached
 
 
-def places(mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def places(mask: Mask) -> tuple[Ints, Ints]:
     """Rows and columns of the true entries: much faster than ``np.nonzero`` if there are few.
 
     >>> [part.tolist() for part in places(np.array([[False, True], [True, False]]))]
@@ -74,7 +75,7 @@ def places(mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64
     return row, column
 
 
-def row_counts(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+def row_counts(mask: Mask) -> Ints:
     """Number of true entries in each row: ``np.count_nonzero`` is slow along an axis.
 
     >>> row_counts(np.array([[False, True], [True, True]])).tolist()
@@ -83,7 +84,7 @@ def row_counts(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.fromiter(map(np.count_nonzero, mask), np.int64, len(mask))
 
 
-def largest_triplets(matrix: Any, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+def largest_triplets(matrix: Any, rank: int) -> tuple[Floats, Floats, Floats]:
     """The ``rank`` largest singular triplets U (n, rank), S (rank,), V (rank, m) of a matrix, dense or sparse, unordered."""
     smaller = min(matrix.shape)
     if smaller <= DENSE_SVD or rank > smaller // 2:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import ArrayLike
 
+from crowdwise.data.types import Floats
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.graph._largest import largest_triplets
 
-if TYPE_CHECKING:
-    from crowdwise.graph.similarity import FloatArray
 
-
-def pca(vectors: ArrayLike, n_components: int = 2) -> FloatArray:
+def pca(vectors: ArrayLike, n_components: int = 2) -> Floats:
     """Centred principal components of (R, D) vectors, (R, n_components): U S of the centred matrix.
 
     In each component the first entry of largest magnitude is positive, so that pictures do not flip between machines.

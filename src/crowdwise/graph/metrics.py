@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import linalg, sparse
 from scipy.sparse.linalg import eigsh
 
+from crowdwise.data.types import Floats, Ints, Mask, RandomState
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.graph._largest import DENSE_SVD
 from crowdwise.graph.purify import as_graph
 
 if TYPE_CHECKING:
     from crowdwise.graph.purify import Graph
-    from crowdwise.graph.similarity import FloatArray
 
 
 class EdgePrecision(NamedTuple):
@@ -59,10 +59,10 @@ def neighbourhood_recall(adjacency: Graph, groups: ArrayLike, threshold: float =
 def found_groups(
     adjacency: Graph,
     n_groups: int | None = None,
-    random_state: int | np.random.Generator | None = 0,
+    random_state: RandomState = 0,
     *,
     max_groups: int = 20,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Group of each annotator, (R,), by spectral clustering of the symmetrised graph, numbered by first member.
 
     Ng, Jordan, Weiss, "On spectral clustering", NIPS 2001: k-means on the unit rows of the first eigenvectors of the
@@ -111,9 +111,7 @@ def adjusted_rand(first: ArrayLike, second: ArrayLike) -> float:
     return float(adjusted_rand_score(np.asarray(first), np.asarray(second)))
 
 
-def _edges(
-    adjacency: Graph, groups: ArrayLike, threshold: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+def _edges(adjacency: Graph, groups: ArrayLike, threshold: float) -> tuple[Ints, Ints, Mask]:
     """Row of each edge, group number of each annotator, and whether each edge stays inside a group."""
     graph = as_graph(adjacency)
     names = np.asarray(groups)
@@ -126,12 +124,12 @@ def _edges(
     return rows, membership, membership[rows] == membership[graph.indices[edge]]
 
 
-def _smallest_eigenpairs(graph: sparse.csr_array[np.float64], count: int) -> tuple[FloatArray, FloatArray]:
+def _smallest_eigenpairs(graph: sparse.csr_array[np.float64], count: int) -> tuple[Floats, Floats]:
     """Of the Laplacian I - D^-1/2 W D^-1/2, W = (A + Aᵀ)/2 without self loops; 0 for isolated annotators."""
     size = graph.shape[0]
     off_diagonal = graph - sparse.diags_array(graph.diagonal())
     weights = sparse.csr_array((off_diagonal + off_diagonal.T) / 2)
-    degree: FloatArray = np.asarray(weights.sum(axis=1)).ravel()
+    degree: Floats = np.asarray(weights.sum(axis=1)).ravel()
     isolated = (degree <= 0).astype(np.float64)
     scale = sparse.diags_array(1 / np.sqrt(degree + isolated))
     affinity: sparse.csr_array[np.float64] = sparse.csr_array(scale @ weights @ scale + sparse.diags_array(isolated))
@@ -145,6 +143,6 @@ def _smallest_eigenpairs(graph: sparse.csr_array[np.float64], count: int) -> tup
     return 1.0 - values[order], vectors[:, order]
 
 
-def _by_first_member(groups: ArrayLike) -> NDArray[np.int64]:
+def _by_first_member(groups: ArrayLike) -> Ints:
     _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse].astype(np.int64)

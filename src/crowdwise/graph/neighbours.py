@@ -6,18 +6,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from crowdwise.data.types import Floats, Ints, Mask
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.graph._largest import by_blocks, places, reaching, row_counts
 from crowdwise.graph.similarity import SIMILARITIES, Evidence, embed
 
 if TYPE_CHECKING:
-    from crowdwise.graph.similarity import FloatArray
-
     # annotators (rows,) -> a new array (rows, R) of their similarities
-    Rows: TypeAlias = Callable[[NDArray[np.int64]], FloatArray]
+    Rows: TypeAlias = Callable[[Ints], Floats]
 
 DECIMALS = 12  # similarities that differ by rounding error only are ties, whatever the order of summation was
 
@@ -94,11 +93,11 @@ def _rows(similarity: sparse.csr_array[np.float64]) -> Rows:
     return lambda rows: similarity[rows].toarray()
 
 
-def _products(vectors: FloatArray) -> Rows:
+def _products(vectors: Floats) -> Rows:
     return lambda rows: vectors[rows] @ vectors.T
 
 
-def _nearest(rows: Rows, size: int, k: int, block: int | None, busy: NDArray[np.int64] | None = None) -> Neighbours:
+def _nearest(rows: Rows, size: int, k: int, block: int | None, busy: Ints | None = None) -> Neighbours:
     """``busy``: annotators that may be similar to somebody, by default all; nothing is computed for the others."""
     if k < 1:
         raise ConfigError(f"k must be at least 1 neighbour, not {k}")
@@ -130,14 +129,12 @@ def _nearest(rows: Rows, size: int, k: int, block: int | None, busy: NDArray[np.
     return Neighbours(graph, zeros / (size * (size - 1)), by_rule / columns.size)
 
 
-def _next(own: NDArray[np.int64], k: int, size: int) -> NDArray[np.int64]:
+def _next(own: Ints, k: int, size: int) -> Ints:
     """The k that follow each in number, cyclically, (len(own), k): neighbours of annotators similar to nobody."""
     return (own[:, None] + np.arange(1, k + 1)) % size
 
 
-def _first(
-    values: FloatArray, own: NDArray[np.int64], k: int, alone: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], int]:
+def _first(values: Floats, own: Ints, k: int, alone: Mask) -> tuple[Ints, int]:
     """The first k columns of each row, (rows, k), and how many of them the tie rule chose.
 
     Rows with few candidates are sorted; those with many, because of ties, are counted. In ``alone`` rows, all zeros, the
@@ -157,9 +154,7 @@ def _first(
     return columns, arbitrary
 
 
-def _by_sorting(
-    values: FloatArray, own: NDArray[np.int64], k: int, reached: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], int]:
+def _by_sorting(values: Floats, own: Ints, k: int, reached: Mask) -> tuple[Ints, int]:
     row, column = places(reached)
     value = np.round(values[row, column], DECIMALS)
     order = np.lexsort(((column - own[row]) % values.shape[1], -value, row))
@@ -169,9 +164,7 @@ def _by_sorting(
     return column[order[first[:, None] + np.arange(k)]], int((k - above)[above + tied > k].sum())
 
 
-def _by_counting(
-    values: FloatArray, own: NDArray[np.int64], k: int, reached: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], int]:
+def _by_counting(values: Floats, own: Ints, k: int, reached: Mask) -> tuple[Ints, int]:
     values = np.round(values, DECIMALS)
     kth = -np.partition(-values, k - 1, axis=1)[:, k - 1 : k]
     above, tied = values > kth, values == kth

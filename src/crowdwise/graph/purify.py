@@ -10,15 +10,14 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from crowdwise.data.types import Floats, Ints
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.graph._largest import by_blocks, largest_triplets, places, reaching
 
 if TYPE_CHECKING:
-    from crowdwise.graph.similarity import FloatArray
-
     Graph: TypeAlias = ArrayLike | sparse.sparray
 
 DENSE_ROWS = 5000  # annotators up to which every entry of the purified graph is kept; beyond, the largest of each row
@@ -92,7 +91,7 @@ def normalise(adjacency: Graph, norm: Literal["ref", "sym_row", "row"] = "ref") 
     graph = as_graph(adjacency)
     if norm not in ("ref", "sym_row", "row"):
         raise ConfigError(f"unknown norm {norm!r}; known: 'ref', 'sym_row', 'row'")
-    degree: FloatArray = np.asarray(graph.sum(axis=0 if norm == "ref" else 1), dtype=np.float64).ravel()
+    degree: Floats = np.asarray(graph.sum(axis=0 if norm == "ref" else 1), dtype=np.float64).ravel()
     if (degree <= 0).any():
         annotator = int(np.flatnonzero(degree <= 0)[0])
         raise DataError(f"annotator {annotator} has degree {degree[annotator]:g}; add self loops before normalising")
@@ -119,7 +118,7 @@ def _low_rank(graph: sparse.csr_array[np.float64], rank: int) -> sparse.csr_arra
     return sparse.vstack(list(parts), "csr")
 
 
-def _sparse_rows(values: FloatArray) -> sparse.csr_array[np.float64]:
+def _sparse_rows(values: Floats) -> sparse.csr_array[np.float64]:
     """Rows of A*, (rows, R), clipped and without negligible entries."""
     np.clip(values, 0.0, 1.0, out=values)
     np.putmask(values, values < NEGLIGIBLE, 0.0)
@@ -146,7 +145,7 @@ def row_limit(size: int) -> int:
     return min(ROW_LIMIT, max(64, GRAPH_LIMIT // size))
 
 
-def _clique(members: NDArray[np.int64], size: int) -> sparse.csr_array[np.float64]:
+def _clique(members: Ints, size: int) -> sparse.csr_array[np.float64]:
     """Weight 1 between all different members; beyond ``DENSE_ROWS`` annotators and `row_limit` members, a ring.
 
     In the ring, every member is joined to the next `row_limit` ones, with weights that preserve row and column sums.

@@ -7,12 +7,13 @@ Most similarities are inner products, S = V Vᵀ, so neighbours can be found in 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from crowdwise.data.types import Floats
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.registry import Registry
 
@@ -21,33 +22,31 @@ if TYPE_CHECKING:
 
     from crowdwise.annotations import Annotations
 
-FloatArray: TypeAlias = NDArray[np.float64]
-
 
 @dataclass(frozen=True)
 class Evidence:
     """What is known about annotators when they are compared; each similarity uses what it needs."""
 
-    heads: FloatArray | None = None
+    heads: Floats | None = None
     """Flattened last-layer parameters, (R, D)."""
-    global_head: FloatArray | None = None
+    global_head: Floats | None = None
     """Flattened last layer the heads started from, (D,)."""
-    l1_norms: FloatArray | None = None
+    l1_norms: Floats | None = None
     """L1 norms (R,) of the heads, if ``heads`` are coordinates in another orthonormal basis."""
     annotations: Annotations | None = None
-    matrices: FloatArray | None = None
+    matrices: Floats | None = None
     """Confusion matrices, or a substitute, (R, C, C)."""
     communities: int = 3
     """Communities that ``cbcc`` looks for."""
     seed: int = 0
 
 
-SIMILARITIES: Registry[Callable[[Evidence], FloatArray | sparse.csr_array[np.float64]]] = Registry("similarity")
+SIMILARITIES: Registry[Callable[[Evidence], Floats | sparse.csr_array[np.float64]]] = Registry("similarity")
 """Name -> function of the evidence that returns dense vectors V (R, D), with similarities V Vᵀ, or the similarities
 themselves, sparse (R, R)."""
 
 
-def embed(heads: ArrayLike, global_head: ArrayLike | None = None, similarity: str = "delta-cosine") -> FloatArray:
+def embed(heads: ArrayLike, global_head: ArrayLike | None = None, similarity: str = "delta-cosine") -> Floats:
     """Vectors V (R, D) with S = V Vᵀ for a similarity of heads; an annotator with a zero vector is similar to nobody.
 
     Args:
@@ -57,10 +56,10 @@ def embed(heads: ArrayLike, global_head: ArrayLike | None = None, similarity: st
     """
     matrix = np.asarray(heads, dtype=np.float64)
     reference = None if global_head is None else np.asarray(global_head, dtype=np.float64).ravel()
-    return cast("FloatArray", SIMILARITIES[similarity](Evidence(matrix, reference)))
+    return cast("Floats", SIMILARITIES[similarity](Evidence(matrix, reference)))
 
 
-def delta_cosine(heads: ArrayLike, global_head: ArrayLike) -> FloatArray:
+def delta_cosine(heads: ArrayLike, global_head: ArrayLike) -> Floats:
     """Cosine of the heads' differences from the global head, (R, R): TAIDTM's default.
 
     Raw heads share the global part, which hides their differences. A head that never left the global one (an annotator
@@ -73,7 +72,7 @@ def delta_cosine(heads: ArrayLike, global_head: ArrayLike) -> FloatArray:
     return vectors @ vectors.T
 
 
-def cosine(heads: ArrayLike) -> FloatArray:
+def cosine(heads: ArrayLike) -> Floats:
     """Cosine of the heads themselves, (R, R): the paper's formula read with the L2 norm.
 
     >>> cosine([[3, 4], [4, 3], [3, -4]]).round(6)[0].tolist()
@@ -83,7 +82,7 @@ def cosine(heads: ArrayLike) -> FloatArray:
     return vectors @ vectors.T
 
 
-def l1_normalised(heads: ArrayLike) -> FloatArray:
+def l1_normalised(heads: ArrayLike) -> Floats:
     """Inner product of the heads over the product of their L1 norms, (R, R): the paper's formula taken literally.
 
     >>> l1_normalised([[3, 4], [4, 3], [3, -4]]).round(6)[0].tolist()
@@ -93,7 +92,7 @@ def l1_normalised(heads: ArrayLike) -> FloatArray:
     return vectors @ vectors.T
 
 
-def confusion(matrices: ArrayLike) -> FloatArray:
+def confusion(matrices: ArrayLike) -> Floats:
     """Cosine of flattened annotator matrices (R, C, C), e.g. of CoNAL or of Dawid-Skene, (R, R).
 
     >>> confusion([[[1, 0], [0, 1]], [[0, 1], [1, 0]], [[0.5, 0.5], [0.5, 0.5]]]).round(6)[0].tolist()
@@ -124,7 +123,7 @@ def jaccard(annotations: Annotations) -> sparse.csr_array[np.float64]:
     return sparse.csr_array((shared.data / (sizes[rows] + sizes[columns] - shared.data), (rows, columns)), shared.shape)
 
 
-def communities(annotations: Annotations, n_communities: int = 3, random_state: int = 0) -> FloatArray:
+def communities(annotations: Annotations, n_communities: int = 3, random_state: int = 0) -> Floats:
     """Probability that an annotator belongs to each community found by CBCC, (R, M).
 
     The inner products sum_m r_im r_jm are the probabilities that two annotators are in the same community (Venanzi et
@@ -143,7 +142,7 @@ def communities(annotations: Annotations, n_communities: int = 3, random_state: 
 
 
 @SIMILARITIES.register("delta-cosine")
-def _delta(evidence: Evidence) -> FloatArray:
+def _delta(evidence: Evidence) -> Floats:
     heads, reference = _heads(evidence, "delta-cosine"), evidence.global_head
     if reference is None:
         raise ConfigError("similarity 'delta-cosine' needs the global head; pass global_head or use 'cosine'")
@@ -153,19 +152,19 @@ def _delta(evidence: Evidence) -> FloatArray:
 
 
 @SIMILARITIES.register("cosine")
-def _unit(evidence: Evidence) -> FloatArray:
+def _unit(evidence: Evidence) -> Floats:
     return _divide_rows(_heads(evidence, "cosine"), order=2)
 
 
 @SIMILARITIES.register("l1-normalised")
-def _unit_l1(evidence: Evidence) -> FloatArray:
+def _unit_l1(evidence: Evidence) -> Floats:
     heads = _heads(evidence, "l1-normalised")
     return _divide_rows(heads, order=1) if evidence.l1_norms is None else heads / evidence.l1_norms[:, None]
 
 
 @SIMILARITIES.register("confusion")
 @SIMILARITIES.register("confusion-counts")
-def _confusion(evidence: Evidence) -> FloatArray:
+def _confusion(evidence: Evidence) -> Floats:
     if evidence.matrices is None:
         raise ConfigError("a similarity of confusion matrices needs the annotators' matrices (R, C, C)")
     return _divide_rows(_flat(evidence.matrices), order=2)
@@ -177,11 +176,11 @@ def _jaccard(evidence: Evidence) -> sparse.csr_array[np.float64]:
 
 
 @SIMILARITIES.register("cbcc")
-def _communities(evidence: Evidence) -> FloatArray:
+def _communities(evidence: Evidence) -> Floats:
     return communities(_annotations(evidence, "cbcc"), evidence.communities, evidence.seed)
 
 
-def _heads(evidence: Evidence, similarity: str) -> FloatArray:
+def _heads(evidence: Evidence, similarity: str) -> Floats:
     heads = evidence.heads
     if heads is None:
         raise ConfigError(f"similarity {similarity!r} needs the annotators' heads (R, D)")
@@ -199,14 +198,14 @@ def _annotations(evidence: Evidence, similarity: str) -> Annotations:
     return evidence.annotations
 
 
-def _flat(matrices: ArrayLike) -> FloatArray:
+def _flat(matrices: ArrayLike) -> Floats:
     stacked = np.asarray(matrices, dtype=np.float64)
     if stacked.ndim != 3:
         raise DataError(f"matrices must have shape (annotators, classes, classes), not {stacked.shape}")
     return stacked.reshape(len(stacked), -1)
 
 
-def _divide_rows(vectors: FloatArray, order: int) -> FloatArray:
+def _divide_rows(vectors: Floats, order: int) -> Floats:
     norms = np.linalg.norm(vectors, ord=order, axis=1, keepdims=True)
-    scaled: FloatArray = vectors / np.where(norms > 0, norms, 1.0)
+    scaled: Floats = vectors / np.where(norms > 0, norms, 1.0)
     return scaled

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from crowdwise.data.types import Floats
 from crowdwise.networks.transition import GlobalHead, pair_products
 
-FloatArray = npt.NDArray[np.float64]
 PAIRS_AT_ONCE = 65_536  # annotations evaluated at a time, at most
 _ENTRIES = 100_000_000  # of heads, or intermediate results, formed at a time
 
@@ -165,7 +165,7 @@ class FactoredHeads(ProductHeads):
         with torch.no_grad():
             self.scores.zero_()
 
-    def coordinates(self, origin: Tensor) -> tuple[FloatArray, FloatArray]:
+    def coordinates(self, origin: Tensor) -> tuple[Floats, Floats]:
         """Heads (R, r+2) and ``origin`` (r+2,) in an orthonormal basis of the span of V, theta_0 and ``origin``.
 
         Inner products and distances are those of the full heads (R, (d+1) C^2), which are not formed.
@@ -177,11 +177,11 @@ class FactoredHeads(ProductHeads):
         scores = np.asarray(self.scores.detach().double().cpu())
         return scores @ in_basis[:, :-2].T + in_basis[:, -2] + in_basis[:, -1], in_basis[:, -1]
 
-    def l1_norms(self) -> FloatArray:
+    def l1_norms(self) -> Floats:
         """sum |theta_j| of every head, (R,); a few heads are formed at a time."""
         return np.concatenate([np.abs(theta).sum(1) for theta in self._blocks()])
 
-    def _blocks(self) -> Iterator[FloatArray]:
+    def _blocks(self) -> Iterator[Floats]:
         shared, start = (each.detach().double().cpu() for each in (self.last.flatten(1), self.residual.flatten()))
         for scores in self.scores.detach().double().cpu().split(max(1, _ENTRIES // (8 * len(start)))):
             yield np.asarray(scores @ shared + start)

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, cast
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from crowdwise.data.types import Floats
 from crowdwise.networks.backbones import build_backbone
 
 _GROUPED_LIMIT = 512  # annotators up to which pairs are grouped on the CPU
@@ -112,14 +111,14 @@ class IndividualHeads(nn.Module):
     def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         return torch.bmm(g[row, None], self.theta[annotator, :, target[row]]).squeeze(1)
 
-    def coordinates(self, origin: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def coordinates(self, origin: Tensor) -> tuple[Floats, Floats]:
         """Heads (R, D) and ``origin`` (D,), flattened, in double precision, as heads differ little after a few epochs."""
         heads, start = (theta.detach().cpu().double().numpy() for theta in (self.theta.flatten(1), origin.flatten()))
         return heads, start
 
-    def l1_norms(self) -> npt.NDArray[np.float64]:
+    def l1_norms(self) -> Floats:
         """sum |theta_j| of every head, (R,)."""
-        norms: npt.NDArray[np.float64] = self.theta.detach().double().flatten(1).norm(1, 1).cpu().numpy()
+        norms: Floats = self.theta.detach().double().flatten(1).norm(1, 1).cpu().numpy()
         return norms
 
 

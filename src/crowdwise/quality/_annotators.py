@@ -13,8 +13,9 @@ from scipy.special import ndtri
 from crowdwise.annotations import Annotations
 from crowdwise.data.codes import cells, row_blocks
 from crowdwise.data.factorise import Vocabulary
+from crowdwise.data.types import Floats, Ints, Mask
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.quality._belief import NUMBERS, Belief, Floats, Ints, Mask, floats, ids
+from crowdwise.quality._belief import NUMBERS, Belief, floats, ids
 from crowdwise.quality._skill import Skill, skill
 
 SMOOTHING = 2.0  # labels of an average annotator added to each row of a confusion matrix

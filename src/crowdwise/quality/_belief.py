@@ -6,17 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from scipy.special import softmax
 
 from crowdwise.annotations import Annotations
 from crowdwise.data.factorise import Vocabulary
+from crowdwise.data.types import Floats, Ints, Mask
 from crowdwise.errors import DataError
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 NUMBERS = 2**23  # numbers held in memory at a time by computations in blocks
 TYPICAL = 0.75  # assumed accuracy of a crowd without any shared instance

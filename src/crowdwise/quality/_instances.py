@@ -9,8 +9,9 @@ import pyarrow as pa
 from scipy.special import entr
 
 from crowdwise.annotations import Annotations
+from crowdwise.data.types import Floats
 from crowdwise.errors import ConfigError
-from crowdwise.quality._belief import Belief, Floats, floats, ids
+from crowdwise.quality._belief import Belief, floats, ids
 
 
 def instances(annotations: Any, posterior: Any = None) -> pa.Table:

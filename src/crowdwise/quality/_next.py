@@ -10,8 +10,9 @@ from scipy.special import entr
 
 from crowdwise.annotations import Annotations
 from crowdwise.data.codes import Selection, row_blocks, selected
+from crowdwise.data.types import Floats, Ints
 from crowdwise.errors import ConfigError
-from crowdwise.quality._belief import NUMBERS, Belief, Floats, Ints
+from crowdwise.quality._belief import NUMBERS, Belief
 from crowdwise.quality._instances import entropy
 from crowdwise.quality._skill import skill
 

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.special import betaincinv
 
 from crowdwise.annotations import Annotations
-from crowdwise.quality._belief import Belief, Floats
+from crowdwise.data.types import Floats
+from crowdwise.quality._belief import Belief
 
 PRIOR_LABELS = 4.0  # an annotator starts with the crowd's mean skill, worth this many labels
 BOUNDS = 0.01, 0.99  # of the skill a label is assumed to have been counted with

@@ -14,6 +14,7 @@ import pyarrow as pa
 from crowdwise.annotations import Annotations, Duplicates
 from crowdwise.data.codes import cells, count, distinct_rows
 from crowdwise.data.factorise import Column, encode_classes
+from crowdwise.data.types import Floats, Ints
 from crowdwise.errors import ReadError, suggest
 from crowdwise.readers._node import Id, Label, Node, seconds, ticks
 from crowdwise.readers._source import TABLES, InputFile
@@ -39,7 +40,7 @@ class Export(TableRead):
     """Whether each annotator is a "person" or a "model", (R,)."""
     timestamps: npt.NDArray[np.datetime64] | None = None
     """Time of every annotation, (E,), UTC in microseconds, NaT where unknown; None if all are."""
-    durations: npt.NDArray[np.float64] | None = None
+    durations: Floats | None = None
     """Seconds every annotation took, (E,), NaN where unknown; None if all are."""
     texts: pa.Array | None = None
     """Text of every instance, (n,), null where unknown; None if all are."""
@@ -262,7 +263,7 @@ def kinds_of(size: int, models: set[int]) -> npt.NDArray[np.str_]:
 
 def without_repeats(
     annotations: Annotations, policy: Duplicates, where: Callable[[int], str]
-) -> tuple[Annotations, npt.NDArray[np.int64] | None]:
+) -> tuple[Annotations, Ints | None]:
     """The annotations that a policy for repeats keeps, and their rows; None for all rows."""
     kept = annotations._deduplicated(policy, where)
     if kept is annotations:
@@ -271,7 +272,7 @@ def without_repeats(
     return kept, distinct_rows(pairs, last=policy == "last")
 
 
-def times_of(values: Sequence[Any], rows: npt.NDArray[np.int64] | None) -> npt.NDArray[np.datetime64] | None:
+def times_of(values: Sequence[Any], rows: Ints | None) -> npt.NDArray[np.datetime64] | None:
     """Times as an array; None if none is known."""
     parsed = [ticks(value) for value in values]
     if all(value is None for value in parsed):
@@ -281,7 +282,7 @@ def times_of(values: Sequence[Any], rows: npt.NDArray[np.int64] | None) -> npt.N
     return array if rows is None else array[rows]
 
 
-def durations_of(values: Sequence[Any], rows: npt.NDArray[np.int64] | None) -> npt.NDArray[np.float64] | None:
+def durations_of(values: Sequence[Any], rows: Ints | None) -> Floats | None:
     """Seconds as an array; None if none is known."""
     array = np.array([seconds(value) for value in values], np.float64)
     if np.isnan(array).all():

@@ -8,10 +8,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
-
 from crowdwise.annotations import Annotations
 from crowdwise.data.frames import ALIASES, find_column
+from crowdwise.data.types import Array
 from crowdwise.errors import ReadError
 from crowdwise.readers._export import READERS, Collector, Export, Reader, ReadOptions, kinds_of
 from crowdwise.readers._files import header, lines
@@ -20,7 +19,6 @@ from crowdwise.readers._source import TEXT, InputFile, zip_parts
 from crowdwise.readers.table import describe
 from crowdwise.storage.arrays import read_npy, read_npz
 
-Array = npt.NDArray[Any]
 MISSING = ("", "-1", "nan", "NaN", "NA", "None", "null")  # cells of a text file that hold no label
 _IDS = ("", "id", "index", *ALIASES["instance"])  # names of a first column that holds the instances
 _SAMPLE = 100  # rows by which a matrix is told from other tables

@@ -12,6 +12,7 @@ import pyarrow as pa
 from crowdwise.annotations import Annotations
 from crowdwise.data.factorise import is_text
 from crowdwise.data.frames import ALIASES, find_column
+from crowdwise.data.types import Ints
 from crowdwise.errors import ReadError
 from crowdwise.readers._export import (
     MODEL,
@@ -30,7 +31,7 @@ from crowdwise.readers._files import Columns
 from crowdwise.readers._source import InputFile, values_of
 from crowdwise.readers.table import TableRead, describe, read_columns, record_name
 
-Rows = npt.NDArray[np.int64]
+Rows = Ints
 DETAILS: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "createdat", "submittedat", "annotatedat", "submittime", "datetime", "date", "time"),
     "duration": ("duration", "leadtime", "seconds", "worktimeinseconds", "elapsed", "timespent"),

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri, softmax
 
 from crowdwise.data.codes import row_blocks
+from crowdwise.data.types import Array, Floats, Ints, RandomState
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.simulate.crowd import (
-    FloatArray,
-    IntArray,
     SimulatedCrowd,
     draw_labels,
     seeds,
@@ -41,7 +40,7 @@ def aidn(
     noise_std: float = 0.1,
     pixel_scale: float = 255,
     n_classes: int | None = None,
-    random_state: int | np.random.Generator | None = 0,
+    random_state: RandomState = 0,
     pairs: Literal["binomial", "paper", "exact"] = "binomial",
 ) -> SimulatedCrowd:
     """A crowd of groups; for every instance, the annotators of a group share one distribution of labels.
@@ -103,7 +102,7 @@ def aidn(
     return simulated(truth, process.groups, drawn, label, rows, process, noise_rates=process.noise_rates)
 
 
-def label_distribution(x: ArrayLike, weights: ArrayLike, y: int, q: ArrayLike) -> FloatArray:
+def label_distribution(x: ArrayLike, weights: ArrayLike, y: int, q: ArrayLike) -> Floats:
     """Label distribution of instances of class y: 1 - q for y; q is split among the wrong classes by softmax(x W).
 
     Shapes: x (..., S), weights W (S, C) of class y, q (...) -> (..., C).
@@ -114,12 +113,12 @@ def label_distribution(x: ArrayLike, weights: ArrayLike, y: int, q: ArrayLike) -
     logits = np.asarray(x, dtype=np.float64) @ np.asarray(weights, dtype=np.float64)
     rate = np.asarray(q, dtype=np.float64)
     logits[..., y] = -np.inf
-    distribution: FloatArray = rate[..., None] * softmax(logits, axis=-1)
+    distribution: Floats = rate[..., None] * softmax(logits, axis=-1)
     distribution[..., y] = 1 - rate
     return distribution
 
 
-def truncated_normal(mean: float, std: float, high: float, size: int, rng: np.random.Generator) -> FloatArray:
+def truncated_normal(mean: float, std: float, high: float, size: int, rng: np.random.Generator) -> Floats:
     """Noise rates: N(mean, std²) truncated to [0, high], by inversion; the mean itself if ``std`` is 0.
 
     >>> truncated_normal(0.5, 0.1, 0.6, 100_000, np.random.default_rng(0)).mean().round(2)
@@ -140,12 +139,12 @@ def truncated_normal(mean: float, std: float, high: float, size: int, rng: np.ra
 class _Aidn:
     """The noise process. Weights are redrawn when needed: (C, S, C) for each group may not fit in memory."""
 
-    groups: IntArray  # (R,)
-    noise_rates: FloatArray  # (n, G)
+    groups: Ints  # (R,)
+    noise_rates: Floats  # (n, G)
     weight_seeds: list[list[np.random.SeedSequence]]  # of group, class
     pixel_scale: float
 
-    def rows(self, features: _Features, y: IntArray, instances: IntArray, groups: IntArray) -> FloatArray:
+    def rows(self, features: _Features, y: Ints, instances: Ints, groups: Ints) -> Floats:
         """P(label | x_i, y_i, group) of each pair (instance, group), (pairs, C); equal pairs are computed once."""
         n_groups, n_classes = self.noise_rates.shape[1], len(self.weight_seeds[0])
         pairs, inverse = np.unique(instances * n_groups + groups, return_inverse=True)
@@ -162,7 +161,7 @@ class _Aidn:
                 distributions[some] = label_distribution(self._flat(features, instance), weights, label, rates)
         return distributions[inverse]
 
-    def transition(self, X: Any, instances: IntArray, annotators: IntArray) -> FloatArray:
+    def transition(self, X: Any, instances: Ints, annotators: Ints) -> Floats:
         features = _as_features(X)
         if len(features) != len(self.noise_rates):
             raise DataError(f"X has {len(features)} instances, this crowd was made from {len(self.noise_rates)}")
@@ -179,17 +178,17 @@ class _Aidn:
                     matrices[some, label] = label_distribution(x, weights, label, rates)
         return matrices
 
-    def _weights(self, features: _Features, group: int, label: int) -> FloatArray:
+    def _weights(self, features: _Features, group: int, label: int) -> Floats:
         rng = np.random.default_rng(self.weight_seeds[group][label])
         return rng.standard_normal((_n_features(features), len(self.weight_seeds[group])))
 
-    def _flat(self, features: _Features, instances: IntArray) -> FloatArray:
+    def _flat(self, features: _Features, instances: Ints) -> Floats:
         full = 255 if np.issubdtype(features.dtype, np.integer) else 1
         if isinstance(features, np.ndarray):
             chosen = features[instances]
         else:
             chosen = np.stack([features[instance][0] for instance in instances.tolist()])
-        x: FloatArray = chosen.reshape(len(instances), -1).astype(np.float64)
+        x: Floats = chosen.reshape(len(instances), -1).astype(np.float64)
         x *= self.pixel_scale / full
         return x
 
@@ -202,10 +201,10 @@ class _LazyImages(Protocol):
     @property
     def dtype(self) -> np.dtype[Any]: ...
     def __len__(self) -> int: ...
-    def __getitem__(self, index: int) -> tuple[NDArray[Any], int]: ...
+    def __getitem__(self, index: int) -> tuple[Array, int]: ...
 
 
-_Features: TypeAlias = NDArray[Any] | _LazyImages
+_Features: TypeAlias = Array | _LazyImages
 
 
 def _as_features(X: Any) -> _Features:

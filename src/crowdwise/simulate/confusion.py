@@ -7,16 +7,15 @@ All functions: ``y`` holds the true class codes, (n,); ``n_classes`` defaults to
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from crowdwise.data.types import Floats, Ints, RandomState
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.simulate.crowd import FloatArray, IntArray, SimulatedCrowd, draw_labels, seeds, simulated, true_classes
+from crowdwise.simulate.crowd import SimulatedCrowd, draw_labels, seeds, simulated, true_classes
 from crowdwise.simulate.pairs import Design, draw_pairs
-
-RandomState: TypeAlias = int | np.random.Generator | None
 
 
 def confusion_matrices(
@@ -181,13 +180,13 @@ def correlated(
 
 @dataclass(frozen=True, eq=False)
 class _ClassConditional:
-    matrices: FloatArray  # (R, C, C)
+    matrices: Floats  # (R, C, C)
 
-    def transition(self, X: Any, instances: IntArray, annotators: IntArray) -> FloatArray:
+    def transition(self, X: Any, instances: Ints, annotators: Ints) -> Floats:
         return self.matrices[annotators]
 
 
-def _checked(matrices: ArrayLike) -> FloatArray:
+def _checked(matrices: ArrayLike) -> Floats:
     stacked = np.array(matrices, dtype=np.float64)
     if stacked.ndim != 3 or stacked.shape[1] != stacked.shape[2] or not len(stacked):
         raise DataError(f"matrices must have shape (annotators, classes, classes), not {stacked.shape}")
@@ -199,7 +198,7 @@ def _checked(matrices: ArrayLike) -> FloatArray:
     return stacked
 
 
-def _coins(accuracies: ArrayLike, count: int) -> FloatArray:
+def _coins(accuracies: ArrayLike, count: int) -> Floats:
     """Matrices of annotators who err uniformly, (R,) -> (R, C, C)."""
     right = np.asarray(accuracies, dtype=np.float64)
     if right.ndim != 1 or not right.size:
@@ -211,7 +210,7 @@ def _coins(accuracies: ArrayLike, count: int) -> FloatArray:
     return np.where(np.eye(count, dtype=bool), right[:, None, None], other)
 
 
-def _last(share: float, size: int, name: str) -> IntArray:
+def _last(share: float, size: int, name: str) -> Ints:
     """Group 1 for the last round(share R) annotators, 0 for the others, (R,)."""
     if size < 1:
         raise ConfigError(f"n_annotators must be at least 1, not {size}")

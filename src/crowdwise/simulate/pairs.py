@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import Literal, TypeAlias, TypedDict, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdwise.data.codes import row_blocks
+from crowdwise.data.types import Ints, RandomState
 from crowdwise.errors import ConfigError, suggest
 
-IntArray: TypeAlias = NDArray[np.int64]
 Scheme: TypeAlias = Literal["binomial", "paper", "exact"]
 
 
@@ -35,8 +34,8 @@ def draw_pairs(
     labels_per_instance: float | None = None,
     labels_per_annotator: int | None = None,
     pairs: Scheme = "exact",
-    random_state: int | np.random.Generator | None = 0,
-) -> tuple[IntArray, IntArray]:
+    random_state: RandomState = 0,
+) -> tuple[Ints, Ints]:
     """Distinct (instance, annotator) pairs, sorted by instance, then annotator: two arrays (E,).
 
     Args:
@@ -89,7 +88,7 @@ def draw_pairs(
     return instance[order], annotator[order]
 
 
-def distinct(counts: IntArray, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+def distinct(counts: Ints, size: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """For every owner o, ``counts[o]`` distinct numbers in 0..size-1, all subsets equally likely: (owner, number)."""
     few = counts <= size // 2
     owners, numbers = _by_rejection(np.flatnonzero(few), counts[few], size, rng)
@@ -102,7 +101,7 @@ def distinct(counts: IntArray, size: int, rng: np.random.Generator) -> tuple[Int
     return owners, numbers
 
 
-def _by_rejection(ids: IntArray, counts: IntArray, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+def _by_rejection(ids: Ints, counts: Ints, size: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """Draw with replacement, and redraw repetitions."""
     wanted = np.repeat(ids, counts)
     kept = np.empty(0, dtype=np.int64)  # owner * size + number, each once
@@ -115,12 +114,12 @@ def _by_rejection(ids: IntArray, counts: IntArray, size: int, rng: np.random.Gen
     return kept // size, kept % size
 
 
-def _exact(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+def _exact(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
     counts = np.floor(mean + rng.random(n)).astype(np.int64)
     return distinct(np.minimum(counts, size), size, rng)
 
 
-def _binomial(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+def _binomial(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
     first = rng.integers(size, size=n)
     extra = rng.binomial(size - 1, (mean - 1) / max(size - 1, 1), size=n)
     instance, other = distinct(extra, size - 1, rng)
@@ -128,7 +127,7 @@ def _binomial(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple
     return np.concatenate([np.arange(n), instance]), np.concatenate([first, other])
 
 
-def _paper(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+def _paper(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
     first = rng.integers(size, size=n)
     by_annotator = np.split(np.argsort(first, kind="stable"), np.cumsum(np.bincount(first, minlength=size))[:-1])
     instances, annotators = [np.arange(n)], [first]
@@ -143,7 +142,7 @@ def _paper(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple[In
 
 def _balanced(
     n: int, size: int, per_instance: float, per_annotator: int, rng: np.random.Generator
-) -> tuple[IntArray, IntArray]:
+) -> tuple[Ints, Ints]:
     """Deal shuffled decks of all instances, ``per_annotator`` cards to each annotator in turn."""
     if size * per_annotator != n * per_instance:
         raise ConfigError(

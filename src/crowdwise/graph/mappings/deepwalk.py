@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from crowdwise.data.types import Floats, Ints
 from crowdwise.errors import ConfigError
 from crowdwise.graph._largest import largest_triplets
 from crowdwise.graph.mappings.base import MAPPINGS, MappedHeads
 from crowdwise.graph.purify import as_graph
-
-FloatArray: TypeAlias = NDArray[np.float64]
 
 
 @MAPPINGS.register("deepwalk")
@@ -71,7 +69,7 @@ def walk_embedding(
     length: int = 40,
     window: int = 10,
     random_state: int | np.random.Generator = 0,
-) -> FloatArray:
+) -> Floats:
     """Embedding (R, min(dimension, R)) of annotators from the random walks they share.
 
     Skip-gram factorises a shifted matrix of pointwise mutual information (Levy & Goldberg, NIPS 2014). Here its positive
@@ -107,7 +105,7 @@ def walk_embedding(
     return np.asarray(embedding, dtype=np.float64)
 
 
-def random_walks(weights: sp.csr_array, length: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def random_walks(weights: sp.csr_array, length: int, rng: np.random.Generator) -> Ints:
     """A walk from every annotator, (R, length), with steps in proportion to the weights; -1 after a dead end.
 
     >>> ring = sp.csr_array([[0.0, 1, 0], [0, 0, 1], [0, 0, 0]])
@@ -134,7 +132,7 @@ def random_walks(weights: sp.csr_array, length: int, rng: np.random.Generator) -
     return path
 
 
-def cooccurrences(path: NDArray[np.int64], window: int, size: int) -> sp.csr_array:
+def cooccurrences(path: Ints, window: int, size: int) -> sp.csr_array:
     """How often two annotators are at most ``window`` steps apart on a walk, sparse (R, R), symmetric.
 
     >>> cooccurrences(np.array([[0, 1, 2, -1]]), window=1, size=3).toarray().tolist()
