@@ -110,7 +110,7 @@ class Annotations:
             _vocabulary(i, "instances", n_instances, instances),
             _vocabulary(j, "annotators", n_annotators, annotators),
             _vocabulary(y, "classes", n_classes, classes),
-        )._deduplicated(duplicates)
+        ).deduplicated(duplicates)
 
     @classmethod
     def from_frame(
@@ -135,7 +135,7 @@ class Annotations:
         chosen = {"instance": instance, "annotator": annotator, "label": label}
         taken = frames.choose_columns(frames.frame_columns(frame), chosen)
         i, j, y = frames.take_columns(frame, taken.values())
-        return cls._from_columns(i, j, y, instances, annotators, classes, duplicates)
+        return cls.from_columns(i, j, y, instances, annotators, classes, duplicates)
 
     @classmethod
     def from_dense(
@@ -177,7 +177,7 @@ class Annotations:
             i, j, y = (Column.of(values, name) for values, name in zip(data, _COLUMNS, strict=True))
             if all(pa.types.is_integer(column.data.type) and not column.data.null_count for column in (i, j, y)):
                 return cls.from_triples(i.data.to_numpy(), j.data.to_numpy(), y.data.to_numpy())
-            return cls._from_columns(i, j, y)
+            return cls.from_columns(i, j, y)
         if frames.is_frame(data):
             return cls.from_frame(data)
         if isinstance(data, list) or hasattr(data, "__array__"):
@@ -197,7 +197,7 @@ class Annotations:
         return cls(instance, annotator, label, instances, annotators, classes)
 
     @classmethod
-    def _from_columns(
+    def from_columns(
         cls,
         instance: Column,
         annotator: Column,
@@ -215,7 +215,7 @@ class Annotations:
             lengths = ", ".join(f"{column.name} has {len(column.data)}" for column in (instance, annotator, label))
             raise AnnotationError(f"columns differ in length: {lengths}")
         made = cls(i, j, y, instance_vocabulary, annotator_vocabulary, class_vocabulary)
-        return made._deduplicated(duplicates, instance.where)
+        return made.deduplicated(duplicates, instance.where)
 
     # -- sizes and ids -----------------------------------------------------------------------------------------------
 
@@ -404,7 +404,12 @@ class Annotations:
             self.class_vocabulary,
         )
 
-    def _deduplicated(self, policy: Duplicates, where: Callable[[int], str] = "row {}".format) -> Annotations:
+    def deduplicated(self, policy: Duplicates, where: Callable[[int], str] = "row {}".format) -> Annotations:
+        """The annotations without repeated (instance, annotator) pairs; errors name rows by ``where``.
+
+        >>> Annotations.from_triples([0, 0], [1, 1], [0, 1]).deduplicated("last").label
+        array([1], dtype=int32)
+        """
         check_choice("duplicates", policy, Duplicates)
         if policy == "keep" or not self.n_duplicates:
             return self

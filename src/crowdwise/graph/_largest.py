@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from scipy import linalg, sparse
 from scipy.sparse.linalg import svds
 
 from crowdwise.data.types import Floats, Ints, Mask
+
+if TYPE_CHECKING:
+    SparseMatrix: TypeAlias = sparse.csr_array[np.float64]
 
 ENTRIES = 2_000_000  # of a matrix (R, R) that a thread holds at a time: few enough for the processor's caches
 THREADS = 8  # at most: each holds a block and some copies of it

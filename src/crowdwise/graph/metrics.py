@@ -15,6 +15,7 @@ from crowdwise.graph._largest import DENSE_SVD
 from crowdwise.graph.purify import as_graph
 
 if TYPE_CHECKING:
+    from crowdwise.graph._largest import SparseMatrix
     from crowdwise.graph.purify import Graph
 
 
@@ -124,7 +125,7 @@ def _edges(adjacency: Graph, groups: ArrayLike, threshold: float) -> tuple[Ints,
     return rows, membership, membership[rows] == membership[graph.indices[edge]]
 
 
-def _smallest_eigenpairs(graph: sparse.csr_array[np.float64], count: int) -> tuple[Floats, Floats]:
+def _smallest_eigenpairs(graph: SparseMatrix, count: int) -> tuple[Floats, Floats]:
     """Of the Laplacian I - D^-1/2 W D^-1/2, W = (A + Aᵀ)/2 without self loops; 0 for isolated annotators."""
     size = graph.shape[0]
     off_diagonal = graph - sparse.diags_array(graph.diagonal())
@@ -132,7 +133,7 @@ def _smallest_eigenpairs(graph: sparse.csr_array[np.float64], count: int) -> tup
     degree: Floats = np.asarray(weights.sum(axis=1)).ravel()
     isolated = (degree <= 0).astype(np.float64)
     scale = sparse.diags_array(1 / np.sqrt(degree + isolated))
-    affinity: sparse.csr_array[np.float64] = sparse.csr_array(scale @ weights @ scale + sparse.diags_array(isolated))
+    affinity: SparseMatrix = sparse.csr_array(scale @ weights @ scale + sparse.diags_array(isolated))
     if size <= DENSE_SVD or count > size // 2:
         values, vectors = linalg.eigh(affinity.toarray(), subset_by_index=(size - count, size - 1))
     else:

@@ -15,6 +15,8 @@ from crowdwise.graph._largest import by_blocks, places, reaching, row_counts
 from crowdwise.graph.similarity import SIMILARITIES, Evidence, embed
 
 if TYPE_CHECKING:
+    from crowdwise.graph._largest import SparseMatrix
+
     # annotators (rows,) -> a new array (rows, R) of their similarities
     Rows: TypeAlias = Callable[[Ints], Floats]
 
@@ -24,7 +26,7 @@ DECIMALS = 12  # similarities that differ by rounding error only are ties, whate
 class Neighbours(NamedTuple):
     """Who is near whom, and how reliable that is."""
 
-    graph: sparse.csr_array[np.float64]
+    graph: SparseMatrix
     """A (R, R) with A[i, j] = 1 if j is among the k annotators most similar to i; no self loops."""
     unrelated: float
     """Share of pairs of annotators whose similarity is 0."""
@@ -45,9 +47,7 @@ def nearest(evidence: Evidence, k: int, similarity: str = "delta-cosine", *, blo
     return _nearest(_products(found), len(found), k, block, busy=np.flatnonzero(found.any(axis=1)))
 
 
-def knn_graph(
-    similarity: ArrayLike | sparse.sparray, k: int, *, block: int | None = None
-) -> sparse.csr_array[np.float64]:
+def knn_graph(similarity: ArrayLike | sparse.sparray, k: int, *, block: int | None = None) -> SparseMatrix:
     """A (R, R) with A[i, j] = 1 if j is among the k annotators most similar to i; no self loops.
 
     Ties go to the annotators that follow i in number, cyclically: otherwise the smallest numbers would become everybody's
@@ -77,7 +77,7 @@ def knn_from_heads(
     similarity: str = "cosine",
     global_head: ArrayLike | None = None,
     block: int | None = None,
-) -> sparse.csr_array[np.float64]:
+) -> SparseMatrix:
     """:func:`knn_graph` of heads (R, D), without the (R, R) similarity matrix: memory O(R (D + k)) and a block of rows.
 
     ``similarity`` and ``global_head`` are those of :func:`crowdwise.graph.similarity.embed`.
@@ -89,7 +89,7 @@ def knn_from_heads(
     return _nearest(_products(vectors), len(vectors), k, block).graph
 
 
-def _rows(similarity: sparse.csr_array[np.float64]) -> Rows:
+def _rows(similarity: SparseMatrix) -> Rows:
     return lambda rows: similarity[rows].toarray()
 
 
@@ -124,8 +124,7 @@ def _nearest(rows: Rows, size: int, k: int, block: int | None, busy: Ints | None
     zeros, by_rule = np.sum(counts, axis=0).tolist()
     columns.sort(axis=1)
     starts = np.arange(0, columns.size + 1, k)
-    graph: sparse.csr_array[np.float64]
-    graph = sparse.csr_array((np.ones(columns.size), columns.ravel(), starts), shape=(size, size))
+    graph: SparseMatrix = sparse.csr_array((np.ones(columns.size), columns.ravel(), starts), shape=(size, size))
     return Neighbours(graph, zeros / (size * (size - 1)), by_rule / columns.size)
 
 

@@ -18,6 +18,8 @@ from crowdwise.errors import ConfigError, DataError
 from crowdwise.graph._largest import by_blocks, largest_triplets, places, reaching
 
 if TYPE_CHECKING:
+    from crowdwise.graph._largest import SparseMatrix
+
     Graph: TypeAlias = ArrayLike | sparse.sparray
 
 DENSE_ROWS = 5000  # annotators up to which every entry of the purified graph is kept; beyond, the largest of each row
@@ -26,9 +28,7 @@ GRAPH_LIMIT = 8_000_000  # entries of the purified graph beyond which rows keep 
 NEGLIGIBLE = 1e-6
 
 
-def purify(
-    adjacency: Graph, rank: int = 5, *, skipped: Collection[int] = (), k: int | None = None
-) -> sparse.csr_array[np.float64]:
+def purify(adjacency: Graph, rank: int = 5, *, skipped: Collection[int] = (), k: int | None = None) -> SparseMatrix:
     """A* = clip(U_s Σ_s V_sᵀ, 0, 1) of the unweighted directed graph A, with self loops; sparse (R, R), weighted.
 
     The diagonal is *set* to 1 after the approximation, and skipped annotators form a clique (:func:`add_self_loops`).
@@ -59,7 +59,7 @@ def purify(
     return add_self_loops(_low_rank(graph, rank), skipped)
 
 
-def add_self_loops(adjacency: Graph, skipped: Collection[int] = ()) -> sparse.csr_array[np.float64]:
+def add_self_loops(adjacency: Graph, skipped: Collection[int] = ()) -> SparseMatrix:
     """The graph with its diagonal and all weights between skipped annotators set to 1: TAIDTM without purifying.
 
     >>> add_self_loops([[0, 1, 0], [0, 0, 1], [1, 0, 0]], skipped=[0, 2]).toarray().tolist()
@@ -77,7 +77,7 @@ def add_self_loops(adjacency: Graph, skipped: Collection[int] = ()) -> sparse.cs
     return sparse.csr_array(graph - graph.multiply(pattern) + fixed)  # set, not added: weights there are replaced
 
 
-def normalise(adjacency: Graph, norm: Literal["ref", "sym_row", "row"] = "ref") -> sparse.csr_array[np.float64]:
+def normalise(adjacency: Graph, norm: Literal["ref", "sym_row", "row"] = "ref") -> SparseMatrix:
     """Â of a graph with self loops, (R, R).
 
     * ``ref``: A[i, j] / sqrt(d_i d_j) with *column* sums d (how often an annotator is chosen as a neighbour), as in
@@ -101,24 +101,24 @@ def normalise(adjacency: Graph, norm: Literal["ref", "sym_row", "row"] = "ref") 
     return sparse.csr_array(scale @ graph @ scale)
 
 
-def as_graph(adjacency: Graph) -> sparse.csr_array[np.float64]:
+def as_graph(adjacency: Graph) -> SparseMatrix:
     """The graph, dense or sparse, as a checked CSR array in float64."""
     matrix: Any = adjacency if sparse.issparse(adjacency) else np.asarray(adjacency, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise DataError(f"an annotator graph must have shape (annotators, annotators), not {matrix.shape}")
-    graph: sparse.csr_array[np.float64] = sparse.csr_array(matrix, dtype=np.float64)
+    graph: SparseMatrix = sparse.csr_array(matrix, dtype=np.float64)
     if not np.isfinite(graph.data).all():
         raise DataError("the annotator graph has weights that are not finite")
     return graph
 
 
-def _low_rank(graph: sparse.csr_array[np.float64], rank: int) -> sparse.csr_array[np.float64]:
+def _low_rank(graph: SparseMatrix, rank: int) -> SparseMatrix:
     left, values, right = largest_triplets(graph, rank)
     parts = by_blocks(lambda start, stop: _sparse_rows((left[start:stop] * values) @ right), graph.shape[0])
     return sparse.vstack(list(parts), "csr")
 
 
-def _sparse_rows(values: Floats) -> sparse.csr_array[np.float64]:
+def _sparse_rows(values: Floats) -> SparseMatrix:
     """Rows of A*, (rows, R), clipped and without negligible entries."""
     np.clip(values, 0.0, 1.0, out=values)
     np.putmask(values, values < NEGLIGIBLE, 0.0)
@@ -145,7 +145,7 @@ def row_limit(size: int) -> int:
     return min(ROW_LIMIT, max(64, GRAPH_LIMIT // size))
 
 
-def _clique(members: Ints, size: int) -> sparse.csr_array[np.float64]:
+def _clique(members: Ints, size: int) -> SparseMatrix:
     """Weight 1 between all different members; beyond ``DENSE_ROWS`` annotators and `row_limit` members, a ring.
 
     In the ring, every member is joined to the next `row_limit` ones, with weights that preserve row and column sums.

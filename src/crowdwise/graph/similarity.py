@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crowdwise.annotations import Annotations
+    from crowdwise.graph._largest import SparseMatrix
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Evidence:
     seed: int = 0
 
 
-SIMILARITIES: Registry[Callable[[Evidence], Floats | sparse.csr_array[np.float64]]] = Registry("similarity")
+SIMILARITIES: Registry[Callable[[Evidence], Floats | SparseMatrix]] = Registry("similarity")
 """Name -> function of the evidence that returns dense vectors V (R, D), with similarities V Vᵀ, or the similarities
 themselves, sparse (R, R)."""
 
@@ -101,7 +102,7 @@ def confusion(matrices: ArrayLike) -> Floats:
     return cosine(_flat(matrices))
 
 
-def jaccard(annotations: Annotations) -> sparse.csr_array[np.float64]:
+def jaccard(annotations: Annotations) -> SparseMatrix:
     """Jaccard index of the annotators' sets of (instance, label) pairs, sparse (R, R); an empty union gives 0.
 
     Kairam and Heer (CSCW 2016). In a sparse crowd annotators share few instances, so many entries are 0 and the others
@@ -171,7 +172,7 @@ def _confusion(evidence: Evidence) -> Floats:
 
 
 @SIMILARITIES.register("jaccard")
-def _jaccard(evidence: Evidence) -> sparse.csr_array[np.float64]:
+def _jaccard(evidence: Evidence) -> SparseMatrix:
     return jaccard(_annotations(evidence, "jaccard"))
 
 

@@ -238,7 +238,7 @@ class Collector:
             y = integers(y, whole=True)
         _, classes = encode_classes(y, None)
         e = len(self._label)
-        every = Annotations._from_columns(i, j, Column(y.data.slice(0, e), y.name, where), classes=classes.arrow)
+        every = Annotations.from_columns(i, j, Column(y.data.slice(0, e), y.name, where), classes=classes.arrow)
         codes = dict(zip(self._instance, every.instance.tolist(), strict=True))
         truths = {
             every.instance_vocabulary.arrow[codes[instance]].as_py(): y.data[e + k].as_py()
@@ -265,7 +265,7 @@ def without_repeats(
     annotations: Annotations, policy: Duplicates, where: Callable[[int], str]
 ) -> tuple[Annotations, Ints | None]:
     """The annotations that a policy for repeats keeps, and their rows; None for all rows."""
-    kept = annotations._deduplicated(policy, where)
+    kept = annotations.deduplicated(policy, where)
     if kept is annotations:
         return annotations, None
     pairs = cells(annotations.instance, annotations.n_annotators, annotations.annotator)

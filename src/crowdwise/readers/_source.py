@@ -5,7 +5,7 @@ from __future__ import annotations
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -87,7 +87,7 @@ class InputFile:
             line = next((line for line in lines(self.path) if line.strip()), "")
             return next(iter(parse_jsonl(line.encode(), "")), None)
         if self.kind == "json":
-            first = next(iter(self._document_records()), None)
+            first = next(self._document_records(), None)
             return first if first is not None and isinstance(first.value, dict) else None
         return None
 
@@ -102,7 +102,7 @@ class InputFile:
         if self.kind == "jsonl":
             records = parse_jsonl(self._bytes(), "")
         elif self.kind == "json":
-            records = self._document_records()
+            records = list(self._document_records())
             for record in records:
                 record.fields()
         elif self.kind in TABLES:
@@ -134,9 +134,9 @@ class InputFile:
             return {path.name: path.read_bytes for path in found}
         return zip_parts(self.path)
 
-    def _document_records(self) -> list[Node]:
+    def _document_records(self) -> Iterator[Node]:
         value = self.document.value
-        return [Node(one, f"record {k}") for k, one in enumerate(value if isinstance(value, list) else [value], 1)]
+        return (Node(one, f"record {k}") for k, one in enumerate(value if isinstance(value, list) else [value], 1))
 
     def _bytes(self) -> bytes:
         with open_bytes(self.path) as file:

@@ -62,7 +62,7 @@ def read_table(
     chosen = {"instance": instance, "annotator": annotator, "label": label}
     read, _ = read_columns(path, partial(load_columns, path), chosen, gold)
     try:
-        annotations = read.annotations._deduplicated(duplicates, record_name)
+        annotations = read.annotations.deduplicated(duplicates, record_name)
     except AnnotationError as error:
         raise AnnotationError(f"{path}: {error}") from error
     message = f"{path.name}: {describe(annotations, read.n_rows, read.columns, read.gold)}{read.message}"
@@ -170,12 +170,12 @@ def _with_gold(columns: dict[str, Column], *, required: bool) -> tuple[Annotatio
     """Annotations of all rows, the gold labels, and a remark if a column that looks like gold is not."""
     i, j, y = columns["instance"], columns["annotator"], columns["label"]
     if "gold" not in columns:
-        return Annotations._from_columns(i, j, y), None, ""
+        return Annotations.from_columns(i, j, y), None, ""
     gold = columns["gold"]
     given = np.flatnonzero(gold.data.is_valid().to_numpy())
     known = Column(gold.data.drop_null(), gold.name, lambda k: gold.where(int(given[k])))
     if not required:
-        every = Annotations._from_columns(i, j, y)
+        every = Annotations.from_columns(i, j, y)
         try:
             return every, _gold(every, known, given), ""
         except AnnotationError as error:
@@ -189,7 +189,7 @@ def _with_gold(columns: dict[str, Column], *, required: bool) -> tuple[Annotatio
         )
     both = pa.chunked_array([v.arrow for v in (labels, truths) if v.size])
     _, classes = encode_classes(Column(both, y.name), None)
-    every = Annotations._from_columns(i, j, y, classes=classes.arrow)
+    every = Annotations.from_columns(i, j, y, classes=classes.arrow)
     return every, _gold(every, known, given), ""
 
 
