@@ -142,3 +142,12 @@ def test_a_copier_is_as_good_as_the_mixture_of_itself_and_its_leader():
 def test_wrong_input_is_named(call, message):
     with pytest.raises((ConfigError, DataError), match=message):
         call()
+
+
+def test_the_old_name_of_a_simulated_crowd_warns():
+    from crowdwise import simulate
+
+    with pytest.warns(DeprecationWarning, match="now crowdwise.simulate.SimulatedCrowd"):
+        assert simulate.Crowd is SimulatedCrowd
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        simulate.nonsense

@@ -186,7 +186,7 @@ def _blocks(annotations: Annotations, measure: Measure, credit: Floats | None, l
         key = cells(annotator[one], size, annotator[other])
         order = np.argsort(key)
         one, other, key = one[order], other[order], key[order]
-        different = annotator[one] != annotator[other]  # a repeated label of one annotator is no pair
+        different = annotator[one] != annotator[other]  # repeated labels of one annotator are not a pair
         if not different.all():
             one, other, key = one[different], other[different], key[different]
         if len(key):

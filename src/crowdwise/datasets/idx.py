@@ -29,7 +29,9 @@ def _parse(file: BinaryIO | gzip.GzipFile, path: Path, n_dims: int) -> Pixels:
     header = file.read(4 + 4 * n_dims)
     magic = bytes((0, 0, 8, n_dims))  # 8: unsigned bytes
     if header[:4] != magic:
-        raise DatasetError(f"{path} starts with {header[:4].hex()} instead of {magic.hex()}: not such an idx file")
+        raise DatasetError(
+            f"{path} starts with {header[:4].hex()} instead of {magic.hex()}: not an idx file with {n_dims} axes"
+        )
     if len(header) < 4 + 4 * n_dims:
         raise DatasetError(f"{path} ends inside its header")
     shape = struct.unpack(f">{n_dims}I", header[4:])

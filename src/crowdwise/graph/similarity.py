@@ -138,7 +138,7 @@ def communities(annotations: Annotations, n_communities: int = 3, random_state: 
     from crowdwise.aggregation.cbcc import CBCC
 
     found = CBCC(n_communities=n_communities, random_state=random_state).fit(annotations)
-    alike = np.full((annotations.n_annotators, n_communities), 1 / n_communities)  # where there is nothing to infer
+    alike = np.full((annotations.n_annotators, n_communities), 1 / n_communities)  # for crowds without labels
     return np.asarray(getattr(found, "membership_", alike), dtype=np.float64)
 
 

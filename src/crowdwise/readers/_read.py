@@ -56,7 +56,7 @@ def read(
     check_choice("several", several, Several)
     check_choice("duplicates", duplicates, Duplicates)
     if label is not None and question is not None:
-        raise ConfigError("label= and question= both name what is answered; pass one of them")
+        raise ConfigError("label= and question= both choose what is read; pass only one of them")
     if format != AUTO:
         _check_columns(format, options)
     try:

@@ -21,7 +21,7 @@ from crowdwise.storage.arrays import read_npy, read_npz
 
 MISSING = ("", "-1", "nan", "NaN", "NA", "None", "null")  # cells of a text file that hold no label
 _IDS = ("", "id", "index", *ALIASES["instance"])  # names of a first column that holds the instances
-_SAMPLE = 100  # rows by which a matrix is told from other tables
+_SAMPLE = 100  # rows inspected to tell a matrix from other tables
 
 
 @READERS.register("dense")
