@@ -25,6 +25,7 @@ import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -34,30 +35,6 @@ from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import METHODS
 from crowdwise.storage.text import toml_table
 
-TITLES = {
-    "ce": "CE",
-    "gce": "GCE",
-    "forward": "Forward",
-    "reweight": "Reweight",
-    "bltm": "BLTM",
-    "dl-mv": "DL-MV",
-    "dl-crh": "DL-CRH",
-    "dl-mmsr": "DL-MMSR",
-    "max-mig": "Max-MIG",
-    "dl-ds": "DL-DS",
-    "dl-ibcc": "DL-IBCC",
-    "dl-ebcc": "DL-EBCC",
-    "agg-net": "AggNet",
-    "crowd-layer": "CrowdLayer",
-    "mbem": "MBEM",
-    "union-net": "UnionNet",
-    "conal": "CoNAL",
-    "geo-crowd-net": "GeoCrowdNet",
-    "trace-reg": "TraceReg",
-    "taidtm-ft": "TAIDTM-FT",
-    "taidtm": "TAIDTM",
-}
-"""Methods as the paper's tables call them, in its order."""
 _TOP: dict[str, tuple[type | tuple[type, ...], str]] = {
     "description": (str, "text"),
     "paper": (int, "the number of a table"),
@@ -175,8 +152,14 @@ def names() -> list[str]:
     >>> "quick" in names()
     True
     """
-    folder = resources.files(__package__) / "experiments"
-    return sorted(file.name[:-5] for file in folder.iterdir() if file.name.endswith(".toml"))
+    return sorted(_packaged())
+
+
+def _packaged() -> dict[str, Traversable]:
+    """The files of the experiments that come with crowdwise, the paper's among them."""
+    bench = resources.files(__package__)
+    files = (file for folder in ("experiments", "paper/experiments") for file in (bench / folder).iterdir())
+    return {file.name.removesuffix(".toml"): file for file in files if file.name.endswith(".toml")}
 
 
 def load_experiment(name: str | Path) -> Experiment:
@@ -187,10 +170,10 @@ def load_experiment(name: str | Path) -> Experiment:
             raise ConfigError(f"there is no experiment file {path}")
         text, label, folder = path.read_bytes(), path.stem, path.parent
     else:
-        if str(name) not in names():
-            raise ConfigError(f"unknown experiment {str(name)!r}{suggest(str(name), names())}")
-        file = resources.files(__package__) / "experiments" / f"{name}.toml"
-        text, label, folder = file.read_bytes(), str(name), Path()
+        packaged = _packaged()
+        if str(name) not in packaged:
+            raise ConfigError(f"unknown experiment {str(name)!r}{suggest(str(name), packaged)}")
+        text, label, folder = packaged[str(name)].read_bytes(), str(name), Path()
     try:
         content = toml_table(text)
     except ValueError as error:
@@ -211,7 +194,7 @@ def _checked(name: str, content: dict[str, Any], folder: Path) -> Experiment:
             raise ConfigError(f"{where}, [rows.{row!r}] must be a table, not {str(spec)[:60]!r}")
     rows = {str(row): dict(spec) for row, spec in tables.items()}
     for method in _names(f"{where}, methods", content.pop("methods", [])):
-        rows.setdefault(TITLES.get(method, method), {"method": method})
+        rows.setdefault(title_of(method), {"method": method})
     for row, spec in rows.items():
         if "method" not in spec:
             raise ConfigError(f"{where}, [rows.{row!r}]: say which method it is: method = ...")
@@ -271,6 +254,15 @@ def _refuse(where: str, given: Iterable[str], known: Iterable[str]) -> None:
     for key in given:
         if key not in known:
             raise ConfigError(f"{where}: unknown key {key!r}{suggest(key, list(known))}")
+
+
+def title_of(method: str) -> str:
+    """A method's row in a table: its title, where its own class declares one.
+
+    >>> title_of("union-net"), title_of("deep-aggregate")
+    ('UnionNet', 'deep-aggregate')
+    """
+    return vars(METHODS[method]).get("title") or method
 
 
 def settable(method: str) -> set[str]:

@@ -35,7 +35,7 @@ _INSTANCES, _ANNOTATORS = 300, 10  # for which estimated matrices are compared w
 
 
 def run_cell(
-    cell: Cell, folder: Path, share: Path, *, sharing: int = 1, watch: Watcher | None = None
+    cell: Cell, folder: Path, shared: Path, *, sharing: int = 1, watch: Watcher | None = None
 ) -> dict[str, Any]:
     """Train and judge, or go on where an interrupted run stopped; writes ``record.json`` into ``folder`` and returns it."""
     import torch
@@ -46,7 +46,7 @@ def run_cell(
     curve = Curve(material, watch)
     _reset_peaks()
     started = time.perf_counter()
-    fit(model, material.X, train, run_folder(folder), share, curve)
+    fit(model, material.X, train, run_folder(folder), shared, curve)
     seconds = time.perf_counter() - started - curve.seconds
     seconds += sum(epoch["seconds"] for epoch in model.history_ if (epoch["index"], epoch["epoch"]) not in curve.seen)
     record = cell.as_json() | {
@@ -85,20 +85,20 @@ def discard_runs(folder: Path) -> None:
 
 
 def fit(
-    model: CrowdClassifier, X: Any, annotations: Annotations, path: Path, share: Path, observer: Callable[..., None]
+    model: CrowdClassifier, X: Any, annotations: Annotations, path: Path, shared: Path, observer: Callable[..., None]
 ) -> None:
     """Fit in a run directory. A damaged one is started anew, without what other methods shared: it may be damaged, too."""
     if (path / "run.json").exists():
         with contextlib.suppress(ModelFileError, ConfigError):
-            model.fit(X, annotations, resume=path, share=share, observer=observer)
+            model.fit(X, annotations, resume=path, share=shared, observer=observer)
             return
     elif not path.exists():
         with contextlib.suppress(ModelFileError):
-            model.fit(X, annotations, run_dir=path, share=share, observer=observer)
+            model.fit(X, annotations, run_dir=path, share=shared, observer=observer)
             return
-    for damaged in (path, share):
+    for damaged in (path, shared):
         shutil.rmtree(damaged, ignore_errors=True)
-    model.fit(X, annotations, run_dir=path, share=share, observer=observer)
+    model.fit(X, annotations, run_dir=path, share=shared, observer=observer)
 
 
 @functools.lru_cache(maxsize=1)
@@ -115,9 +115,9 @@ def load_material(cell: Cell) -> Material:
     return _material(json.dumps(dict(cell.data)), json.dumps(dict(cell.simulate)), cell.seed)
 
 
-def split_votes(annotations: Annotations, share: float, seed: int) -> tuple[Annotations, Annotations | None]:
-    """Annotations to train on, and a random share of them to judge by; instances keep at least one."""
-    if not share:
+def split_votes(annotations: Annotations, fraction: float, seed: int) -> tuple[Annotations, Annotations | None]:
+    """Annotations to train on, and a random fraction to judge by; instances keep at least one."""
+    if not fraction:
         return annotations, None
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(annotations))
@@ -125,7 +125,7 @@ def split_votes(annotations: Annotations, share: float, seed: int) -> tuple[Anno
     by_instance = order[np.argsort(annotations.instance[order], kind="stable")]
     first = np.concatenate([[0], np.cumsum(annotations.labels_per_instance)[:-1]])
     rank[by_instance] = np.arange(len(annotations)) - first[annotations.instance[by_instance]]
-    out = (rng.random(len(annotations)) < share) & (rank > 0)
+    out = (rng.random(len(annotations)) < fraction) & (rank > 0)
     return annotations.where(~out), annotations.where(out)
 
 

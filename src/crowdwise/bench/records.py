@@ -51,7 +51,7 @@ def fail(cell: Cell, out: Path, message: str, trace: str) -> dict[str, Any]:
     return record
 
 
-class Book:
+class RecordLog:
     """The records of a folder, and its ``records.jsonl``: the cells of this run, and what earlier runs had elsewhere."""
 
     def __init__(self, cells: Sequence[Cell], out: Path) -> None:

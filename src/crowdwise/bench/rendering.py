@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from crowdwise.bench.comparison import LEVEL
-from crowdwise.bench.results import Cell, Column, Mark, Table
+from crowdwise.bench.results import Mark, Table, TableCell, TableColumn
 from crowdwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Block:
     """Columns that stand side by side."""
 
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     lines: tuple[Line, ...]
 
     def part(self, begin: int, end: int) -> Block:
@@ -273,7 +273,7 @@ def _layout(table: Table) -> tuple[list[Block], dict[str, str]]:
     return blocks, letters
 
 
-def _ours(cell: Cell, column: Column, usual: int, footnotes: tuple[str, ...]) -> Entry:
+def _ours(cell: TableCell, column: TableColumn, usual: int, footnotes: tuple[str, ...]) -> Entry:
     if cell.mean is None:
         return Entry(words=cell.status)
     digits = column.metric.digits
@@ -288,7 +288,7 @@ def _ours(cell: Cell, column: Column, usual: int, footnotes: tuple[str, ...]) ->
     )
 
 
-def _printed(cell: Cell, column: Column, footnotes: tuple[str, ...]) -> Entry:
+def _printed(cell: TableCell, column: TableColumn, footnotes: tuple[str, ...]) -> Entry:
     if cell.printed is None:
         return Entry()
     mean, sd = cell.printed
@@ -302,30 +302,30 @@ def _printed(cell: Cell, column: Column, footnotes: tuple[str, ...]) -> Entry:
 
 
 def _below(table: Table, footnotes: dict[str, str], form: str) -> Iterator[tuple[str, str]]:
-    """Lines below a table: how to read it, footnotes, remarks, what is missing, what failed."""
+    """Lines below a table: how to read it, footnotes, notes, what is missing, what failed."""
     cells = table.cells.values()
     usual = _usual_seeds(table)
     if usual:
         spread = "Mean ± standard deviation (n - 1) over " if usual > 1 else ""
         seeds = "seed" if usual == 1 else "seeds"
         other = any(len(c.values) not in (0, usual) for c in cells if c.sd is not None or len(c.values) == 1)
-        yield "remark", f"{spread}{usual} {seeds}{', where no other n is given' if other else ''}."
+        yield "note", f"{spread}{usual} {seeds}{', where no other n is given' if other else ''}."
     smaller = [column.metric.label for column in table.columns if not column.metric.larger_is_better]
     if smaller:
-        yield "remark", f"Smaller is better: {', '.join(dict.fromkeys(smaller))}."
+        yield "note", f"Smaller is better: {', '.join(dict.fromkeys(smaller))}."
     if any(cell.rank is not None for cell in cells):
-        yield "remark", "In brackets: the rank."
+        yield "note", "In brackets: the rank."
     if any(cell.printed for cell in cells):
-        yield "remark", "paper: the printed figure; in brackets ours minus the printed one."
+        yield "note", "paper: the printed figure; in brackets ours minus the printed one."
     if any(cell.mark for cell in cells):
         best, like = _MARKS[form]
         yield (
-            "remark",
+            "note",
             f"{best}: best of the column; {like}: not told apart from the best by a paired t-test over common seeds "
             f"(p > {LEVEL}).",
         )
     yield from (("footnote", f"[{letter}] {text}") for text, letter in footnotes.items())
-    yield from (("remark", text) for text in table.remarks)
+    yield from (("note", text) for text in table.notes)
     yield from (("not run", f"Not run: {text}") for text in table.not_run)
     yield from (("failed", _shortened(f"Failed: {text}")) for text in table.failed)
 

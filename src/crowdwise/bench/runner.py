@@ -11,15 +11,19 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.pool import Pool
 from crowdwise.bench.pool import Status as Status
 from crowdwise.bench.processes import Processes
-from crowdwise.bench.records import Book
+from crowdwise.bench.records import RecordLog
 from crowdwise.bench.records import read_records as read_records
+from crowdwise.registry import METHODS
 from crowdwise.storage.lock import locked
+
+if TYPE_CHECKING:
+    from crowdwise.methods.core.base import CrowdClassifier
 
 Watch = Callable[[Status, dict[str, Any] | None], None]
 
@@ -42,13 +46,13 @@ def run(
     """
     with locked(out):
         _tidy(out)
-        book = Book(cells, out)
-        todo = [cell for cell in book.cells.values() if "error" in book.found.get(cell.id, {"error": "not run"})]
-        status = Status(len(book.cells), len(book.cells) - len(todo))
+        log = RecordLog(cells, out)
+        todo = [cell for cell in log.cells.values() if "error" in log.found.get(cell.id, {"error": "not run"})]
+        status = Status(len(log.cells), len(log.cells) - len(todo))
 
         def ended(record: dict[str, Any] | None) -> None:
             if record is not None:
-                book.add(record)
+                log.add(record)
             if watch is not None:
                 watch(status, record)
 
@@ -57,7 +61,7 @@ def run(
             pool = Processes if ray is None else _ray_pool(ray, gpus_per_run)
             pool(out, _families(todo), status, ended, jobs, threads).run()
         shutil.rmtree(out / "shared", ignore_errors=True)
-        return book.records()
+        return log.records()
 
 
 def _ray_pool(address: str, gpus: float | None) -> Callable[..., Pool]:
@@ -68,13 +72,10 @@ def _ray_pool(address: str, gpus: float | None) -> Callable[..., Pool]:
 
 def _families(cells: Sequence[Cell]) -> deque[deque[Cell]]:
     """Cells with a crowd in common, together where they can share stages, else each alone; seed by seed."""
-    from crowdwise.methods.bltm import BLTM
-    from crowdwise.registry import METHODS
-
     families: dict[Any, deque[Cell]] = {}
     for number, cell in enumerate(cells):
-        shares = issubclass(METHODS[cell.method], BLTM)
-        families.setdefault((cell.family, "first stages" if shares else number), deque()).append(cell)
+        method: type[CrowdClassifier] = METHODS[cell.method]
+        families.setdefault((cell.family, "shared" if method.shares_stages else number), deque()).append(cell)
     return deque(families.values())
 
 

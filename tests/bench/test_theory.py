@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import crowdwise
-from crowdwise import theory
+from crowdwise.bench.paper import theory
 from crowdwise.errors import ConfigError, DataError
 from engine_helpers import TAIDTM_QUICK, crowd
 
@@ -225,3 +227,9 @@ def test_groups_must_be_named_for_every_annotator():
         theory.group_cosines(np.eye(3), [0, 1])
     with pytest.raises(DataError, match=r"heads must have shape \(annotators, ...\), not \(3,\)"):
         theory.group_cosines(np.ones(3), [0, 1, 2])
+
+
+def test_the_old_name_of_the_module_still_works() -> None:
+    sys.modules.pop("crowdwise.theory", None)
+    with pytest.warns(DeprecationWarning, match=r"crowdwise\.theory is now crowdwise\.bench\.paper\.theory"):
+        assert importlib.import_module("crowdwise.theory") is theory
