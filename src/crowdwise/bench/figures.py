@@ -25,8 +25,9 @@ from scipy import sparse
 from crowdwise.bench.rendering import plain
 from crowdwise.bench.selection import Metric, Record, metric_of, select, value_of
 from crowdwise.errors import ConfigError, DataError, suggest
-from crowdwise.report.pictures import GROUP_COLOURS, INK, MUTED, new_figure
+from crowdwise.report.pictures import GROUP_COLOURS, INK, MUTED, edges_of, new_figure
 from crowdwise.storage.arrays import read_npz
+from crowdwise.storage.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -155,7 +156,8 @@ def write_map(path: str | os.PathLike[str], one: AnnotatorMap) -> Path:
     for name, graph in (("before", as_graph(one.before)), ("after", as_graph(one.after))):
         arrays |= {f"{name}_{part}": getattr(graph, part) for part in ("data", "indices", "indptr")}
     path = Path(path)
-    with _whole(path) as partial, partial.open("wb") as file:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **arrays)
     return path
 
@@ -189,25 +191,10 @@ def save(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 200) -> Pat
     if kind not in FORMATS:
         raise ConfigError(f"{path.name}: a figure is written as {', '.join(FORMATS)}, not {kind or 'without ending'!r}")
     undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-    with _whole(path) as partial, matplotlib.rc_context({"svg.hashsalt": "crowdwise"}):
-        figure.savefig(partial, format=kind, dpi=dpi, metadata=undated)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, matplotlib.rc_context({"svg.hashsalt": "crowdwise"}):
+        figure.savefig(temporary, format=kind, dpi=dpi, metadata=undated)
     return path
-
-
-class _whole:
-    """A temporary path beside ``path``, which takes its place when all went well."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.partial = path, path.with_name(f".{path.name}.{os.getpid()}.partial")
-
-    def __enter__(self) -> Path:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        return self.partial
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            os.replace(self.partial, self.path)
-        self.partial.unlink(missing_ok=True)
 
 
 _Line: TypeAlias = dict[float, list[float]]
@@ -322,25 +309,20 @@ def _check(one: AnnotatorMap) -> None:
 def _draw_map(axes: Axes, one: AnnotatorMap, graph: Graph, threshold: float) -> None:
     from matplotlib.collections import LineCollection
 
-    from crowdwise.graph.purify import as_graph
-
     points = np.asarray(one.positions, dtype=np.float64)
-    matrix = as_graph(graph).tocoo()
-    edge = (matrix.data > threshold) & (matrix.row != matrix.col)
-    start, end = matrix.row[edge], matrix.col[edge]
     membership = np.zeros(len(points), dtype=np.int64)
     if one.groups is not None:
         membership = np.unique(one.groups, return_inverse=True)[1]
-    between = membership[start] != membership[end]
-    title = f"{len(start):,} {'edge' if len(start) == 1 else 'edges'}"
-    if one.groups is not None and len(start):
-        title += f", {100 * np.mean(~between):.1f} % inside"
-    if len(start) > MOST_EDGES:
+    edges = edges_of(graph, membership, threshold)
+    title = f"{len(edges.start):,} {'edge' if len(edges.start) == 1 else 'edges'}"
+    if one.groups is not None and len(edges.start):
+        title += f", {100 * edges.inside:.1f} % inside"
+    if len(edges.start) > MOST_EDGES:
         title += " †"
     axes.set_title(title, fontsize=10, color=INK)
     # in random order: otherwise one colour would cover the other
-    some = np.random.default_rng(0).permutation(len(start))[:MOST_EDGES]
-    start, end, between = start[some], end[some], between[some]
+    some = np.random.default_rng(0).permutation(len(edges.start))[:MOST_EDGES]
+    start, end, between = edges.start[some], edges.end[some], edges.between[some]
     opacity = float(np.clip(40 / max(len(start), 1) ** 0.75, 0.05, 0.6))
     axes.add_collection(
         LineCollection(

@@ -23,13 +23,14 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from crowdwise.bench.comparison import LEVEL
 from crowdwise.bench.results import Mark, Table, TableCell, TableColumn
 from crowdwise.errors import ConfigError
+from crowdwise.storage.files import replacing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +60,8 @@ class Line:
 
     label: str
     entries: tuple[Entry, ...]
-    source: Literal["ours", "paper"] = "ours"
+    printed: bool = False
+    """Whether it holds the paper's figures."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Block:
     lines: tuple[Line, ...]
 
     def part(self, begin: int, end: int) -> Block:
-        lines = (Line(line.label, line.entries[begin:end], line.source) for line in self.lines)
+        lines = (replace(line, entries=line.entries[begin:end]) for line in self.lines)
         return Block(self.title, self.columns[begin:end], tuple(lines))
 
 
@@ -85,6 +87,13 @@ class Style:
     best: str = "{}"
     like_best: str = "{}"
     footnote: str = " [{}]"
+    indent: str = ""
+    """Before the label of a line with the paper's figures."""
+    marks: tuple[str, str] = ("bold", "italic")
+    """How the best, and those like it, are told by a legend."""
+
+    def label(self, line: Line) -> str:
+        return self.indent * line.printed + self.escape(line.label)
 
     def write(self, entry: Entry) -> str:
         number = entry.number.replace("-", self.minus)
@@ -120,10 +129,18 @@ def _latex(text: str) -> str:
     return "".join(_TEX.get(char, char) for char in plain(text))
 
 
-TEXT = Style(plain, best="{}*", like_best="{}=")
+TEXT = Style(plain, best="{}*", like_best="{}=", indent="  ", marks=("*", "="))
 MARKDOWN = Style(_markdown, best="**{}**", like_best="*{}*")
-LATEX = Style(_latex, r" $\pm$ ", "$-$", r"\textbf{{{}}}", r"\underline{{{}}}", r"\textsuperscript{{{}}}")
-_MARKS = {"text": ("*", "="), "markdown": ("bold", "italic"), "latex": ("bold", "underlined")}
+LATEX = Style(
+    _latex,
+    plus_minus=r" $\pm$ ",
+    minus="$-$",
+    best=r"\textbf{{{}}}",
+    like_best=r"\underline{{{}}}",
+    footnote=r"\textsuperscript{{{}}}",
+    indent=r"\quad ",
+    marks=("bold", "underlined"),
+)
 
 
 def show(table: Table, console: Console | None = None) -> None:
@@ -146,11 +163,11 @@ def show(table: Table, console: Console | None = None) -> None:
         for column in block.columns:
             grid.add_column(Text(plain(column.label)), justify="right")
         for line in block.lines:
-            style = "dim" if line.source == "paper" else ""
+            style = "dim" if line.printed else ""
             entries = [Text(TEXT.write(entry), style=style or colours[entry.mark]) for entry in line.entries]
-            grid.add_row(Text(_label(line, TEXT), style=style), *entries)
+            grid.add_row(Text(TEXT.label(line), style=style), *entries)
         console.print(grid)
-    for kind, text in _below(table, footnotes, "text"):
+    for kind, text in _below(table, footnotes, TEXT):
         console.print(Text(plain(text), style="red" if kind == "failed" else ""), soft_wrap=not console.is_terminal)
 
 
@@ -172,9 +189,9 @@ def to_markdown(table: Table) -> str:
             parts.append(_markdown(block.title))
         rows = [["", *(_markdown(column.label) for column in block.columns)], ["---", *["---:"] * len(block.columns)]]
         for line in block.lines:
-            rows.append([_label(line, MARKDOWN), *map(MARKDOWN.write, line.entries)])
+            rows.append([MARKDOWN.label(line), *map(MARKDOWN.write, line.entries)])
         parts.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
-    parts.append("\n".join(f"- {_markdown(text)}" for _, text in _below(table, footnotes, "markdown")))
+    parts.append("\n".join(f"- {_markdown(text)}" for _, text in _below(table, footnotes, MARKDOWN)))
     return "\n\n".join(parts)
 
 
@@ -191,10 +208,10 @@ def to_latex(table: Table) -> str:
         lines.append(" & ".join(["", *(_latex(column.label) for column in block.columns)]) + r" \\")
         lines.append("\\midrule")
         for line in block.lines:
-            lines.append(" & ".join([_label(line, LATEX), *map(LATEX.write, line.entries)]) + r" \\")
+            lines.append(" & ".join([LATEX.label(line), *map(LATEX.write, line.entries)]) + r" \\")
         lines += ["\\bottomrule", "\\end{tabular}", "\\par\\smallskip"]
     lines.append("\\begin{minipage}{\\linewidth}\\footnotesize\\raggedright")
-    lines += [f"{_latex(text)}\\par" for _, text in _below(table, footnotes, "latex")]
+    lines += [f"{_latex(text)}\\par" for _, text in _below(table, footnotes, LATEX)]
     return "\n".join([*lines, "\\end{minipage}", "\\end{table}", ""])
 
 
@@ -234,12 +251,8 @@ def write(table: Table, path: str | os.PathLike[str]) -> Path:
             f"{path.name}: a table is written as {', '.join(WRITERS)}, not {path.suffix or 'without ending'!r}"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(WRITERS[path.suffix.lower()](table).rstrip("\n") + "\n", encoding="utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(WRITERS[path.suffix.lower()](table).rstrip("\n") + "\n", encoding="utf-8")
     return path
 
 
@@ -257,18 +270,13 @@ def _layout(table: Table) -> tuple[list[Block], dict[str, str]]:
         columns = tuple(column for column in table.columns if column.group == group)
         lines = []
         for row in table.rows:
-            cells = [table.cells[column.name, row] for column in columns]
-            ours = (
-                _ours(cell, column, usual, footnotes(cell.departures))
-                for cell, column in zip(cells, columns, strict=True)
-            )
+            cells = {column: table.cells[column.name, row] for column in columns}
+            ours = (_ours(cell, column, usual, footnotes(cell.departures)) for column, cell in cells.items())
             lines.append(Line(row, tuple(ours)))
-            if any(cell.printed for cell in cells):
-                theirs = (
-                    _printed(cell, column, footnotes(note.text for note in cell.notes))
-                    for cell, column in zip(cells, columns, strict=True)
-                )
-                lines.append(Line("paper", tuple(theirs), "paper"))
+            if any(cell.printed for cell in cells.values()):
+                notes = {column: footnotes(note.text for note in cell.notes) for column, cell in cells.items()}
+                theirs = (_printed(cell, column, notes[column]) for column, cell in cells.items())
+                lines.append(Line("paper", tuple(theirs), printed=True))
         blocks.append(Block(group.replace("|", ", "), columns, tuple(lines)))
     return blocks, letters
 
@@ -301,7 +309,7 @@ def _printed(cell: TableCell, column: TableColumn, footnotes: tuple[str, ...]) -
     )
 
 
-def _below(table: Table, footnotes: dict[str, str], form: str) -> Iterator[tuple[str, str]]:
+def _below(table: Table, footnotes: dict[str, str], style: Style) -> Iterator[tuple[str, str]]:
     """Lines below a table: how to read it, footnotes, notes, what is missing, what failed."""
     cells = table.cells.values()
     usual = _usual_seeds(table)
@@ -318,7 +326,7 @@ def _below(table: Table, footnotes: dict[str, str], form: str) -> Iterator[tuple
     if any(cell.printed for cell in cells):
         yield "note", "paper: the printed figure; in brackets ours minus the printed one."
     if any(cell.mark for cell in cells):
-        best, like = _MARKS[form]
+        best, like = style.marks
         yield (
             "note",
             f"{best}: best of the column; {like}: not told apart from the best by a paired t-test over common seeds "
@@ -342,16 +350,9 @@ def _usual_seeds(table: Table) -> int:
     return counts.most_common(1)[0][0] if counts else 0
 
 
-def _label(line: Line, style: Style) -> str:
-    label = style.escape(line.label)
-    if line.source == "ours":
-        return label
-    return r"\quad " + label if style is LATEX else label if style is MARKDOWN else "  " + label
-
-
 def _parts(block: Block, width: int) -> Iterator[Block]:
     """A block in pieces that fit into ``width`` characters, at least one column each."""
-    labels = max(len(_label(line, TEXT)) for line in block.lines) + 4
+    labels = max(len(TEXT.label(line)) for line in block.lines) + 4
     begin, used = 0, labels
     for index, column in enumerate(block.columns):
         needed = max(len(plain(column.label)), *(len(TEXT.write(line.entries[index])) for line in block.lines)) + 3

@@ -11,12 +11,13 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdwise.errors import DataError
+from crowdwise.storage.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,6 +89,31 @@ def annotator_graph(
     figure.suptitle("Annotators who err alike", fontsize=14, fontweight="bold", color=INK)
     figure.legend(*zip(*entries, strict=True), loc="outside lower center", ncols=min(len(entries), 5), frameon=False)
     return figure
+
+
+class Edges(NamedTuple):
+    """Edges between annotators, one entry each."""
+
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    weight: NDArray[np.float64]
+    between: NDArray[np.bool_]
+    """Whether it joins different groups."""
+
+    @property
+    def inside(self) -> float:
+        """Fraction of the edges that stay inside a group."""
+        return float(np.mean(~self.between))
+
+
+def edges_of(graph: Graph, membership: NDArray[np.int64], threshold: float) -> Edges:
+    """The entries of a graph (R, R) above ``threshold``, without self loops; ``membership`` (R,) is the group of each node."""
+    from crowdwise.graph.purify import as_graph
+
+    matrix = as_graph(graph).tocoo()
+    kept = (matrix.data > threshold) & (matrix.row != matrix.col)
+    start, end = matrix.row[kept], matrix.col[kept]
+    return Edges(start, end, matrix.data[kept], membership[start] != membership[end])
 
 
 def _graph_legend(names: list[str], hollow: bool, judged: bool) -> list[tuple[Any, str]]:
@@ -213,12 +239,8 @@ def save_picture(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150
     """Write a PNG file, which appears whole or not at all; its folder is made where it is missing."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        figure.savefig(partial, format="png", dpi=dpi)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=dpi)
     return path
 
 
@@ -229,16 +251,16 @@ def _draw_graph(
 
     from crowdwise.graph.purify import as_graph
 
-    matrix = as_graph(graph).tocoo()
-    if matrix.shape != (len(points), len(points)):
-        raise DataError(f"there are positions of {len(points)} annotators, but the graph has shape {matrix.shape}")
-    edge = (matrix.data > threshold) & (matrix.row != matrix.col)
-    start, end, weight = matrix.row[edge], matrix.col[edge], matrix.data[edge]
+    if as_graph(graph).shape != (len(points), len(points)):
+        raise DataError(
+            f"there are positions of {len(points)} annotators, but the graph has shape {as_graph(graph).shape}"
+        )
+    grouped = membership if membership is not None else np.zeros(len(points), dtype=np.int64)
+    edges = edges_of(graph, grouped, threshold)
+    start, end, weight, wrong = edges
     count = f"{len(start):,} edges"
-    wrong = np.zeros(len(start), dtype=bool)
     if membership is not None and len(start):
-        wrong = membership[start] != membership[end]
-        count += f", {100 * np.mean(~wrong):.1f} % inside a group"
+        count += f", {100 * edges.inside:.1f} % inside a group"
     if len(start) > MOST_EDGES:
         some = np.random.default_rng(0).choice(len(start), MOST_EDGES, replace=False)
         start, end, weight, wrong = start[some], end[some], weight[some], wrong[some]
