@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crowdwise.bench.comparison import LEVEL
-from crowdwise.bench.results import Mark, Table, TableCell, TableColumn
+from crowdwise.bench.results import Mark, ResultTable, TableCell, TableColumn
 from crowdwise.errors import ConfigError
 from crowdwise.storage.files import replacing
 
@@ -143,7 +143,7 @@ LATEX = Style(
 )
 
 
-def show(table: Table, console: Console | None = None) -> None:
+def show(table: ResultTable, console: Console | None = None) -> None:
     """Print a table, in parts where the terminal is narrow; colours only on a terminal."""
     from rich import box
     from rich.console import Console
@@ -171,7 +171,7 @@ def show(table: Table, console: Console | None = None) -> None:
         console.print(Text(plain(text), style="red" if kind == "failed" else ""), soft_wrap=not console.is_terminal)
 
 
-def to_text(table: Table, width: int = WIDE) -> str:
+def to_text(table: ResultTable, width: int = WIDE) -> str:
     """The table as :func:`show` prints it, without colours."""
     from rich.console import Console
 
@@ -180,7 +180,7 @@ def to_text(table: Table, width: int = WIDE) -> str:
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
-def to_markdown(table: Table) -> str:
+def to_markdown(table: ResultTable) -> str:
     """The table as Markdown: the best in bold, those like it in italics."""
     blocks, footnotes = _layout(table)
     parts = [f"**{_markdown(table.title)}**"]
@@ -195,7 +195,7 @@ def to_markdown(table: Table) -> str:
     return "\n\n".join(parts)
 
 
-def to_latex(table: Table) -> str:
+def to_latex(table: ResultTable) -> str:
     """The table as LaTeX with booktabs: the best in bold, those like it underlined."""
     blocks, footnotes = _layout(table)
     lines = ["% \\usepackage{booktabs}", "\\begin{table}", "\\centering", f"\\caption{{{_latex(table.title)}}}"]
@@ -215,7 +215,7 @@ def to_latex(table: Table) -> str:
     return "\n".join([*lines, "\\end{minipage}", "\\end{table}", ""])
 
 
-def to_csv(table: Table) -> str:
+def to_csv(table: ResultTable) -> str:
     """One line for each cell, to be read by programs. Text that a spreadsheet would take for a formula begins with '."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -240,10 +240,15 @@ def to_csv(table: Table) -> str:
     return file.getvalue()
 
 
-WRITERS: dict[str, Callable[[Table], str]] = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv, ".txt": to_text}
+WRITERS: dict[str, Callable[[ResultTable], str]] = {
+    ".md": to_markdown,
+    ".tex": to_latex,
+    ".csv": to_csv,
+    ".txt": to_text,
+}
 
 
-def write(table: Table, path: str | os.PathLike[str]) -> Path:
+def write(table: ResultTable, path: str | os.PathLike[str]) -> Path:
     """Write a file in the format that its ending names (.md, .tex, .csv, .txt); it appears whole or not at all."""
     path = Path(path)
     if path.suffix.lower() not in WRITERS:
@@ -256,7 +261,7 @@ def write(table: Table, path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _layout(table: Table) -> tuple[list[Block], dict[str, str]]:
+def _layout(table: ResultTable) -> tuple[list[Block], dict[str, str]]:
     """The blocks of a table, and its footnotes by text, lettered in the order of reading."""
     groups = dict.fromkeys(column.group for column in table.columns)
     letters: dict[str, str] = {}
@@ -309,7 +314,7 @@ def _printed(cell: TableCell, column: TableColumn, footnotes: tuple[str, ...]) -
     )
 
 
-def _below(table: Table, footnotes: dict[str, str], style: Style) -> Iterator[tuple[str, str]]:
+def _below(table: ResultTable, footnotes: dict[str, str], style: Style) -> Iterator[tuple[str, str]]:
     """Lines below a table: how to read it, footnotes, notes, what is missing, what failed."""
     cells = table.cells.values()
     usual = _usual_seeds(table)
@@ -338,7 +343,7 @@ def _below(table: Table, footnotes: dict[str, str], style: Style) -> Iterator[tu
     yield from (("failed", _shortened(f"Failed: {text}")) for text in table.failed)
 
 
-def _usual_seeds(table: Table) -> int:
+def _usual_seeds(table: ResultTable) -> int:
     """The number of seeds that most cells have."""
     counts = Counter(
         len(table.cells[column.name, row].values)

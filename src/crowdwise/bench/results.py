@@ -59,7 +59,7 @@ class TableCell:
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Rows and columns of results; `crowdwise.bench.rendering` writes it as text, Markdown, LaTeX or CSV."""
 
     title: str

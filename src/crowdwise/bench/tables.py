@@ -17,7 +17,7 @@ from dataclasses import replace
 from crowdwise.bench import paper
 from crowdwise.bench.comparison import LEAST_SEEDS, LEVEL, holm, paired
 from crowdwise.bench.paper import reproduction
-from crowdwise.bench.results import Mark, Table, TableCell, TableColumn
+from crowdwise.bench.results import Mark, ResultTable, TableCell, TableColumn
 from crowdwise.bench.selection import HELD_OUT, METRICS, Metric, Place, Record, Runs, metric_of, select, value_of
 from crowdwise.bench.table_notes import failures, missing_metric, not_run, unmeasured_rows
 from crowdwise.errors import DataError
@@ -29,7 +29,7 @@ def summarise(
     *,
     experiment: str | None = None,
     planned: Iterable[tuple[str, str, int]] | None = None,
-) -> Table:
+) -> ResultTable:
     """Results of an experiment: a row for each method, a column for each setting, and averages over settings.
 
     The best mean of a column is marked, and with it the rows that a paired t-test over common seeds (two-sided, 5 %)
@@ -83,7 +83,7 @@ def summarise(
     if everywhere:
         notes.append(f"Everywhere: {', '.join(sorted(everywhere))}.")
     cells = reproduction.without(cells, everywhere)
-    return Table(
+    return ResultTable(
         title=f"{_title(runs.experiment)}: {measure.label}",
         experiment=runs.experiment,
         columns=tuple(layout),
@@ -95,7 +95,7 @@ def summarise(
     )
 
 
-def rank(records: Iterable[Record], metrics: Sequence[str] = HELD_OUT, *, experiment: str | None = None) -> Table:
+def rank(records: Iterable[Record], metrics: Sequence[str] = HELD_OUT, *, experiment: str | None = None) -> ResultTable:
     """Methods on data without true labels: how well each foretells held-out labels, best first, with ranks.
 
     A column for each setting and metric that was measured there. Rows are sorted by the first of these columns.
@@ -121,7 +121,7 @@ def rank(records: Iterable[Record], metrics: Sequence[str] = HELD_OUT, *, experi
     if not columns:
         raise DataError(f"no record of {runs.experiment!r} has any of {', '.join(metrics)}")
     first = columns[0].name
-    return Table(
+    return ResultTable(
         title=f"{_title(runs.experiment)}: ranking",
         experiment=runs.experiment,
         columns=tuple(columns),

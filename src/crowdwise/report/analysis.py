@@ -99,9 +99,9 @@ def analyse(source: Source, method: str = "auto", *, seed: int = 0) -> Analysis:
     if source.posterior is not None and method == "auto":
         words = source.method or "given"
         return Analysis(source, words, "", source.posterior, majority)
-    name, reason, fitted, said = _aggregate(source, method, seed)
+    name, reason, fitted, warned = _aggregate(source, method, seed)
     confusion = fitted.confusion_ if _fits(source) else None
-    return Analysis(source, name, reason, fitted.posterior_, majority, confusion, warnings=said)
+    return Analysis(source, name, reason, fitted.posterior_, majority, confusion, warnings=warned)
 
 
 def _fits(source: Source) -> bool:
@@ -122,10 +122,10 @@ def _of_model(source: Source, majority: Ints, seed: int) -> Analysis:
         everybody = np.arange(source.annotations.n_annotators)
         confusion = mean_matrices(source.annotations, transitions, everybody) if _fits(source) else None
         return Analysis(source, model.name, reason, belief, majority, confusion, predicted, transitions, right)
-    name, reason, fitted, said = _aggregate(source, "auto", seed)
+    name, reason, fitted, warned = _aggregate(source, "auto", seed)
     words = f"{name}, beside the classifier of {model.name}"
     confusion = fitted.confusion_ if _fits(source) else None
-    return Analysis(source, words, reason, fitted.posterior_, majority, confusion, predicted, warnings=said)
+    return Analysis(source, words, reason, fitted.posterior_, majority, confusion, predicted, warnings=warned)
 
 
 def _aggregate(source: Source, method: str, seed: int) -> tuple[str, str, Any, list[str]]:
@@ -139,11 +139,11 @@ def _aggregate(source: Source, method: str, seed: int) -> tuple[str, str, Any, l
             return chosen.name, chosen.reason, chosen.estimator
         return method, "", AGGREGATORS[method](random_state=seed).fit(source.annotations)
 
-    (name, reason, fitted), said = heard(fit)
-    return name, reason, fitted, said
+    (name, reason, fitted), warned = with_warnings(fit)
+    return name, reason, fitted, warned
 
 
-def heard(function: Callable[[], Any]) -> tuple[Any, list[str]]:
+def with_warnings(function: Callable[[], Any]) -> tuple[Any, list[str]]:
     """The function's result, and what it warned users of, each once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")

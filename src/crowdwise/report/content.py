@@ -15,10 +15,10 @@ from crowdwise.data.codes import count
 from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import AGGREGATORS
 from crowdwise.report.analysis import analyse
+from crowdwise.report.annotators import profiles, profiles_of_model
 from crowdwise.report.items import items, next_labels
 from crowdwise.report.limits import PAGE_BYTES, RESERVED, number, size
 from crowdwise.report.overview import overview
-from crowdwise.report.people import people, people_of
 from crowdwise.report.source import Source
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def gather(source: Source, *, method: str = "auto", budget: int = BUDGET, seed: 
     if budget < 0:
         raise ConfigError(f"budget must be 0 or more, got {budget}")
     analysis = analyse(source, method, seed=seed)
-    shown = people(analysis)
+    shown = profiles(analysis)
     page = empty(source.title)
     page.classes = [str(name) for name in source.annotations.classes.tolist()]
     page.overview = overview(analysis, shown.rows, seed=seed)
@@ -75,7 +75,7 @@ def gather(source: Source, *, method: str = "auto", budget: int = BUDGET, seed: 
 
 def about_model(model: CrowdClassifier, title: str) -> Content:
     """What a trained model alone tells of its annotators, where their labels are not at hand."""
-    page, shown = empty(title), people_of(model)
+    page, shown = empty(title), profiles_of_model(model)
     page.classes = [str(name) for name in model.classes_.tolist()]
     page.annotators = {"rows": shown.rows, "total": shown.total}
     page.map = shown.chart or {}

@@ -145,11 +145,11 @@ def _warnings(
     unseen = [str(name) for name in crowd.classes[np.bincount(crowd.label, minlength=crowd.n_classes) == 0]]
     if unseen:
         found.append(f"Nobody chose {_listed(unseen)}.")
-    found += _about_people(rows)
+    found += _annotator_warnings(rows)
     return found
 
 
-def _about_people(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _annotator_warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
     found = []
     spam = [row["name"] for row in rows if row.get("spammer", 0) > SPAMMER and row["labels"] >= SPAM_LABELS]
     if spam:
