@@ -313,16 +313,16 @@ def _draw_map(axes: Axes, one: AnnotatorMap, graph: Graph, threshold: float) -> 
     membership = np.zeros(len(points), dtype=np.int64)
     if one.groups is not None:
         membership = np.unique(one.groups, return_inverse=True)[1]
-    edges = edges_of(graph, membership, threshold)
-    title = f"{len(edges.start):,} {'edge' if len(edges.start) == 1 else 'edges'}"
-    if one.groups is not None and len(edges.start):
-        title += f", {100 * edges.inside:.1f} % inside"
-    if len(edges.start) > MOST_EDGES:
+    start, end, _, between = edges_of(graph, membership, threshold)
+    title = f"{len(start):,} {'edge' if len(start) == 1 else 'edges'}"
+    if one.groups is not None and len(start):
+        title += f", {100 * np.mean(~between):.1f} % inside"
+    if len(start) > MOST_EDGES:
         title += " †"
     axes.set_title(title, fontsize=10, color=INK)
     # in random order: otherwise one colour would cover the other
-    some = np.random.default_rng(0).permutation(len(edges.start))[:MOST_EDGES]
-    start, end, between = edges.start[some], edges.end[some], edges.between[some]
+    some = np.random.default_rng(0).permutation(len(start))[:MOST_EDGES]
+    start, end, between = start[some], end[some], between[some]
     opacity = float(np.clip(40 / max(len(start), 1) ** 0.75, 0.05, 0.6))
     axes.add_collection(
         LineCollection(

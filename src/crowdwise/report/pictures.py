@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -91,29 +91,17 @@ def annotator_graph(
     return figure
 
 
-class Edges(NamedTuple):
-    """Edges between annotators, one entry each."""
+def edges_of(graph: Graph, groups: NDArray[np.int64], threshold: float) -> tuple[NDArray[Any], ...]:
+    """Entries of a graph (R, R) above ``threshold``, without self loops, of annotators in ``groups`` (R,).
 
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    weight: NDArray[np.float64]
-    between: NDArray[np.bool_]
-    """Whether it joins different groups."""
-
-    @property
-    def inside(self) -> float:
-        """Fraction of the edges that stay inside a group."""
-        return float(np.mean(~self.between))
-
-
-def edges_of(graph: Graph, membership: NDArray[np.int64], threshold: float) -> Edges:
-    """The entries of a graph (R, R) above ``threshold``, without self loops; ``membership`` (R,) is the group of each node."""
+    Returns start, end, weight, and whether the edge joins different groups.
+    """
     from crowdwise.graph.purify import as_graph
 
     matrix = as_graph(graph).tocoo()
     kept = (matrix.data > threshold) & (matrix.row != matrix.col)
     start, end = matrix.row[kept], matrix.col[kept]
-    return Edges(start, end, matrix.data[kept], membership[start] != membership[end])
+    return start, end, matrix.data[kept], groups[start] != groups[end]
 
 
 def _graph_legend(names: list[str], hollow: bool, judged: bool) -> list[tuple[Any, str]]:
@@ -256,11 +244,10 @@ def _draw_graph(
             f"there are positions of {len(points)} annotators, but the graph has shape {as_graph(graph).shape}"
         )
     grouped = membership if membership is not None else np.zeros(len(points), dtype=np.int64)
-    edges = edges_of(graph, grouped, threshold)
-    start, end, weight, wrong = edges
+    start, end, weight, wrong = edges_of(graph, grouped, threshold)
     count = f"{len(start):,} edges"
     if membership is not None and len(start):
-        count += f", {100 * edges.inside:.1f} % inside a group"
+        count += f", {100 * np.mean(~wrong):.1f} % inside a group"
     if len(start) > MOST_EDGES:
         some = np.random.default_rng(0).choice(len(start), MOST_EDGES, replace=False)
         start, end, weight, wrong = start[some], end[some], weight[some], wrong[some]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from crowdwise.bench.paper.tables import Conditions
+from crowdwise.bench.paper import Conditions
 from crowdwise.bench.results import TableCell
 from crowdwise.bench.selection import Metric, Place, Record
 
