@@ -1,4 +1,4 @@
-"""The charts of a report, declared with Altair as Vega-Lite; the page puts the data in, by the name of each data set."""
+"""The charts of a report, declared in Altair as Vega-Lite; the page fills in the data, by the name of each data set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Spec = dict[str, Any]
 
 NAMED_CELLS = 12  # classes up to which a matrix shows its numbers
 
-# colours of the page, of its charts and of groups; those of groups are Okabe and Ito's, lighter on a dark ground
+# colours of the page, its charts and the groups; those of groups are Okabe and Ito's, lighter on a dark background
 _LIGHT = {"ink": "#1c2530", "muted": "#5b6673", "line": "#d9dfe6", "ground": "#ffffff", "accent": "#0b62b8"}
 _DARK = {"ink": "#e6ebf1", "muted": "#a3afbd", "line": "#364252", "ground": "#161d26", "accent": "#6cb6ff"}
 _HEAT = {"light": ["#f7fafd", "#0b4f9e"], "dark": ["#1d2733", "#2f7be0"]}
@@ -43,11 +43,13 @@ def specs(classes: Sequence[str]) -> dict[str, Spec]:
         "agreeing": _training("agreement", "agreement with held-out labels"),
         "comparison": _comparison(),
     }
-    return {name: _described(chart.to_dict(validate=False)) for name, chart in charts.items()}  # each part was checked
+    return {
+        name: _described(chart.to_dict(validate=False)) for name, chart in charts.items()
+    }  # each part has been validated
 
 
 def _described(spec: Spec) -> Spec:
-    """A chart in words at its top, where screen readers look: Altair leaves the words of layers to the layers."""
+    """The chart with its description at the top, where screen readers look; Altair puts it into the layers."""
     return spec if "description" in spec else spec | {"description": spec["layer"][0]["description"]}
 
 
@@ -85,14 +87,17 @@ def _chart(name: str, height: Any, description: str) -> Any:
 
 
 def _angle(classes: Sequence[str], width: int) -> int:
-    """0 where the names of the classes have room side by side, else a slope."""
+    """0 if the names of the classes fit side by side, otherwise a slope."""
     return 0 if len(classes) * max((7 * len(name) + 14 for name in classes), default=0) <= width else -40
 
 
 def _tips(*fields: tuple[str, ...]) -> list[Any]:
-    """Tooltips: each a field, and where they are needed its format and title."""
+    """Tooltips, each a field with an optional format and title."""
     names = ("shorthand", "format", "title")
-    return [alt.Tooltip(**{name: text for name, text in zip(names, field, strict=False) if text}) for field in fields]
+    given: list[dict[str, Any]] = [
+        {name: text for name, text in zip(names, field, strict=False) if text} for field in fields
+    ]
+    return [alt.Tooltip(**options) for options in given]
 
 
 def _percent(**options: Any) -> Any:
@@ -162,7 +167,7 @@ def _skills() -> Any:
 def _matrix(classes: Sequence[str], angle: int) -> Any:
     """Cells of a matrix; with many classes, the page leaves out those that are 0."""
     n_classes, scale = len(classes), alt.Scale(domain=list(classes))
-    axis = {"labels": n_classes <= 40, "ticks": False, "domain": False, "labelLimit": 90}
+    axis: dict[str, Any] = {"labels": n_classes <= 40, "ticks": False, "domain": False, "labelLimit": 90}
     height = min(max(26 * n_classes, 120), 340)
     base = _chart("matrix", height, "How often the annotator gives each label to each class").encode(
         x=alt.X("label:N", scale=scale, title="label given, %", axis=alt.Axis(orient="top", labelAngle=angle, **axis)),

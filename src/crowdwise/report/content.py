@@ -29,7 +29,7 @@ BUDGET = 200  # labels to suggest
 
 @dataclass
 class Content:
-    """The parts of a page; an empty part is left out of it."""
+    """The parts of a page; empty parts are left out."""
 
     title: str
     made: str
@@ -44,18 +44,18 @@ class Content:
     compared: str = ""
     """What was compared, in words."""
     state: str = ""
-    """How far a run is, in words."""
+    """The progress of a run, in words."""
     note: str = ""
     """Why something is missing, and how to get it."""
 
 
 def empty(title: str) -> Content:
-    """A page about no crowd, for benchmarks and for runs whose labels are not at hand."""
+    """A page without a crowd, for benchmarks and for runs whose labels are missing."""
     return Content(title, f"{datetime.date.today().isoformat()}, crowdwise {crowdwise.__version__}")
 
 
 def gather(source: Source, *, method: str = "auto", budget: int = BUDGET, seed: int = 0) -> Content:
-    """What there is to say about a crowd."""
+    """Everything the page says about a crowd."""
     if method != "auto" and method not in AGGREGATORS:
         raise ConfigError(f"unknown method {method!r}{suggest(method, ['auto', *AGGREGATORS])}")
     if budget < 0:
@@ -74,7 +74,7 @@ def gather(source: Source, *, method: str = "auto", budget: int = BUDGET, seed: 
 
 
 def about_model(model: CrowdClassifier, title: str) -> Content:
-    """What a trained model alone tells of its annotators, where their labels are not at hand."""
+    """What a trained model alone knows about its annotators, for runs whose labels are missing."""
     page, shown = empty(title), profiles_of_model(model)
     page.classes = [str(name) for name in model.classes_.tolist()]
     page.annotators = {"rows": shown.rows, "total": shown.total}
@@ -127,7 +127,7 @@ def comparison(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def compared(records: Sequence[Mapping[str, Any]]) -> str:
-    """How many runs a comparison is made from, a sentence.
+    """The number of runs in a comparison, as a sentence.
 
     >>> compared([{"test_accuracy": 80.0}, {"error": "out of memory"}])
     'From 1 run; 1 failed.'

@@ -1,4 +1,4 @@
-"""Pictures of what was learned, as matplotlib figures; no global state is read or changed.
+"""Pictures of results as matplotlib figures; no global state is read or changed.
 
 >>> figure = accuracy_chart({"CE": 0.8, "TAIDTM": 0.9}, highlight="TAIDTM")
 >>> [text.get_text() for text in figure.axes[0].texts]
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 GROUP_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#4b5563")
 RIGHT, WRONG = "#9aa5b1", "#d62728"  # of edges
 INK, MUTED, BAR = "#222222", "#6b7280", "#b8c4d0"
-MOST_EDGES = 10_000  # drawn; more are a smear that takes long
+MOST_EDGES = 10_000  # to draw; more would blur and take long
 MOST_GROUPS = len(GROUP_COLOURS)
 
 
@@ -53,10 +53,10 @@ def annotator_graph(
         positions: (R, 2), principal components of what sets each annotator's head apart.
         groups: (R,) group of each annotator, which colours the points; the first six have a colour of their own.
         group_names: names of the groups, in ascending order of their numbers.
-        judge: colour edges by whether they stay inside a group; sensible where ``groups`` are the true ones.
+        judge: colour edges by whether they stay inside a group; for true ``groups``.
         skipped: annotators with too few examples for a head of their own, drawn hollow.
         titles: of the two graphs.
-        threshold: entries up to it do not count as edges.
+        threshold: entries up to this do not count as edges.
 
     >>> ring = np.roll(np.eye(6), 1, axis=1)
     >>> figure = annotator_graph(ring, ring, np.random.default_rng(0).normal(size=(6, 2)), [0, 0, 0, 1, 1, 1])
@@ -177,7 +177,7 @@ def transition_matrices(
                 axes.set_ylabel(f"{instance}\ntrue class", fontsize=8.5, color=INK)
     figure.suptitle("How annotators err, instance by instance", fontsize=14, fontweight="bold", color=INK)
     if true_classes is not None:
-        note = "framed: the row of the instance's own class, the only one that its labels can tell of"
+        note = "framed: the row of the instance's true class, the only one its labels inform"
         figure.supxlabel(note, fontsize=9, color=MUTED)
     bar = figure.colorbar(drawn, ax=list(grid[:, -1]), fraction=0.08, aspect=30)
     bar.outline.set_visible(False)
@@ -214,7 +214,7 @@ def accuracy_chart(
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of its own, in inches, that no pyplot knows of."""
+    """A figure independent of pyplot; sizes in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -224,7 +224,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def save_picture(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> Path:
-    """Write a PNG file, which appears whole or not at all; its folder is made where it is missing."""
+    """Write a PNG file atomically; its folder is created if missing."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
