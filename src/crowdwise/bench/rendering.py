@@ -1,4 +1,4 @@
-r"""A table for the terminal, as Markdown, LaTeX or CSV. Names come from files: each format escapes them.
+r"""A table for the terminal, as Markdown, LaTeX or CSV. Names come from files, so each format escapes them.
 
 >>> from crowdwise.bench.tables import summarise
 >>> run = {"experiment": "mine", "column": "a|b", "row": "w/ 50% & more", "seed": 0, "test_accuracy": 90.0}
@@ -35,8 +35,8 @@ from crowdwise.storage.files import replacing
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDE = 120  # columns where nobody looks: in files and pipes
-LONGEST = 300  # characters of an error's text
+WIDE = 120  # columns, in files and pipes
+LONGEST = 300  # characters of an error
 FIELDS = (
     "experiment", "column", "row", "metric", "average", "status", "seeds", "mean", "sd", "mark", "p", "p_holm", "rank",
     "printed_mean", "printed_sd", "difference", "near_printed", "departures", "notes",
@@ -90,7 +90,7 @@ class Style:
     indent: str = ""
     """Before the label of a line with the paper's figures."""
     marks: tuple[str, str] = ("bold", "italic")
-    """How the best, and those like it, are told by a legend."""
+    """What the legend calls the marks of the best and of those like it."""
 
     def label(self, line: Line) -> str:
         return self.indent * line.printed + self.escape(line.label)
@@ -144,7 +144,7 @@ LATEX = Style(
 
 
 def show(table: ResultTable, console: Console | None = None) -> None:
-    """Print a table, in parts where the terminal is narrow; colours only on a terminal."""
+    """Print a table, split if the terminal is narrow; colours only on a terminal."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as Grid
@@ -216,7 +216,7 @@ def to_latex(table: ResultTable) -> str:
 
 
 def to_csv(table: ResultTable) -> str:
-    """One line for each cell, to be read by programs. Text that a spreadsheet would take for a formula begins with '."""
+    """One line per cell, for programs. Text that a spreadsheet would read as a formula gets a leading '."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(FIELDS)
@@ -249,7 +249,7 @@ WRITERS: dict[str, Callable[[ResultTable], str]] = {
 
 
 def write(table: ResultTable, path: str | os.PathLike[str]) -> Path:
-    """Write a file in the format that its ending names (.md, .tex, .csv, .txt); it appears whole or not at all."""
+    """Write a file atomically, in the format of its suffix (.md, .tex, .csv, .txt)."""
     path = Path(path)
     if path.suffix.lower() not in WRITERS:
         raise ConfigError(
@@ -262,7 +262,7 @@ def write(table: ResultTable, path: str | os.PathLike[str]) -> Path:
 
 
 def _layout(table: ResultTable) -> tuple[list[Block], dict[str, str]]:
-    """The blocks of a table, and its footnotes by text, lettered in the order of reading."""
+    """The blocks of a table, and the letters of its footnotes by text, in reading order."""
     groups = dict.fromkeys(column.group for column in table.columns)
     letters: dict[str, str] = {}
     usual = _usual_seeds(table)
@@ -356,7 +356,7 @@ def _usual_seeds(table: ResultTable) -> int:
 
 
 def _parts(block: Block, width: int) -> Iterator[Block]:
-    """A block in pieces that fit into ``width`` characters, at least one column each."""
+    """A block in parts that fit into ``width`` characters, with at least one column each."""
     labels = max(len(TEXT.label(line)) for line in block.lines) + 4
     begin, used = 0, labels
     for index, column in enumerate(block.columns):

@@ -1,7 +1,7 @@
-"""Run the cells of a benchmark: several at once, each in a folder of its own, so that any of them can be interrupted.
+"""Run the cells of a benchmark, several at once, each in its own folder, so that any of them can be interrupted.
 
-A finished cell has a ``record.json`` and is never run again; one that failed has a ``failed.json`` and is tried again the
-next time; what was interrupted goes on from its last epoch.
+A finished cell has a ``record.json`` and is never run again; a failed one has a ``failed.json`` and is retried the next
+time; an interrupted one continues from its last epoch.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def run(
     ray: str | None = None,
     gpus_per_run: float | None = None,
 ) -> list[dict[str, Any]]:
-    """Run all cells that have no record yet, ``jobs`` at a time, and return the records of all; failed ones have an error.
+    """Run all cells without a record, ``jobs`` at a time, and return all records; those of failed cells have an error.
 
-    ``jobs`` is the number of GPUs, or of processors where there are none. ``watch`` is called with the status whenever it
-    changes, and with the record of each cell that ends. ``ray``, an address or ``"local"``, spreads the cells over a Ray
-    cluster, where each takes ``threads`` CPUs (1) and ``gpus_per_run`` GPUs (1 where there are some).
+    ``jobs`` defaults to the number of GPUs, or of processors without GPUs. ``watch`` is called with the status whenever it
+    changes, and with the record of each cell that ends. With ``ray``, an address or ``"local"``, cells run on Ray, each on
+    ``threads`` CPUs (1) and ``gpus_per_run`` GPUs (1 if there are any).
     """
     with locked(out):
         _tidy(out)
@@ -71,7 +71,7 @@ def _ray_pool(address: str, gpus: float | None) -> Callable[..., Pool]:
 
 
 def _families(cells: Sequence[Cell]) -> deque[deque[Cell]]:
-    """Cells with a crowd in common, together where they can share stages, else each alone; seed by seed."""
+    """Cells with the same crowd, grouped if they can share stages and otherwise alone; seed by seed."""
     families: dict[Any, deque[Cell]] = {}
     for number, cell in enumerate(cells):
         method: type[CrowdClassifier] = METHODS[cell.method]
@@ -80,7 +80,7 @@ def _families(cells: Sequence[Cell]) -> deque[deque[Cell]]:
 
 
 def _tidy(out: Path) -> None:
-    """Remove what a killed benchmark left: files that were being written, and the state of runs that are finished."""
+    """Remove what a killed benchmark left behind: temporary files, and the state of finished runs."""
     from crowdwise.bench.measure import discard_runs
 
     for leftover in out.glob("**/.*.tmp"):

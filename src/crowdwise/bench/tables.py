@@ -1,4 +1,4 @@
-"""Tables from records: mean and standard deviation over seeds, who is best, and the paper's figures beside ours.
+"""Tables from records: mean and standard deviation over seeds, the best rows, and the paper's figures.
 
 >>> def run(row, seed, accuracy):
 ...     return {"experiment": "mine", "column": "birds", "row": row, "seed": seed, "test_accuracy": accuracy}
@@ -32,10 +32,10 @@ def summarise(
 ) -> ResultTable:
     """Results of an experiment: a row for each method, a column for each setting, and averages over settings.
 
-    The best mean of a column is marked, and with it the rows that a paired t-test over common seeds (two-sided, 5 %)
-    cannot tell from it. Each row is compared on its own: a correction for the number of rows would need more seeds
-    than experiments have, and mark rows that are far behind; `TableCell.p_holm` has it. A column whose best row has fewer
-    than three seeds has no marks, and rows with fewer than three seeds in common with the best have none.
+    The best mean of a column is marked, and so are the rows that a paired t-test over common seeds (two-sided, 5 %)
+    cannot distinguish from it. Rows are compared one by one: correcting for their number would take more seeds than
+    experiments have, and mark rows that are far behind; `TableCell.p_holm` holds the corrected p. A column whose best row
+    has fewer than three seeds has no marks; nor have rows with fewer than three seeds in common with the best.
 
     Experiments "table1" to "table8" get the paper's figures (of test accuracy), and footnotes where conditions differ.
     Parameters that a record does not name are not compared.
@@ -96,10 +96,10 @@ def summarise(
 
 
 def rank(records: Iterable[Record], metrics: Sequence[str] = HELD_OUT, *, experiment: str | None = None) -> ResultTable:
-    """Methods on data without true labels: how well each foretells held-out labels, best first, with ranks.
+    """Rank methods on data without true labels by how well they predict held-out labels, best first.
 
-    A column for each setting and metric that was measured there. Rows are sorted by the first of these columns.
-    Marks are as in :func:`summarise`.
+    There is a column for each setting and each metric measured there. Rows are sorted by the first column; marks are as
+    in :func:`summarise`.
     """
     runs = select(records, experiment)
     cells: dict[Place, TableCell] = {}
@@ -146,7 +146,7 @@ def _cell(runs: Runs, column: str, row: str, metric: Metric) -> TableCell:
 
 
 def _average(cells: Sequence[TableCell], of: int) -> TableCell:
-    """Mean of the columns' means, if there is one in every column; the paper's is ``of`` so many columns."""
+    """Mean of the columns' means, if every column has one; the paper's average is over ``of`` columns."""
     means = [cell.mean for cell in cells if cell.mean is not None]
     if len(means) < len(cells):
         return TableCell(status=next(cell.status for cell in cells if cell.status))
@@ -157,7 +157,7 @@ def _average(cells: Sequence[TableCell], of: int) -> TableCell:
 
 
 def _averages(columns: Sequence[str], figures: Mapping[str, object]) -> dict[str, list[str]]:
-    """Averages and the columns that they are of: the paper's, or of columns that differ in their last part only."""
+    """Averages and their columns: the paper's, or of columns that differ only in their last part."""
     if figures:
         found = {name: paper.averaged(name, figures) for name in figures if paper.is_average(name)}
     else:
@@ -182,7 +182,7 @@ def _beside(
 def _mark_columns(
     cells: dict[Place, TableCell], columns: Sequence[str], rows: Sequence[str], metric: Metric
 ) -> list[str]:
-    """Mark the best of each column and those like it, in place; what could not be compared is returned as notes."""
+    """Mark the best of each column and those like it, in place; return notes on what could not be compared."""
     few: list[str] = []
     left_out: list[str] = []
     for column in columns:
@@ -219,7 +219,7 @@ def _ranks(cells: Mapping[Place, TableCell], column: str, rows: Sequence[str], m
 
 
 def _ordered(found: Iterable[str], known: Iterable[str]) -> list[str]:
-    """What was found, in the order of ``known``, then in its own."""
+    """The names found, those of ``known`` first and in its order."""
     names, order = dict.fromkeys(found), dict.fromkeys(known)
     return [name for name in order if name in names] + [name for name in names if name not in order]
 
@@ -238,5 +238,5 @@ def _title(experiment: str) -> str:
 def _alternative(records: Sequence[Record]) -> str:
     measured = [name for name in METRICS if any(value_of(record, name) is not None for record in records)]
     if any(name in measured for name in HELD_OUT):
-        return "; data without true labels are ranked by held-out labels: rank(records)"
+        return "; without true labels, rank by held-out labels: rank(records)"
     return f"; they have {', '.join(measured)}" if measured else ""

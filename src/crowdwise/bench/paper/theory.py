@@ -1,7 +1,7 @@
-"""What TAIDTM's theory says in numbers: bounds, costs, and diagnostics of what its theorems assume.
+"""TAIDTM's theory in numbers: bounds, costs, and diagnostics of what its theorems assume.
 
-Theorems and section numbers are those of arXiv 2306.03116. Bounds are numerically vacuous for real networks: they show how
-an error scales, not how large it is. What the paper states but does not prove is not here (docs/theory.md).
+Theorems and sections are numbered as in arXiv 2306.03116. The bounds are numerically vacuous for real networks: they show how
+an error scales, not how large it is. Claims that the paper does not prove are left out (docs/theory.md).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def bound_no_transfer(
     input_bound: float = 1.0,
     delta: float = 0.05,
 ) -> float:
-    """Theorem 1: how far the risk of a transition network of one annotator's own exceeds its empirical risk.
+    """Theorem 1: how far the risk of an annotator's own transition network may exceed its empirical risk.
 
     2 C^2 B (sqrt(2 d ln 2) + 1) prod_i M_i / sqrt(C m_j) + M sqrt(ln(1/delta) / (2 m_j)), with probability 1 - delta, if the
-    distilled examples are spread evenly over the classes.
+    distilled examples are evenly distributed over the classes.
 
     Args:
         layer_norms: M_1 .. M_d, bounds on the Frobenius norms of the d layers.
@@ -49,7 +49,7 @@ def bound_no_transfer(
     _require_not_negative(loss_bound=loss_bound, input_bound=input_bound)
     _require_probability(delta)
     if not layer_norms:
-        raise ConfigError("layer_norms must name at least one layer's Frobenius norm, got none")
+        raise ConfigError("layer_norms must hold the Frobenius norm of at least one layer, got none")
     for layer, norm in enumerate(layer_norms):
         _require_not_negative(**{f"layer_norms[{layer}]": norm})
     complexity = input_bound * (math.sqrt(2 * len(layer_norms) * math.log(2)) + 1) * math.prod(layer_norms)
@@ -92,8 +92,8 @@ def bound_transfer(omega: float, *, examples: float, loss_bound: float, delta: f
     """Theorem 2: the same excess for a head that starts at the global network.
 
     M sqrt((omega + ln(2 m_j / delta)) / (2 (m_j - 1))), whatever the size of the network. ``omega`` bounds the
-    Kullback-Leibler divergence between what the annotator's head may become and the global one; it cannot be observed and
-    is yours to assume.
+    Kullback-Leibler divergence between what the annotator's head may become and the global one; it cannot be observed,
+    so its value is an assumption.
 
     >>> round(bound_transfer(0, examples=100, loss_bound=5), 6), round(bound_transfer(2, examples=100, loss_bound=5), 6)
     (1.023342, 1.140067)
@@ -183,7 +183,7 @@ class Run:
         )
 
     def actual_cost(self) -> Cost:
-        """What crowdwise multiplies, with the paper's factor of 2 for a step forward and back.
+        """The multiplications of crowdwise, with the paper's factor of 2 for a forward and backward step.
 
         Features are computed once for the individual and once for the mapping stage, heads only at annotated pairs, only in
         row y* where y* is known, and in the cheaper order; the graph is counted as a dense matrix.
@@ -229,7 +229,7 @@ class Orders(NamedTuple):
 
 
 def contraction(weight: ArrayLike, k: int) -> float:
-    """||W||_2 / k: the factor by which a layer draws two similar annotators together, below 1 as Theorem 3 wants it.
+    """||W||_2 / k: the factor by which a layer shrinks the distance of two similar annotators; Theorem 3 needs it below 1.
 
     If i and j have k neighbours each, namely a common set and themselves, then with A/k as the normalised graph and an
     activation that is 1-Lipschitz ||h_i' - h_j'|| <= ||W||_2 / k ||h_i - h_j||.
@@ -247,7 +247,7 @@ def contraction(weight: ArrayLike, k: int) -> float:
 def gcn_contraction(model: TAIDTM) -> list[float]:
     """`contraction` of each layer of a fitted TAIDTM's graph convolution, with its number of neighbours for k.
 
-    Its graph is purified and normalised differently, so that this is an indication, and no statement about the fit.
+    Its graph is purified and normalised differently, so this is only an indication.
     """
     head: Any = cast(Any, model._fitted_transition()).head
     if not hasattr(head, "graph"):
@@ -267,8 +267,8 @@ class GroupCosines(NamedTuple):
 def group_cosines(heads: ArrayLike, groups: ArrayLike, *, block: int = 1024) -> GroupCosines:
     """How parallel heads (R, ...) are inside groups (R,), and how far from orthogonal between them.
 
-    What Theorem 4 is about: heads of dissimilar annotators stay orthogonal. It is not true as stated, so measure it. A
-    head that is zero has cosine 0 with all.
+    Theorem 4 says that heads of dissimilar annotators stay orthogonal. That is false as stated, so measure it. A zero head
+    has cosine 0 with all others.
 
     >>> group_cosines([[1, 0], [2, 0], [0, 1]], [0, 0, 1])
     GroupCosines(within=1.0, between=0.0)
@@ -304,7 +304,7 @@ def _require_positive(**values: float) -> None:
 def _require_not_negative(**values: float) -> None:
     for name, value in values.items():
         if not (math.isfinite(value) and value >= 0):
-            raise ConfigError(f"{name} must be a number that is not negative, got {value}")
+            raise ConfigError(f"{name} must be a finite number of at least 0, got {value}")
 
 
 def _require_probability(delta: float) -> None:
