@@ -100,7 +100,7 @@ class TestGrid:
         ]
 
     def test_a_part_without_cells_says_what_there_is(self) -> None:
-        with pytest.raises(ConfigError, match=r"no cell of experiment 'quick' is left: .* digits, .* ce, .* 0.3, 0.5"):
+        with pytest.raises(ConfigError, match=r"experiment 'quick' has no such runs: .* digits, .* ce, .* 0.3, 0.5"):
             load_experiment("quick").cells(noise_rates=[0.4])
 
 
