@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DATA ?= $(if $(CROWDWISE_DATA),$(CROWDWISE_DATA),$(wildcard ../shared/data))
 
-.PHONY: demo test test-slow lint format clean browser audit
+.PHONY: demo test test-slow lint format docs clean browser audit
 
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -25,6 +25,11 @@ lint: .venv/.installed-dev
 format: .venv/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# What in README.md and docs/ follows from the code and from the records in benchmarks/results.
+docs: .venv/.installed
+	$(BIN)/python docs/generated.py --write
+	$(BIN)/python benchmarks/results_table.py --write
 
 # A real browser tries the report; where it cannot be installed (no apt, no rights, no network) those tests are skipped.
 browser:

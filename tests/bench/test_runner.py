@@ -20,7 +20,7 @@ from crowdwise.bench import measure, rendering, runner, tables
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.experiments import load_experiment
 from crowdwise.bench.processes import Processes
-from crowdwise.bench.records import Book, read_record
+from crowdwise.bench.records import RecordLog, read_record
 from crowdwise.engine import ledger
 from crowdwise.errors import InUseError, ModelFileError
 from killing import PREPARE, Attempt, Program, after_changes, kill_again_and_again
@@ -137,8 +137,8 @@ class TestFinishedCells:
         assert sorted(record["row"] for record in runner.read_records(finished / "out")) == ["BLTM", "CE", "TAIDTM"]
 
     def test_records_of_changed_settings_take_the_place_of_earlier_ones(self, finished: Path) -> None:
-        book = Book(cells(finished, methods=["ce"], parameters={"epochs": 4}), finished / "out")
-        assert sorted(record["row"] for record in book.others) == ["BLTM", "TAIDTM"]
+        log = RecordLog(cells(finished, methods=["ce"], parameters={"epochs": 4}), finished / "out")
+        assert sorted(record["row"] for record in log.others) == ["BLTM", "TAIDTM"]
         runner.run(cells(finished), finished / "out")
         assert len(runner.read_records(finished / "out")) == 3
 

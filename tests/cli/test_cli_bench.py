@@ -122,7 +122,7 @@ def test_failures_are_listed_and_end_with_an_error(cli: Any, own: Path, files: F
         (("run", "qick"), "unknown experiment 'qick'; did you mean 'quick'?"),
         (("run", "quick", "--set", "epoch=2"), "--set: unknown key 'epoch'; did you mean 'epochs'?"),
         (("run", "quick", "--set", "epochs=many"), "epochs of method 'ce' must be an integer, not 'many'"),
-        (("run", "quick", "--noise", "0.9"), "no cell of experiment 'quick' is left"),
+        (("run", "quick", "--noise", "0.9"), "experiment 'quick' has no such runs"),
         (("run", "nowhere.toml"), "there is no experiment file nowhere.toml"),
         (("table", "quick"), "there are no records; `crowdwise bench run` writes them"),
         (("figures", "quick"), "there are no records"),

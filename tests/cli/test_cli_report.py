@@ -55,7 +55,7 @@ def test_a_result_of_aggregate_with_and_without_the_labels(cli: Any, files: dict
     alone = page_data(tmp_path / "alone.html")
     assert len(alone["items"]["rows"]) == 80
     assert {row["name"] for row in alone["annotators"]["rows"]} == {"0", "1", "2", "3"}
-    assert "pass --annotations FILE" in alone["overview"]["warnings"][0]
+    assert "pass annotations to see" in alone["overview"]["warnings"][0]
     cli("report", "labels.csv", "--annotations", files["named"], "-o", "both.html")
     both = page_data(tmp_path / "both.html")
     assert both["overview"]["method"]["name"] == "the labels of labels.csv"

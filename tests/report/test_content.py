@@ -133,8 +133,8 @@ def test_warnings_are_plain_words() -> None:
     said = "\n".join(gather(Source("x", crowd, durations=durations)).overview["warnings"])
     assert "The labels of “lazy” hardly depend on the item" in said
     assert "“lazy” took less than a quarter of the usual 6.0 s per label" in said
-    assert "20 of 100 items have one label only" in said
-    assert "1 label by annotators who had labelled the item before" in said
+    assert "20 of 100 items have only one label" in said
+    assert "1 label by annotators who had already labelled the item" in said
 
 
 def test_classes_that_nobody_chose_are_named() -> None:

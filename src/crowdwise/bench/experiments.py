@@ -1,7 +1,7 @@
-"""Experiments: TOML files that span a grid of columns (data and noise), rows (methods and variants) and seeds.
+"""Experiments: TOML files that define a grid of columns (data and noise), rows (methods and variants) and seeds.
 
 An experiment has ``description``, ``seeds``, rows as ``methods = [...]`` or as tables ``[rows."NAME"]`` with ``method`` and
-parameters, and one table ``[[columns]]`` for each kind of crowd::
+parameters, and a table ``[[columns]]`` for each kind of crowd::
 
     [[columns]]
     label = "F-MNIST|AIDN-{noise_rate:.0%}"
@@ -9,8 +9,8 @@ parameters, and one table ``[[columns]]`` for each kind of crowd::
     vary = { "simulate.noise_rate" = [0.1, 0.2] }
     parameters = { epochs = 20 }             # of every method that has them
 
-Paths are relative to the file. A data set may have its annotations replaced by those of a table: ``annotations`` without
-``inputs``. ``paper = 1`` says which of the paper's tables it is.
+Paths are relative to the file. ``annotations`` without ``inputs`` replaces the annotations of a data set. ``paper = 1`` names
+the table of the paper that it reproduces.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -34,30 +35,6 @@ from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import METHODS
 from crowdwise.storage.text import toml_table
 
-TITLES = {
-    "ce": "CE",
-    "gce": "GCE",
-    "forward": "Forward",
-    "reweight": "Reweight",
-    "bltm": "BLTM",
-    "dl-mv": "DL-MV",
-    "dl-crh": "DL-CRH",
-    "dl-mmsr": "DL-MMSR",
-    "max-mig": "Max-MIG",
-    "dl-ds": "DL-DS",
-    "dl-ibcc": "DL-IBCC",
-    "dl-ebcc": "DL-EBCC",
-    "agg-net": "AggNet",
-    "crowd-layer": "CrowdLayer",
-    "mbem": "MBEM",
-    "union-net": "UnionNet",
-    "conal": "CoNAL",
-    "geo-crowd-net": "GeoCrowdNet",
-    "trace-reg": "TraceReg",
-    "taidtm-ft": "TAIDTM-FT",
-    "taidtm": "TAIDTM",
-}
-"""Methods as the paper's tables call them, in its order."""
 _TOP: dict[str, tuple[type | tuple[type, ...], str]] = {
     "description": (str, "text"),
     "paper": (int, "the number of a table"),
@@ -95,7 +72,7 @@ class Experiment:
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     columns: Sequence[Mapping[str, Any]] = ()
     heldout: float | None = None
-    """Share of the annotations that is held out to judge by; by default a tenth of those of your own files."""
+    """Fraction of the annotations held out for evaluation; by default a tenth, if the data are your own files."""
     folder: Path = Path()
 
     def cells(
@@ -107,7 +84,7 @@ class Experiment:
         seeds: Sequence[int] | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> list[Cell]:
-        """The cells of the grid, or of the part of it with the given data sets, methods (or row names) and noise rates.
+        """The cells of the grid, or those with the given data sets, methods (or row names) and noise rates.
 
         ``parameters`` override those of the experiment, in every method that has them.
         """
@@ -119,9 +96,9 @@ class Experiment:
         found = [cell for cell in found if not rates or float(cell.simulate.get("noise_rate", -1)) in rates]
         if not found:
             raise ConfigError(
-                f"no cell of experiment {self.name!r} is left: it has the data sets "
-                f"{_listed(cell.dataset for cell in self._of_seed(0, {}))}, the methods "
-                f"{_listed(spec['method'] for spec in self.rows.values())} and the noise rates "
+                f"experiment {self.name!r} has no such runs: its data sets are "
+                f"{_listed(cell.dataset for cell in self._of_seed(0, {}))}, its methods "
+                f"{_listed(spec['method'] for spec in self.rows.values())}, its noise rates "
                 f"{_listed(cell.simulate.get('noise_rate') for cell in self._of_seed(0, {}))}"
             )
         return found
@@ -175,22 +152,28 @@ def names() -> list[str]:
     >>> "quick" in names()
     True
     """
-    folder = resources.files(__package__) / "experiments"
-    return sorted(file.name[:-5] for file in folder.iterdir() if file.name.endswith(".toml"))
+    return sorted(_packaged())
+
+
+def _packaged() -> dict[str, Traversable]:
+    """The files of the experiments that come with crowdwise, the paper's among them."""
+    bench = resources.files(__package__)
+    files = (file for folder in ("experiments", "paper/experiments") for file in (bench / folder).iterdir())
+    return {file.name.removesuffix(".toml"): file for file in files if file.name.endswith(".toml")}
 
 
 def load_experiment(name: str | Path) -> Experiment:
-    """An experiment by name, or from a TOML file of yours. Unknown keys are errors."""
+    """An experiment by name, or from your own TOML file. Unknown keys are errors."""
     path = Path(name)
     if path.suffix == ".toml":
         if not path.is_file():
             raise ConfigError(f"there is no experiment file {path}")
         text, label, folder = path.read_bytes(), path.stem, path.parent
     else:
-        if str(name) not in names():
-            raise ConfigError(f"unknown experiment {str(name)!r}{suggest(str(name), names())}")
-        file = resources.files(__package__) / "experiments" / f"{name}.toml"
-        text, label, folder = file.read_bytes(), str(name), Path()
+        packaged = _packaged()
+        if str(name) not in packaged:
+            raise ConfigError(f"unknown experiment {str(name)!r}{suggest(str(name), packaged)}")
+        text, label, folder = packaged[str(name)].read_bytes(), str(name), Path()
     try:
         content = toml_table(text)
     except ValueError as error:
@@ -211,7 +194,7 @@ def _checked(name: str, content: dict[str, Any], folder: Path) -> Experiment:
             raise ConfigError(f"{where}, [rows.{row!r}] must be a table, not {str(spec)[:60]!r}")
     rows = {str(row): dict(spec) for row, spec in tables.items()}
     for method in _names(f"{where}, methods", content.pop("methods", [])):
-        rows.setdefault(TITLES.get(method, method), {"method": method})
+        rows.setdefault(title_of(method), {"method": method})
     for row, spec in rows.items():
         if "method" not in spec:
             raise ConfigError(f"{where}, [rows.{row!r}]: say which method it is: method = ...")
@@ -273,20 +256,29 @@ def _refuse(where: str, given: Iterable[str], known: Iterable[str]) -> None:
             raise ConfigError(f"{where}: unknown key {key!r}{suggest(key, list(known))}")
 
 
+def title_of(method: str) -> str:
+    """A method's row in a table: its title, where its own class declares one.
+
+    >>> title_of("union-net"), title_of("deep-aggregate")
+    ('UnionNet', 'deep-aggregate')
+    """
+    return vars(METHODS[method]).get("title") or method
+
+
 def settable(method: str) -> set[str]:
-    """The parameters that an experiment may set: seeds and output are the benchmark's own business."""
+    """The parameters that an experiment may set; the benchmark itself sets seeds and output."""
     return {f.name for f in dataclasses.fields(METHODS[method])} - {"random_state", "verbose"}
 
 
 def _path(name: str, folder: Path) -> str | Path:
-    """A preset's name as it is; a file relative to the folder of the experiment's file."""
+    """A preset's name unchanged, or its file relative to the experiment's folder."""
     return folder / name if name.endswith(".toml") else name
 
 
 def _files(files: Mapping[str, str], folder: Path, where: str) -> dict[str, str]:
-    """The user's files by their absolute paths, with a digest of their contents.
+    """The user's files as absolute paths, with a digest of their contents.
 
-    ``inputs`` may name one array of an npz file (``data.npz:X``), and ``ids`` a column or an array instead of a file.
+    ``inputs`` may name an array of an npz file (``data.npz:X``), and ``ids`` a column or an array instead of a file.
     """
     found: dict[str, str] = {}
     contents: list[str] = []
@@ -317,7 +309,7 @@ def _combinations(vary: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]
 
 
 def _filled(label: str, values: Mapping[str, Any], name: str) -> str:
-    """The label with values in the place of {NAME} and {NAME:FORMAT}; nothing else can be reached from there."""
+    """The label with values for {NAME} and {NAME:FORMAT}; no other expressions are allowed."""
     try:
         for _, field, form, conversion in string.Formatter().parse(label):
             if field is not None and (not field.isidentifier() or conversion or not _FORM.fullmatch(form or "")):

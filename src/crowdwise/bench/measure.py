@@ -1,4 +1,4 @@
-"""Run one cell of a benchmark, and describe how it went. True labels are used here, and by no method."""
+"""Run one cell of a benchmark and record the outcome. True labels are used here, but never by a method."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from crowdwise.registry import METHODS
 
 Array = npt.NDArray[Any]
 Watcher = Callable[[dict[str, Any]], None]
-_INSTANCES, _ANNOTATORS = 300, 10  # for which estimated matrices are compared with the true ones
+_INSTANCES, _ANNOTATORS = 300, 10  # to compare estimated and true matrices at
 
 
 def run_cell(
-    cell: Cell, folder: Path, share: Path, *, sharing: int = 1, watch: Watcher | None = None
+    cell: Cell, folder: Path, shared: Path, *, sharing: int = 1, watch: Watcher | None = None
 ) -> dict[str, Any]:
-    """Train and judge, or go on where an interrupted run stopped; writes ``record.json`` into ``folder`` and returns it."""
+    """Train and evaluate, resuming an interrupted run; writes ``record.json`` to ``folder`` and returns it."""
     import torch
 
     material = load_material(cell)
@@ -46,7 +46,7 @@ def run_cell(
     curve = Curve(material, watch)
     _reset_peaks()
     started = time.perf_counter()
-    fit(model, material.X, train, run_folder(folder), share, curve)
+    fit(model, material.X, train, run_folder(folder), shared, curve)
     seconds = time.perf_counter() - started - curve.seconds
     seconds += sum(epoch["seconds"] for epoch in model.history_ if (epoch["index"], epoch["epoch"]) not in curve.seen)
     record = cell.as_json() | {
@@ -70,7 +70,7 @@ def run_cell(
 
 
 def run_folder(folder: Path) -> Path:
-    """Where a run of this code leaves its state. That of other code is discarded: a record is to be of one code alone."""
+    """The folder for the state of a run. State left by other code is removed: a record must come from one version."""
     path = folder / f"run-{versions()['code']}"
     for other in folder.glob("run-*"):
         if other != path:
@@ -79,26 +79,26 @@ def run_folder(folder: Path) -> Path:
 
 
 def discard_runs(folder: Path) -> None:
-    """Remove what an interrupted run would go on from."""
+    """Remove the state of interrupted runs."""
     for path in folder.glob("run-*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
 def fit(
-    model: CrowdClassifier, X: Any, annotations: Annotations, path: Path, share: Path, observer: Callable[..., None]
+    model: CrowdClassifier, X: Any, annotations: Annotations, path: Path, shared: Path, observer: Callable[..., None]
 ) -> None:
-    """Fit in a run directory. A damaged one is started anew, without what other methods shared: it may be damaged, too."""
+    """Fit in a run directory. If it is damaged, start over without the shared stages, which may be damaged too."""
     if (path / "run.json").exists():
         with contextlib.suppress(ModelFileError, ConfigError):
-            model.fit(X, annotations, resume=path, share=share, observer=observer)
+            model.fit(X, annotations, resume=path, share=shared, observer=observer)
             return
     elif not path.exists():
         with contextlib.suppress(ModelFileError):
-            model.fit(X, annotations, run_dir=path, share=share, observer=observer)
+            model.fit(X, annotations, run_dir=path, share=shared, observer=observer)
             return
-    for damaged in (path, share):
+    for damaged in (path, shared):
         shutil.rmtree(damaged, ignore_errors=True)
-    model.fit(X, annotations, run_dir=path, share=share, observer=observer)
+    model.fit(X, annotations, run_dir=path, share=shared, observer=observer)
 
 
 @functools.lru_cache(maxsize=1)
@@ -111,13 +111,13 @@ def _material(data: str, simulate: str, seed: int) -> Material:
 
 
 def load_material(cell: Cell) -> Material:
-    """The cell's instances and annotations; those of the last cell are kept, as the next is often of the same family."""
+    """The cell's instances and annotations; the last ones are cached, as the next cell is often of the same family."""
     return _material(json.dumps(dict(cell.data)), json.dumps(dict(cell.simulate)), cell.seed)
 
 
-def split_votes(annotations: Annotations, share: float, seed: int) -> tuple[Annotations, Annotations | None]:
-    """Annotations to train on, and a random share of them to judge by; instances keep at least one."""
-    if not share:
+def split_votes(annotations: Annotations, fraction: float, seed: int) -> tuple[Annotations, Annotations | None]:
+    """Annotations to train on, and a random fraction for evaluation; every instance keeps at least one."""
+    if not fraction:
         return annotations, None
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(annotations))
@@ -125,17 +125,17 @@ def split_votes(annotations: Annotations, share: float, seed: int) -> tuple[Anno
     by_instance = order[np.argsort(annotations.instance[order], kind="stable")]
     first = np.concatenate([[0], np.cumsum(annotations.labels_per_instance)[:-1]])
     rank[by_instance] = np.arange(len(annotations)) - first[annotations.instance[by_instance]]
-    out = (rng.random(len(annotations)) < share) & (rank > 0)
+    out = (rng.random(len(annotations)) < fraction) & (rank > 0)
     return annotations.where(~out), annotations.where(out)
 
 
 class Curve:
-    """Notes test accuracy in the record of every epoch, where it survives interruptions."""
+    """Adds test accuracy to the record of every epoch, where it survives interruptions."""
 
     def __init__(self, material: Material, watch: Watcher | None) -> None:
         self.material, self.watch, self.seconds = material, watch, 0.0
         self.seen: set[tuple[int, int]] = set()
-        """Stage and epoch of what was trained here, not in an earlier process or for another method."""
+        """Stage and epoch of what was trained in this process, for this method."""
 
     def __call__(self, record: dict[str, Any], predict: Callable[[Any], Array] | None) -> None:
         started = time.perf_counter()
@@ -149,7 +149,7 @@ class Curve:
 
 
 def accuracies(model: CrowdClassifier, material: Material) -> dict[str, Any]:
-    """Accuracy after the last epoch, and in the epoch of the last stage that agreed best with held-out instances' votes."""
+    """Accuracy after the last epoch, and in the epoch of the last stage that agreed best with held-out instances."""
     found: dict[str, Any] = {}
     last = [record for record in model.history_ if record["stage"] == model.history_[-1]["stage"]]
     if material.y_test is not None:
@@ -168,9 +168,9 @@ def accuracies(model: CrowdClassifier, material: Material) -> dict[str, Any]:
 
 
 def votes_explained(model: CrowdClassifier, X: Any, train: Annotations, out: Annotations | None) -> dict[str, Any]:
-    """How well held-out votes are foreseen: by classes alone, and through confusion matrices counted on the training votes.
+    """How well held-out votes are predicted, by classes alone and through confusion matrices counted on the training votes.
 
-    The matrices come from the classifier's predictions for every method alike, so that methods without matrices compete.
+    For every method the matrices come from the classifier's predictions, so that methods without matrices can compete.
     """
     if out is None or not len(out):
         return {}
@@ -180,18 +180,18 @@ def votes_explained(model: CrowdClassifier, X: Any, train: Annotations, out: Ann
     np.add.at(counts.transpose(0, 2, 1), (train.annotator, train.label), f[train.instance])
     crowd = counts.sum(0) + 1
     crowd /= crowd.sum(1, keepdims=True)
-    matrices = counts + 5 * crowd  # annotators with few votes are taken for average ones
+    matrices = counts + 5 * crowd  # shrinks annotators with few votes towards the average
     matrices /= matrices.sum(2, keepdims=True)
-    foreseen = (f[out.instance] * matrices[out.annotator, :, out.label]).sum(1)
+    predicted = (f[out.instance] * matrices[out.annotator, :, out.label]).sum(1)
     return {
-        "heldout_log_likelihood": round(float(np.log(np.maximum(foreseen, 1e-12)).mean()), 5),
+        "heldout_log_likelihood": round(float(np.log(np.maximum(predicted, 1e-12)).mean()), 5),
         "heldout_agreement": round(float((f.argmax(1)[out.instance] == out.label).mean()), 5),
         "heldout_votes": len(out),
     }
 
 
 def parts(model: CrowdClassifier, material: Material) -> dict[str, Any]:
-    """What the simulated crowd's truth says about distillation, the annotator graph and the matrices."""
+    """Quality of distillation, annotator graph and matrices, measured against the simulated crowd."""
     found: dict[str, Any] = {}
     crowd = material.crowd
     if "distilled_instance" in model.arrays_:
@@ -217,7 +217,7 @@ def parts(model: CrowdClassifier, material: Material) -> dict[str, Any]:
 
 
 def times(model: CrowdClassifier, seconds: float) -> dict[str, Any]:
-    """Seconds of the fit and of its stages, those of shared stages and earlier processes included, and median epochs."""
+    """Seconds of the fit, of its stages (including shared ones and earlier processes), and of the median epoch."""
     epochs: dict[str, list[float]] = {}
     for record in model.history_:
         epochs.setdefault(record["stage"], []).append(record["seconds"])
@@ -229,7 +229,7 @@ def times(model: CrowdClassifier, seconds: float) -> dict[str, Any]:
 
 
 def keep_map(cell: Cell, model: CrowdClassifier, material: Material, path: Path) -> None:
-    """The annotator map of a method that has one, for `crowdwise bench figures`."""
+    """Save the annotator map for figures, if the method has one."""
     if "graph_positions" not in model.arrays_:
         return
     edges = model.annotator_graph_  # type: ignore[attr-defined]
@@ -239,7 +239,7 @@ def keep_map(cell: Cell, model: CrowdClassifier, material: Material, path: Path)
 
 @functools.cache
 def versions() -> dict[str, Any]:
-    """Of crowdwise (with a digest of its source), its libraries, Python and the device."""
+    """Versions of crowdwise (with a digest of its source), its libraries and Python, and the device."""
     import torch
 
     source = Path(crowdwise.__file__).parent

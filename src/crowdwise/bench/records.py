@@ -25,17 +25,17 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {  # what tables and figures rely 
 
 
 def folder_of(out: Path, cell: Cell) -> Path:
-    """Where a cell has its record and its run."""
+    """The folder of a cell's record and run."""
     return out / "cells" / cell.id
 
 
 def shared_of(out: Path, cell: Cell) -> Path:
-    """Where a cell's family has the stages that its methods have in common."""
+    """The folder of the stages that a cell's family shares."""
     return out / "shared" / cell.family
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
-    """The record of a cell, or how it failed; None where there is neither, or nothing that can be read."""
+    """The record of a cell, or of its failure; None if there is neither, or it cannot be read."""
     for name in ("record.json", "failed.json"):
         with suppress(ModelFileError):
             record = read_json(folder / name)
@@ -45,14 +45,14 @@ def read_record(folder: Path) -> dict[str, Any] | None:
 
 
 def fail(cell: Cell, out: Path, message: str, trace: str) -> dict[str, Any]:
-    """Write down that a cell failed."""
+    """Record that a cell failed."""
     record = cell.as_json() | {"cell": cell.id, "error": message, "traceback": trace}
     write_json(folder_of(out, cell) / "failed.json", record)
     return record
 
 
-class Book:
-    """The records of a folder, and its ``records.jsonl``: the cells of this run, and what earlier runs had elsewhere."""
+class RecordLog:
+    """The records of a folder and its ``records.jsonl``: the cells of this run, and other cells of earlier runs."""
 
     def __init__(self, cells: Sequence[Cell], out: Path) -> None:
         self.places, self.out = cells, out
@@ -67,7 +67,7 @@ class Book:
         self.write()
 
     def records(self) -> list[dict[str, Any]]:
-        """Those of this run's cells, in their order; a cell that stands at several places has a record for each."""
+        """Records of this run's cells, in their order; a cell at several places of a table has a record for each."""
         return [
             self.found[cell.id] | {"experiment": cell.experiment, "column": cell.column, "row": cell.row}
             for cell in self.places
@@ -80,10 +80,10 @@ class Book:
             temporary.write_text("".join(lines), encoding="utf-8")
 
     def _elsewhere(self) -> list[dict[str, Any]]:
-        """Records of earlier runs, but of other cells and at other places."""
+        """Records of earlier runs, of other cells and at other places."""
         try:
             earlier = read_records(self.out)
-        except (ConfigError, ModelFileError):  # not there, or damaged: the cells' own records are what counts
+        except (ConfigError, ModelFileError):  # missing or damaged: the cells' own records count
             return []
         taken = {(cell.experiment, cell.column, cell.row, cell.seed) for cell in self.places}
         places = (tuple(record.get(key) for key in ("experiment", "column", "row", "seed")) for record in earlier)

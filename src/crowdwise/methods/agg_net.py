@@ -29,6 +29,7 @@ class AggNet(CrowdClassifier):
     """
 
     name: ClassVar[str] = "agg-net"
+    title: ClassVar[str] = "AggNet"
 
     smoothing: float = 0.01
     """Added to the expected counts behind T^j."""

@@ -39,6 +39,8 @@ class BLTM(CrowdClassifier):
     """
 
     name: ClassVar[str] = "bltm"
+    title: ClassVar[str] = "BLTM"
+    shares_stages: ClassVar[bool] = True
 
     variant: str = "reference"
     """``"reference"``: as the authors of TAIDTM run it. ``"original"``: as its own authors do, with a plain warm-up (without

@@ -80,6 +80,7 @@ class CoNAL(JointClassifier):
     """
 
     name: ClassVar[str] = "conal"
+    title: ClassVar[str] = "CoNAL"
 
     embedding: int = 20
     """Size of the embeddings v_i and u_j."""

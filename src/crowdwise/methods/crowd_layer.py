@@ -61,6 +61,7 @@ class CrowdLayer(JointClassifier):
     """A layer for each annotator turns the classifier's probabilities into the annotator's labels."""
 
     name: ClassVar[str] = "crowd-layer"
+    title: ClassVar[str] = "CrowdLayer"
 
     variant: str = "MW"
     """A matrix for each annotator (``"MW"``), a weight (``"VW"``) or bias (``"VB"``) for each class, both (``"VW+B"``), or

@@ -29,6 +29,7 @@ class Forward(CrowdClassifier):
     """A network trained through one matrix T for the whole crowd, estimated beforehand (forward correction)."""
 
     name: ClassVar[str] = "forward"
+    title: ClassVar[str] = "Forward"
 
     warmup_epochs: int | None = None
     """Epochs of the classifier that learns the noisy labels as they are, and whose anchors give T; by default 5, and as many

@@ -49,6 +49,7 @@ class GCE(CrowdClassifier):
     """
 
     name: ClassVar[str] = "gce"
+    title: ClassVar[str] = "GCE"
 
     q: float = 0.7
     """0: cross-entropy; 1: mean absolute error, the most tolerant of wrong labels and the slowest to train."""

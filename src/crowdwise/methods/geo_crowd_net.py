@@ -36,6 +36,7 @@ class GeoCrowdNet(JointClassifier):
     """A confusion matrix for each annotator, and predictions (or matrices) that span a large volume."""
 
     name: ClassVar[str] = "geo-crowd-net"
+    title: ClassVar[str] = "GeoCrowdNet"
 
     regulariser: str = "F"
     """Maximise ln det(F'F) of a batch's predictions (``"F"``), ln det(W'W) of the stacked matrices (``"W"``), or ``"none"``."""

@@ -91,6 +91,7 @@ class MaxMIG(CrowdClassifier):
     """
 
     name: ClassVar[str] = "max-mig"
+    title: ClassVar[str] = "Max-MIG"
 
     epochs: int = 50
     batch_size: int = 64

@@ -32,6 +32,7 @@ class MBEM(CrowdClassifier):
     """
 
     name: ClassVar[str] = "mbem"
+    title: ClassVar[str] = "MBEM"
 
     rounds: int = 2
     """Networks trained one after the other, each from new weights and for ``epochs``; the last one is kept."""

@@ -32,6 +32,7 @@ class Reweight(Forward):
     """
 
     name: ClassVar[str] = "reweight"
+    title: ClassVar[str] = "Reweight"
 
     weight_cap: float = 10.0
     """Largest weight of an annotation; 0: no bound."""

@@ -52,6 +52,7 @@ class TAIDTM(BLTM):
     """
 
     name: ClassVar[str] = "taidtm"
+    title: ClassVar[str] = "TAIDTM"
 
     transfer: str = "graph"
     """``"graph"``, or ``"individual"``: without the second transfer (TAIDTM-FT)."""
@@ -370,6 +371,7 @@ class TAIDTMFT(TAIDTM):
     """TAIDTM without the transfer between annotators, under the name that the paper's ablation gives it."""
 
     name: ClassVar[str] = "taidtm-ft"
+    title: ClassVar[str] = "TAIDTM-FT"
 
     transfer: str = "individual"
 

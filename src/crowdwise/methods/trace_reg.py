@@ -26,6 +26,7 @@ class TraceReg(JointClassifier):
     """A confusion matrix for each annotator; of those that explain the labels, the least reliable ones."""
 
     name: ClassVar[str] = "trace-reg"
+    title: ClassVar[str] = "TraceReg"
 
     annotator_lr: float = 0.1
     """Learning rate of the matrices; larger than elsewhere: near the identity, where they start, gradients are small."""

@@ -35,6 +35,7 @@ class UnionNet(JointClassifier):
     """
 
     name: ClassVar[str] = "union-net"
+    title: ClassVar[str] = "UnionNet"
 
     variant: str = "B"
     """``"A"``: softmax of f Theta, B x R C values for a batch; ``"B"``: f times the softmax of Theta's rows, which is cheaper."""

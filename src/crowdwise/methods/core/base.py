@@ -46,6 +46,10 @@ class CrowdClassifier(Predictor):
     """
 
     name: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+    """The name as papers and tables write it; where there is none, ``name``."""
+    shares_stages: ClassVar[bool] = False
+    """Whether its first stages are those of other methods too, so that ``share`` saves work."""
 
     backbone: str | nn.Module = "auto"
     """``"resnet18"``, ``"resnet34"``, ``"cnn"``, ``"mlp"``, a module that maps (B, ...) to (B, d) (each network starts as a

@@ -1,4 +1,4 @@
-"""The annotators of a report: a row for each, the matrices of how they err, who is like whom, and change over time."""
+"""The annotators of a report: a row for each, their matrices, who errs alike, and change over time."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from crowdwise.report.limits import MATRIX_NUMBERS, MOST_ANNOTATORS, MOST_EDGES,
 if TYPE_CHECKING:
     from crowdwise.methods.core.base import CrowdClassifier
 
-NEIGHBOURS = 5  # most similar annotators that are named
-FEWEST = 3  # annotators that make a map
-MOMENTS = 4  # instances at which a matrix that depends on the instance is shown
-STEPS = 10  # points of a curve over time
-FEW_LABELS = 20  # labels with times below which there is no such curve
-SEEN = 0.1  # weight up to which an edge of a purified graph does not count
+NEIGHBOURS = 5  # similar annotators to name
+SMALLEST_MAP = 3  # annotators
+MATRICES_PER_ANNOTATOR = 4  # instances at which T^j(x) is shown
+CURVE_POINTS = 10  # over time
+CURVE_LABELS = 20  # labels with times that such a curve needs
+FAINT = 0.1  # edges of a purified graph up to this weight do not count
 COLUMNS = {  # of `quality.annotators` -> of a row
     "num_examples_labeled": "labels",
     "annotator_quality": "skill",
@@ -45,8 +45,8 @@ COLUMNS = {  # of `quality.annotators` -> of a row
 
 
 @dataclass(frozen=True, eq=False)
-class People:
-    """The annotators that are shown, and everything that the page says of them."""
+class ShownAnnotators:
+    """The annotators on the page, and everything the page says about them."""
 
     shown: Ints  # codes, (K,); the busiest first
     total: int
@@ -55,12 +55,12 @@ class People:
     """The map: positions, groups and edges; None for fewer than three annotators."""
 
 
-def people(analysis: Analysis) -> People:
+def profiles(analysis: Analysis) -> ShownAnnotators:
     """Profiles of the busiest annotators, at most `MOST_ANNOTATORS` of them."""
     source, crowd = analysis.source, analysis.source.annotations
     if source.profiles is not None:
         rows = source.profiles.slice(0, MOST_ANNOTATORS).to_pylist()
-        return People(
+        return ShownAnnotators(
             np.empty(0, np.int64), source.profiles.num_rows, [_row(row, str(row["annotator"])) for row in rows], None
         )
     shown = np.argsort(-crowd.labels_per_annotator, kind="stable")[:MOST_ANNOTATORS]
@@ -83,14 +83,14 @@ def people(analysis: Analysis) -> People:
     if len(shown) and crowd.n_classes:
         matrices = analysis.matrices(shown)
         _add_matrices(rows, matrices)
-        _add_moments(rows, analysis, shown)
+        _add_matrices_by_item(rows, analysis, shown)
         weight = crowd.labels_per_annotator[shown].astype(float)
         chart = _map(rows, shown, matrices, weight, source.model)
-    return People(shown, int(np.count_nonzero(crowd.labels_per_annotator)), rows, chart)
+    return ShownAnnotators(shown, int(np.count_nonzero(crowd.labels_per_annotator)), rows, chart)
 
 
-def people_of(model: CrowdClassifier) -> People:
-    """What a model has learnt of its annotators: skill, matrices that are the same for all instances, and the graph."""
+def profiles_of_model(model: CrowdClassifier) -> ShownAnnotators:
+    """What a model alone knows about its annotators: skill, matrices that do not depend on the instance, the graph."""
     from crowdwise.networks.transition import ConstantTransition
 
     total = len(model.annotators_)
@@ -104,7 +104,7 @@ def people_of(model: CrowdClassifier) -> People:
         constant, size = model.transition_.matrices.detach().cpu().double().numpy(), len(model.classes_)
         matrices = np.broadcast_to(constant, (total, size, size))[shown]
         _add_matrices(rows, matrices)
-    return People(shown, total, rows, _map(rows, shown, matrices, np.ones(len(shown)), model))
+    return ShownAnnotators(shown, total, rows, _map(rows, shown, matrices, np.ones(len(shown)), model))
 
 
 def _row(values: dict[str, Any], name: str) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _row(values: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def whole_percent(matrices: npt.NDArray[Any]) -> list[list[int]]:
-    """Matrices (K, C, C) as flat lists of whole per cents."""
+    """Matrices (K, C, C) as flat lists of whole percentages."""
     flat: list[list[int]] = np.rint(100 * matrices).astype(int).reshape(len(matrices), -1).tolist()
     return flat
 
@@ -132,16 +132,16 @@ def _add_matrices(rows: Sequence[dict[str, Any]], matrices: Floats) -> None:
         row["matrix"] = matrix
 
 
-def _add_moments(rows: Sequence[dict[str, Any]], analysis: Analysis, shown: Ints) -> None:
-    """T^j(x) at instances that annotator j labelled: from that where it is most to that where it is least likely wrong."""
+def _add_matrices_by_item(rows: Sequence[dict[str, Any]], analysis: Analysis, shown: Ints) -> None:
+    """T^j(x) at instances that annotator j labelled, from the one most likely wrong to the one most likely right."""
     transitions, crowd, right = analysis.transitions, analysis.source.annotations, analysis.right
     if transitions is None or not transitions.varies or right is None:
         return
-    fitting = max(0, MATRIX_NUMBERS // (crowd.n_classes**2 * MOMENTS))
+    fitting = max(0, MATRIX_NUMBERS // (crowd.n_classes**2 * MATRICES_PER_ANNOTATOR))
     for row, annotator in zip(rows[:fitting], shown.tolist(), strict=False):
         own = crowd.by_annotator[annotator]
         own = own[np.argsort(right[own], kind="stable")]
-        chosen = own[np.unique(np.linspace(0, len(own) - 1, min(MOMENTS, len(own))).astype(int))]
+        chosen = own[np.unique(np.linspace(0, len(own) - 1, min(MATRICES_PER_ANNOTATOR, len(own))).astype(int))]
         instance = crowd.instance[chosen].astype(np.int64)
         matrices = whole_percent(transitions.pairs(instance, np.full(len(chosen), annotator)))
         row["moments"] = [
@@ -151,7 +151,7 @@ def _add_moments(rows: Sequence[dict[str, Any]], analysis: Analysis, shown: Ints
 
 
 def _add_curves(rows: Sequence[dict[str, Any]], analysis: Analysis, shown: Ints) -> None:
-    """Mean chance that labels are right, from an annotator's first labels to the last."""
+    """Mean probability that an annotator's labels are right, from the first to the last."""
     source, crowd = analysis.source, analysis.source.annotations
     if source.timestamps is None:
         return
@@ -159,10 +159,10 @@ def _add_curves(rows: Sequence[dict[str, Any]], analysis: Analysis, shown: Ints)
     for row, annotator in zip(rows, shown.tolist(), strict=True):
         own = crowd.by_annotator[annotator]
         own = own[~np.isnan(source.timestamps[own])]
-        if len(own) < FEW_LABELS:
+        if len(own) < CURVE_LABELS:
             continue
         own = own[np.argsort(source.timestamps[own], kind="stable")]
-        parts = np.array_split(own, min(STEPS, len(own) // 5))
+        parts = np.array_split(own, min(CURVE_POINTS, len(own) // 5))
         row["curve"] = [
             [int(at), number(right[part].mean())]
             for at, part in zip(np.cumsum([len(part) for part in parts]), parts, strict=True)
@@ -172,12 +172,12 @@ def _add_curves(rows: Sequence[dict[str, Any]], analysis: Analysis, shown: Ints)
 def _map(
     rows: Sequence[dict[str, Any]], shown: Ints, matrices: Floats | None, weight: Floats, model: CrowdClassifier | None
 ) -> dict[str, Any] | None:
-    """Positions, groups, and edges before and after purifying, by a model's heads or else by matrices (K, C, C).
+    """Positions, groups, and edges before and after purifying, from a model's heads or else from matrices (K, C, C).
 
-    Of the matrices, each counts by its annotator's ``weight`` (K,). ``group`` and ``similar`` are added to the rows.
+    Matrices are weighted by ``weight`` (K,). Adds ``group`` and ``similar`` to the rows.
     """
     heads = model is not None and "graph_positions" in model.arrays_
-    if len(rows) < FEWEST or (matrices is None and not heads):
+    if len(rows) < SMALLEST_MAP or (matrices is None and not heads):
         return None
     if heads:
         found = model.annotator_graph_  # type: ignore[union-attr]
@@ -197,40 +197,34 @@ def _map(
     for place, row in enumerate(rows):
         row["group"] = int(groups[place])
         row["similar"] = _strongest(after, before, place)
+    edges, counts = zip(_edges(before), _edges(after), strict=True)
     return {
         "heads": heads,
         "x": [number(value, 5) for value in positions[:, 0].tolist()],
         "y": [number(value, 5) for value in positions[:, 1].tolist()],
-        "before": _edges(before),
-        "after": _edges(after),
-        "counts": [_count(before), _count(after)],
+        "before": edges[0],
+        "after": edges[1],
+        "counts": counts,
     }
 
 
 def _strongest(after: Any, before: Any, place: int) -> list[int]:
-    """The nearest others: by weight in the purified graph, those that were neighbours before it first among equals."""
+    """The nearest annotators by weight in the purified graph; ties go to those that were neighbours before."""
     weight = after[[place]].toarray()[0] + 1e-6 * before[[place]].toarray()[0]
     weight[place] = 0
     order = np.argsort(-weight, kind="stable")[:NEIGHBOURS]
-    nearest: list[int] = order[weight[order] > SEEN].tolist()
+    nearest: list[int] = order[weight[order] > FAINT].tolist()
     return nearest
 
 
-def _edges(adjacency: Any) -> list[list[Any]]:
-    """[from, to, weight] of the strongest edges, each pair once."""
-    matrix = sparse.coo_array(sparse.triu(sparse.csr_array(adjacency).maximum(sparse.csr_array(adjacency).T), k=1))
-    keep = np.flatnonzero(matrix.data > SEEN)
-    keep = keep[np.argsort(-matrix.data[keep], kind="stable")][:MOST_EDGES]
-    return [
-        [int(a), int(b), number(w)]
-        for a, b, w in zip(matrix.row[keep], matrix.col[keep], matrix.data[keep].tolist(), strict=True)
-    ]
-
-
-def _count(adjacency: Any) -> int:
-    """Pairs that an edge joins."""
+def _edges(adjacency: Any) -> tuple[list[list[Any]], int]:
+    """[from, to, weight] of the strongest edges, each pair once; and how many there are."""
     matrix = sparse.csr_array(adjacency)
-    return int(np.count_nonzero(sparse.triu(matrix.maximum(matrix.T), k=1).data > SEEN))
+    pairs = sparse.coo_array(sparse.triu(matrix.maximum(matrix.T), k=1))
+    kept = np.flatnonzero(pairs.data > FAINT)
+    first = kept[np.argsort(-pairs.data[kept], kind="stable")][:MOST_EDGES]
+    entries = zip(pairs.row[first].tolist(), pairs.col[first].tolist(), pairs.data[first].tolist(), strict=True)
+    return [[a, b, number(weight)] for a, b, weight in entries], len(kept)
 
 
 def _largest_first(groups: npt.NDArray[Any]) -> Ints:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import crowdwise
-from crowdwise import theory
+from crowdwise.bench.paper import theory
 from crowdwise.errors import ConfigError, DataError
 from engine_helpers import TAIDTM_QUICK, crowd
 
@@ -58,10 +60,10 @@ def test_bounds_fall_with_examples_and_only_one_grows_with_the_network(m, more, 
         ({"delta": 1.5}, r"delta must be in \(0, 1\), got 1.5"),
         ({"examples": 0}, "examples must be positive, got 0"),
         ({"n_classes": -1}, "n_classes must be positive, got -1"),
-        ({"loss_bound": -2.0}, "loss_bound must be a number that is not negative, got -2.0"),
-        ({"input_bound": math.inf}, "input_bound must be a number that is not negative, got inf"),
-        ({"layer_norms": ()}, "layer_norms must name at least one layer"),
-        ({"layer_norms": (1.0, math.nan)}, r"layer_norms\[1\] must be a number that is not negative, got nan"),
+        ({"loss_bound": -2.0}, "loss_bound must be a finite number of at least 0, got -2.0"),
+        ({"input_bound": math.inf}, "input_bound must be a finite number of at least 0, got inf"),
+        ({"layer_norms": ()}, "layer_norms must hold the Frobenius norm of at least one layer"),
+        ({"layer_norms": (1.0, math.nan)}, r"layer_norms\[1\] must be a finite number of at least 0, got nan"),
     ],
     ids=str,
 )
@@ -73,7 +75,7 @@ def test_values_out_of_range_are_named(change, message):
 def test_transfer_needs_two_examples_and_an_omega():
     with pytest.raises(ConfigError, match="at least 2 examples of the annotator, got 1"):
         theory.bound_transfer(0, examples=1, loss_bound=5)
-    with pytest.raises(ConfigError, match="omega must be a number that is not negative, got -1"):
+    with pytest.raises(ConfigError, match="omega must be a finite number of at least 0, got -1"):
         theory.bound_transfer(-1, examples=10, loss_bound=5)
     with pytest.raises(ConfigError, match="labels_per_instance must be positive, got 0"):
         theory.bound_global((1,), instances=10, labels_per_instance=0, n_classes=2, loss_bound=1)
@@ -129,7 +131,7 @@ def test_the_order_counted_is_the_order_taken():
 def test_impossible_sizes_are_named():
     with pytest.raises(ConfigError, match="batch_size must be positive, got 0"):
         theory.Run(instances=10, batch_size=0)
-    with pytest.raises(ConfigError, match="epochs must be a number that is not negative, got -1"):
+    with pytest.raises(ConfigError, match="epochs must be a finite number of at least 0, got -1"):
         theory.Run(instances=10, epochs=-1)
 
 
@@ -225,3 +227,9 @@ def test_groups_must_be_named_for_every_annotator():
         theory.group_cosines(np.eye(3), [0, 1])
     with pytest.raises(DataError, match=r"heads must have shape \(annotators, ...\), not \(3,\)"):
         theory.group_cosines(np.ones(3), [0, 1, 2])
+
+
+def test_the_old_name_of_the_module_still_works() -> None:
+    sys.modules.pop("crowdwise.theory", None)
+    with pytest.warns(DeprecationWarning, match=r"crowdwise\.theory is now crowdwise\.bench\.paper\.theory"):
+        assert importlib.import_module("crowdwise.theory") is theory
