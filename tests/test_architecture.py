@@ -12,7 +12,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "crowdwise"
 LAYERS = [
-    ["errors", "registry"],
+    ["errors", "constraints", "registry", "system"],
     ["cluster"],
     ["storage", "data", "progress", "annotations"],
     ["agreement"],

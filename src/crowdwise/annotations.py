@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from crowdwise.constraints import check_value
 from crowdwise.data import frames
 from crowdwise.data.codes import (
     Codes,
@@ -29,7 +30,7 @@ from crowdwise.data.codes import (
     size_of,
 )
 from crowdwise.data.factorise import Column, Ids, Vocabulary, encode, encode_classes, merge
-from crowdwise.errors import AnnotationError, ConfigError, check_choice
+from crowdwise.errors import AnnotationError, ConfigError
 
 __all__ = ["Annotations", "Grouped"]
 
@@ -379,7 +380,7 @@ class Annotations:
 
     def to_frame(self, backend: Backend = "pyarrow") -> Any:
         """A table with columns instance, annotator and label, in the user's own ids."""
-        check_choice("backend", backend, Backend)
+        check_value("backend", backend, Backend)
         table = pa.table(
             {
                 "instance": self.instance_vocabulary.take(self.instance),
@@ -404,7 +405,7 @@ class Annotations:
         )
 
     def _deduplicated(self, policy: Duplicates, where: Callable[[int], str] = "row {}".format) -> Annotations:
-        check_choice("duplicates", policy, Duplicates)
+        check_value("duplicates", policy, Duplicates)
         if policy == "keep" or not self.n_duplicates:
             return self
         rows = distinct_rows(cells(self.instance, self.n_annotators, self.annotator), last=policy == "last")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any, get_args
+from typing import Any
 
 
 class CrowdwiseError(Exception):
@@ -70,18 +70,11 @@ def suggest(name: str, known: Iterable[str]) -> str:
     >>> suggest("zzz", ["b", "a"])
     "; known: 'a', 'b'"
     """
-    known = sorted(known)
+    known = known if isinstance(known, tuple) else sorted(known)  # the values of a Literal have an order of their own
     close = difflib.get_close_matches(name, known, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"
     return "; known: " + ", ".join(map(repr, known)) if known else ""
-
-
-def check_choice(name: str, value: object, choices: Any) -> None:
-    """Refuse a value of the parameter ``name`` that is none of a ``Literal``'s."""
-    known = get_args(choices)
-    if value not in known:
-        raise ConfigError(f"unknown {name} {value!r}; known: {', '.join(map(repr, known))}")
 
 
 def shorten(values: Sequence[Any], limit: int = 20) -> str:

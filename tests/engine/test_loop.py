@@ -152,7 +152,7 @@ def test_the_best_epoch_needs_held_out_instances():
     X, annotations, _ = crowd()
     with pytest.raises(ConfigError, match=r"needs held-out instances .* validation_fraction=0 of \d+ labelled"):
         crowdwise.CE(**QUICK | {"keep": "best", "validation_fraction": 0.0}).fit(X, annotations)
-    with pytest.raises(ConfigError, match="unknown keep='first'; use 'last' or 'best'"):
+    with pytest.raises(ConfigError, match="unknown keep 'first'; known: 'last', 'best'"):
         crowdwise.CE(**QUICK | {"keep": "first"}).fit(X, annotations)
 
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from scipy import sparse
 
 from crowdwise.annotations import Annotations
+from crowdwise.constraints import NonNegativeInt, OpenProbability, check_parameters
 from crowdwise.data.codes import cells
-from crowdwise.errors import ConfigError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -71,15 +71,13 @@ class Votes:
 class Bootstrap:
     """How often to resample the instances, and the share of the results that the interval holds."""
 
-    times: int
-    confidence: float
+    n_bootstrap: NonNegativeInt
+    """0: no interval."""
+    confidence: OpenProbability
     random_state: RandomState
 
     def __post_init__(self) -> None:
-        if self.times < 0:
-            raise ConfigError(f"n_bootstrap must be 0 (no interval) or more, got {self.times}")
-        if not 0 < self.confidence < 1:
-            raise ConfigError(f"confidence must lie between 0 and 1, got {self.confidence}")
+        check_parameters(self)
 
     def estimate(self, votes: Votes, statistic: Statistic) -> tuple[float, tuple[float, float]]:
         """The value of a statistic, and its percentile interval (NaN without a bootstrap)."""
@@ -102,7 +100,7 @@ class Bootstrap:
     def draws(self, size: int) -> npt.NDArray[np.uint8]:
         """How often each of ``size`` instances is drawn in each resample, (B, size); a byte is plenty for that."""
         rng = np.random.default_rng(self.random_state)
-        drawn = np.empty((self.times, size), np.uint8)
+        drawn = np.empty((self.n_bootstrap, size), np.uint8)
         for times in drawn if size else ():
             times[:] = np.bincount(rng.integers(0, size, size), minlength=size)
         return drawn
@@ -114,8 +112,8 @@ class Bootstrap:
             return
         rng = np.random.default_rng(self.random_state)
         rows = max(1, CHUNK // sum(votes.table.shape))
-        for start in range(0, self.times, rows):
-            size = min(rows, self.times - start)
+        for start in range(0, self.n_bootstrap, rows):
+            size = min(rows, self.n_bootstrap - start)
             if patterns < n / 8:  # a binomial per pattern costs about as much as eight draws
                 yield rng.multinomial(n, votes.count / n, size).astype(np.float64)
             else:

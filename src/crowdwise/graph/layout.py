@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 from scipy import linalg
 from scipy.sparse.linalg import svds
 
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.constraints import PositiveInt, check_value
+from crowdwise.errors import DataError
 from crowdwise.graph.purify import DENSE_SVD
 
 if TYPE_CHECKING:
@@ -28,8 +29,7 @@ def pca(vectors: ArrayLike, n_components: int = 2) -> FloatArray:
     matrix = np.asarray(vectors, dtype=np.float64)
     if matrix.ndim != 2:
         raise DataError(f"vectors must have shape (annotators, parameters), not {matrix.shape}")
-    if n_components < 1:
-        raise ConfigError(f"n_components must be at least 1, not {n_components}")
+    check_value("n_components", n_components, PositiveInt)
     coordinates = np.zeros((len(matrix), n_components))
     if not matrix.size:
         return coordinates

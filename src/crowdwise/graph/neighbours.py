@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.constraints import PositiveInt, check_value
+from crowdwise.errors import DataError
 from crowdwise.graph._largest import by_blocks, places, reaching, row_counts
 from crowdwise.graph.similarity import SIMILARITIES, Evidence, embed
 
@@ -100,8 +101,7 @@ def _products(vectors: FloatArray) -> Rows:
 
 def _nearest(rows: Rows, size: int, k: int, block: int | None, busy: NDArray[np.int64] | None = None) -> Neighbours:
     """``busy`` are the annotators that may be similar to somebody, by default all; nothing is computed for the others."""
-    if k < 1:
-        raise ConfigError(f"k must be at least 1 neighbour, not {k}")
+    check_value("k", k, PositiveInt)
     k = min(k, size - 1)
     if k < 1:  # one annotator has nobody to be near to
         return Neighbours(sparse.csr_array((size, size), dtype=np.float64), 0.0, 0.0)

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, sparse
 from scipy.sparse.linalg import svds
 
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.constraints import PositiveInt, check_value
+from crowdwise.errors import DataError
 from crowdwise.graph._largest import by_blocks, places, reaching
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     Graph: TypeAlias = ArrayLike | sparse.sparray
 
+Norm = Literal["ref", "sym_row", "row"]
 DENSE_SVD = (
     1000  # up to here LAPACK's full decomposition is quick and exact; beyond, Lanczos for the s largest triplets
 )
@@ -57,8 +59,7 @@ def purify(
     """
     graph = as_graph(adjacency)
     size = graph.shape[0]
-    if rank < 1:
-        raise ConfigError(f"rank must be at least 1, not {rank}")
+    check_value("rank", rank, PositiveInt)
     if size < 3 or rank >= size or (graph.nnz / size if k is None else k) <= 1:
         return add_self_loops(graph, skipped)
     return add_self_loops(_low_rank(graph, rank), skipped)
@@ -82,7 +83,7 @@ def add_self_loops(adjacency: Graph, skipped: Collection[int] = ()) -> sparse.cs
     return sparse.csr_array(graph - graph.multiply(pattern) + fixed)  # set, not added: weights there are replaced
 
 
-def normalise(adjacency: Graph, norm: Literal["ref", "sym_row", "row"] = "ref") -> sparse.csr_array[np.float64]:
+def normalise(adjacency: Graph, norm: Norm = "ref") -> sparse.csr_array[np.float64]:
     """Â of a graph with self loops, (R, R).
 
     * ``ref``: A[i, j] / sqrt(d_i d_j) with d the *column* sums (how often an annotator is chosen as a neighbour), what
@@ -94,8 +95,7 @@ def normalise(adjacency: Graph, norm: Literal["ref", "sym_row", "row"] = "ref") 
     [[0.5, 0.5], [0.0, 1.0]]
     """
     graph = as_graph(adjacency)
-    if norm not in ("ref", "sym_row", "row"):
-        raise ConfigError(f"unknown norm {norm!r}; known: 'ref', 'sym_row', 'row'")
+    check_value("norm", norm, Norm)
     degree: FloatArray = np.asarray(graph.sum(axis=0 if norm == "ref" else 1), dtype=np.float64).ravel()
     if (degree <= 0).any():
         annotator = int(np.flatnonzero(degree <= 0)[0])

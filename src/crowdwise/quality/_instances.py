@@ -9,7 +9,7 @@ import pyarrow as pa
 from scipy.special import entr
 
 from crowdwise.annotations import Annotations
-from crowdwise.errors import ConfigError
+from crowdwise.constraints import NonNegativeInt, checked
 from crowdwise.quality._belief import Belief, Floats, floats, ids
 
 
@@ -44,7 +44,8 @@ def instances(annotations: Any, posterior: Any = None) -> pa.Table:
     )
 
 
-def issues(annotations: Any, posterior: Any = None, *, limit: int | None = None) -> pa.Table:
+@checked
+def issues(annotations: Any, posterior: Any = None, *, limit: NonNegativeInt | None = None) -> pa.Table:
     """Annotations that differ from what is believed of their instance, the least credible first.
 
     ``posterior`` is as in `annotators`; ``limit`` keeps the first so many. Columns: ``annotation``, the row in the
@@ -55,8 +56,6 @@ def issues(annotations: Any, posterior: Any = None, *, limit: int | None = None)
     >>> found.select(["instance", "annotator", "given_label"]).to_pylist()
     [{'instance': 0, 'annotator': 2, 'given_label': 'dog'}]
     """
-    if limit is not None and limit < 0:
-        raise ConfigError(f"limit must be 0 or more, got {limit}")
     crowd = Annotations.coerce(annotations)
     belief = Belief.of(crowd, posterior)
     given, likely = belief.posterior[crowd.instance, crowd.label], belief.confidence[crowd.instance]

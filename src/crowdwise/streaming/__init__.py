@@ -48,6 +48,7 @@ from crowdwise.streaming.passes import Threads, Workers
 from crowdwise.streaming.preparation import prepare
 from crowdwise.streaming.store import MANIFEST, Store
 from crowdwise.streaming.table import count_rows
+from crowdwise.system import total_memory
 
 __all__ = ["AUTO", "Figures", "Streamed", "aggregate", "count_rows", "parse_memory", "streamable"]
 
@@ -154,10 +155,7 @@ def parse_memory(memory: int | str | None) -> int:
     (1500000000, 64000000)
     """
     if memory is None:
-        try:
-            return min(4_000_000_000, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
-        except (AttributeError, ValueError, OSError):  # not on this platform
-            return 4_000_000_000
+        return min(4_000_000_000, (total_memory() or 8_000_000_000) // 2)
     size = parse_size(str(memory))
     if size is None or size < SMALLEST:
         raise ConfigError(
