@@ -67,6 +67,8 @@ def accepts(kind: Any, value: Any) -> bool:
     (True, False, False)
     """
     origin, parts = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return True
     if origin is Annotated:
         return accepts(parts[0], value) and all(value in bound for bound in parts[1:])
     if origin in (Union, UnionType):
