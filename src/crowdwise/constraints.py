@@ -111,9 +111,11 @@ def described(kind: Any) -> str:
     if origin in (list, tuple, Sequence):
         if origin is tuple and parts[-1] is not ...:
             return f"({', '.join(map(described, parts))})"
+        if parts[0] is Any:
+            return "a list"
         return f"a list, each {described(parts[0])}"
     if origin in (dict, Mapping):
-        return "a table" if parts[1] is Any else f"a table whose values are {described(parts[1])}"
+        return "a table" if parts[1] is Any else f"a table, each value {described(parts[1])}"
     if is_dataclass(kind):
         return "a table"
     return _NOUNS.get(kind) or str(getattr(kind, "__name__", kind))

@@ -27,6 +27,7 @@ from crowdwise.bench.selection import Metric, Record, metric_of, select, value_o
 from crowdwise.errors import ConfigError, DataError, suggest
 from crowdwise.report.pictures import GROUP_COLOURS, INK, MUTED, new_figure
 from crowdwise.storage.arrays import read_npz
+from crowdwise.storage.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -155,7 +156,8 @@ def write_map(path: str | os.PathLike[str], one: AnnotatorMap) -> Path:
     for name, graph in (("before", as_graph(one.before)), ("after", as_graph(one.after))):
         arrays |= {f"{name}_{part}": getattr(graph, part) for part in ("data", "indices", "indptr")}
     path = Path(path)
-    with _whole(path) as partial, partial.open("wb") as file:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **arrays)
     return path
 
@@ -189,25 +191,10 @@ def save(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 200) -> Pat
     if kind not in FORMATS:
         raise ConfigError(f"{path.name}: a figure is written as {', '.join(FORMATS)}, not {kind or 'without ending'!r}")
     undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-    with _whole(path) as partial, matplotlib.rc_context({"svg.hashsalt": "crowdwise"}):
-        figure.savefig(partial, format=kind, dpi=dpi, metadata=undated)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, matplotlib.rc_context({"svg.hashsalt": "crowdwise"}):
+        figure.savefig(temporary, format=kind, dpi=dpi, metadata=undated)
     return path
-
-
-class _whole:
-    """A temporary path beside ``path``, which takes its place when all went well."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.partial = path, path.with_name(f".{path.name}.{os.getpid()}.partial")
-
-    def __enter__(self) -> Path:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        return self.partial
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            os.replace(self.partial, self.path)
-        self.partial.unlink(missing_ok=True)
 
 
 _Line: TypeAlias = dict[float, list[float]]

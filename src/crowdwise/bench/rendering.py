@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Literal
 from crowdwise.bench.comparison import LEVEL
 from crowdwise.bench.results import Cell, Column, Mark, Table
 from crowdwise.errors import ConfigError
+from crowdwise.storage.files import replacing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -234,12 +235,8 @@ def write(table: Table, path: str | os.PathLike[str]) -> Path:
             f"{path.name}: a table is written as {', '.join(WRITERS)}, not {path.suffix or 'without ending'!r}"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(WRITERS[path.suffix.lower()](table).rstrip("\n") + "\n", encoding="utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(WRITERS[path.suffix.lower()](table).rstrip("\n") + "\n", encoding="utf-8")
     return path
 
 

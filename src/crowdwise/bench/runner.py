@@ -19,6 +19,7 @@ from crowdwise.bench.pool import Status as Status
 from crowdwise.bench.processes import Processes
 from crowdwise.bench.records import Book
 from crowdwise.bench.records import read_records as read_records
+from crowdwise.storage.files import tidy
 from crowdwise.storage.lock import locked
 
 Watch = Callable[[Status, dict[str, Any] | None], None]
@@ -82,7 +83,6 @@ def _tidy(out: Path) -> None:
     """Remove what a killed benchmark left: files that were being written, and the state of runs that are finished."""
     from crowdwise.bench.measure import discard_runs
 
-    for leftover in out.glob("**/.*.tmp"):
-        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+    tidy(out, everywhere=True)
     for record in out.glob("cells/*/record.json"):
         discard_runs(record.parent)

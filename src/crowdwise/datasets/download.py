@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from crowdwise import __version__
 from crowdwise.datasets.progress import progress_bar
 from crowdwise.errors import DatasetError
+from crowdwise.storage.files import rename
 from crowdwise.storage.limits import VARIABLE, largest
 
 _BLOCK = 1 << 16
@@ -61,7 +62,7 @@ def fetch(
             return destination
         part = destination.with_name(destination.name + ".part")
         _download(url, part, digests, size, progress, retries, timeout)
-        os.replace(part, destination)
+        rename(part, destination)
     return destination
 
 

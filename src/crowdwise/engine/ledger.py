@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 import warnings
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ from crowdwise.engine.checkpoint import (
 from crowdwise.engine.optimisers import optimiser_tensors
 from crowdwise.engine.stage import Stage, StageResult
 from crowdwise.errors import CrowdwiseWarning, ModelFileError
-from crowdwise.storage.files import storing
+from crowdwise.storage.files import rename, storing
 
 _SLOW_WRITE = 0.02  # seconds from which a checkpoint is not written after every epoch
 
@@ -133,7 +132,7 @@ class Ledger:
             _warn(f"{error}; going on from what was written before it")
             if self.run is not None and path in self.run.checkpoint_files:
                 with storing(path):  # else it would take the place of the good one before it
-                    os.replace(path, self.run.damaged_file)
+                    rename(path, self.run.damaged_file)
             return None
         if stored.about.get("after") != self.after:
             self.diverged = True

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdwise.errors import DataError
+from crowdwise.storage.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -213,12 +214,8 @@ def save_picture(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150
     """Write a PNG file, which appears whole or not at all; its folder is made where it is missing."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        figure.savefig(partial, format="png", dpi=dpi)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=dpi)
     return path
 
 

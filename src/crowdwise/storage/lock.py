@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from crowdwise.errors import InUseError
+from crowdwise.storage.documents import json_value
 from crowdwise.storage.files import storing
-from crowdwise.storage.text import json_value
 
 NAME = ".lock"
 _SETTLE = 0.1  # seconds after which, without locks of the system, the last of several processes is known to all

@@ -37,7 +37,7 @@ from crowdwise.data.codes import count
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.readers import write_table
 from crowdwise.registry import AGGREGATORS
-from crowdwise.storage.files import rename, storing, tidy
+from crowdwise.storage.files import replacing_all, tidy
 from crowdwise.storage.limits import parse_size
 from crowdwise.storage.lock import locked
 from crowdwise.streaming._progress import Progress
@@ -207,18 +207,11 @@ def _check_glad(crowd: StreamedCrowd) -> None:
 def _write(crowd: StreamedCrowd, model: Aggregator, out: Path, profile: Path | None, *, proba: bool) -> Figures:
     """Write both tables, or none."""
     posterior: object = model.posterior_
-    staged = {file: file.with_name(f".partial-{file.name}") for file in (out, profile) if file is not None}
-    try:
+    with replacing_all(file for file in (out, profile) if file is not None) as staged:
         sums = write_labels(crowd, posterior, staged[out], proba=proba)  # type: ignore[arg-type]
         table = annotator_table(crowd, model, posterior, sums)  # type: ignore[arg-type]
         if profile is not None:
             write_table(table, staged[profile])
-        for file, ready in staged.items():
-            with storing(file):
-                rename(ready, file)
-    finally:
-        for ready in staged.values():
-            ready.unlink(missing_ok=True)
     return figures(sums)
 
 

@@ -142,7 +142,8 @@ class CrowdClassifier(Predictor):
         with run.locked() if run is not None else nullcontext():
             if run is not None and distributed.rank() == 0:
                 description = {"method": self.name, "parameters": self._json_parameters(), "data": data}
-                run.resume(description) if resume is not None else run.start(description)
+                defaults = type(self)()._json_parameters()
+                run.resume(description, defaults) if resume is not None else run.start(description)
             engine = Engine(
                 problem,
                 precision=self.precision,
