@@ -12,7 +12,7 @@ class CrowdwiseError(Exception):
 
 
 class AnnotationError(CrowdwiseError, ValueError):
-    """Annotations that cannot be what they claim to be: names column, row and value."""
+    """Invalid annotations: names column, row and value."""
 
 
 class ConfigError(CrowdwiseError, ValueError):
@@ -51,11 +51,11 @@ class StorageError(CrowdwiseError, OSError):
 
 
 class InUseError(CrowdwiseError, RuntimeError):
-    """A folder in which another process is at work: names folder, process, host and time."""
+    """A folder that another process is using: names folder, process, host and time."""
 
 
 class TrainingError(CrowdwiseError, RuntimeError):
-    """Training that cannot go on (no distilled examples, non-finite loss, ...)."""
+    """Training that cannot continue (no distilled examples, non-finite loss, ...)."""
 
 
 class CrowdwiseWarning(UserWarning):

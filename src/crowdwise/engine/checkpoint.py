@@ -122,7 +122,7 @@ class RunDescription:
 
 
 class RunDirectory:
-    """Where a training run leaves its state, so that it can be interrupted at any time and go on."""
+    """The state of a training run on disk, from which it can be resumed after any interruption."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -130,13 +130,13 @@ class RunDirectory:
     def start(self, description: Mapping[str, Any]) -> None:
         """Begin a new run here."""
         if (self.path / "run.json").exists():
-            raise ConfigError(f"{self.path} already holds a run; pass resume={str(self.path)!r} to go on with it")
+            raise ConfigError(f"{self.path} already holds a run; pass resume={str(self.path)!r} to resume it")
         with storing(self.path / "stages"):
             (self.path / "stages").mkdir(parents=True, exist_ok=True)
         write_json(self.path / "run.json", {"version": RUN_VERSION, **description})
 
     def resume(self, description: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
-        """Go on with the run here, which must have been started with the same parameters and data.
+        """Resume the run here, which must have been started with the same parameters and data.
 
         Parameters that did not exist when it was started count as the ``defaults``.
         """
@@ -144,7 +144,7 @@ class RunDirectory:
         try:
             started = read_as(RunDescription, read_json(path), str(path), ModelFileError)
         except ModelFileError as error:
-            raise ModelFileError(f"{error}; this run cannot go on: start a new one, in another folder") from error
+            raise ModelFileError(f"{error}; this run cannot be resumed: start a new one in another folder") from error
         found = vars(started) | {"parameters": {**_as_json(defaults), **started.parameters}}
         for key, wanted in sorted(_as_json(description).items()):
             if found.get(key) != wanted:
@@ -193,7 +193,7 @@ class RunDirectory:
 
 
 class SharedStages:
-    """Results of first stages that several methods have in common, on the same data with the same seed."""
+    """Results of the first stages that several methods share, on the same data with the same seed."""
 
     def __init__(self, path: str | Path, origin: Mapping[str, Any]) -> None:
         self.path = Path(path)
@@ -201,7 +201,7 @@ class SharedStages:
         self.chain: str | None = json.dumps(origin, sort_keys=True, default=str)
 
     def file(self, stage: str, index: int, decides: Mapping[str, Any] | None) -> Path | None:
-        """Where the result of the next stage lies; None from the first stage on that is not shared."""
+        """The file of the next stage's result; None from the first stage on that is not shared."""
         if self.chain is None or decides is None:
             self.chain = None
             return None

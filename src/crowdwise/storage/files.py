@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whatever happens to the process, the power or the disk."""
+"""Files that appear whole or not at all, whatever happens to the process, the power or the disk."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """Errors of the system while ``path`` is written as an error that names file, folder and remedy."""
+    """Turn system errors while ``path`` is written into one that names file, folder and remedy."""
     try:
         yield
     except OSError as error:
@@ -80,7 +80,7 @@ def storing(path: Path) -> Iterator[None]:
 
 
 def rename(old: Path, new: Path) -> None:
-    """Rename a file or folder, to last through a power cut."""
+    """Rename a file or folder so that the new name survives a power cut."""
     os.replace(old, new)
     with suppress(OSError):  # some file systems cannot sync folders
         _sync(new.parent)
