@@ -12,7 +12,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "crowdwise"
 LAYERS = [
-    ["errors", "registry"],
+    ["errors", "constraints", "registry", "system"],
     ["cluster"],
     ["storage", "data", "progress", "annotations"],
     ["agreement"],
@@ -53,6 +53,17 @@ def test_a_module_imports_only_from_layers_above(path):
     for imported in imports(path):
         if imported in RANK:
             assert RANK[imported] <= RANK[own], f"{own} imports {imported}, which lies below it"
+
+
+def test_files_are_replaced_by_one_writer():
+    own = {"cli/_aggregation.py", "streaming/checkpoint.py"}  # pairs of files, and a state that takes its place again
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = str(path.relative_to(SOURCE))
+        if name not in own and not name.startswith("storage/"):
+            found = [
+                call for call in ("os.replace", "os.fsync", "mkstemp", "NamedTemporaryFile") if call in path.read_text()
+            ]
+            assert not found, f"{name} has a writer of its own"
 
 
 def run(code: str) -> str:

@@ -160,7 +160,7 @@ def test_tar_archives_are_read_in_memory_by_exact_names(tmp_path: Path) -> None:
 def test_records_cannot_name_folders_elsewhere(tmp_path: Path) -> None:
     record = {"row": "CE", "column": "x", "cell": "../../elsewhere"}
     (tmp_path / "records.jsonl").write_text(json.dumps(record))
-    with pytest.raises(ModelFileError, match=r"line 1: cell '../../elsewhere' is not a name"):
+    with pytest.raises(ModelFileError, match=r"line 1: cell must be a plain name, got '../../elsewhere'"):
         read_records(tmp_path)
 
 
@@ -244,7 +244,7 @@ def test_arrays_that_claim_another_shape_are_refused_before_memory_is_taken(
         lambda: read_npy(tmp_path / "a.npy", mapped=True),
         lambda: read_npz(tmp_path / "a.npz"),
     ):
-        with pytest.raises(DataError, match=r"not a readable np[yz] file: (24 bytes of values|it holds pickled)"):
+        with pytest.raises(DataError, match=r"not a readable np[yz] file: (.* holds 24 bytes of values|it holds pickled)"):
             load()
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from crowdwise.constraints import check_value
 from crowdwise.data import frames
 from crowdwise.data.codes import (
     Codes,
@@ -30,7 +31,7 @@ from crowdwise.data.codes import (
 )
 from crowdwise.data.factorise import Column, Ids, Vocabulary, encode, encode_classes, merge
 from crowdwise.data.types import Array, Ints, RandomState
-from crowdwise.errors import AnnotationError, ConfigError, check_choice
+from crowdwise.errors import AnnotationError, ConfigError
 
 __all__ = ["Annotations", "Grouped"]
 
@@ -380,7 +381,7 @@ class Annotations:
 
     def to_frame(self, backend: Backend = "pyarrow") -> Any:
         """A table with the columns instance, annotator and label, with the user's ids."""
-        check_choice("backend", backend, Backend)
+        check_value("backend", backend, Backend)
         table = pa.table(
             {
                 "instance": self.instance_vocabulary.take(self.instance),
@@ -410,7 +411,7 @@ class Annotations:
         >>> Annotations.from_triples([0, 0], [1, 1], [0, 1]).deduplicated("last").label
         array([1], dtype=int32)
         """
-        check_choice("duplicates", policy, Duplicates)
+        check_value("duplicates", policy, Duplicates)
         if policy == "keep" or not self.n_duplicates:
             return self
         rows = distinct_rows(cells(self.instance, self.n_annotators, self.annotator), last=policy == "last")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any, get_args
+from typing import Any
 
 
 class CrowdwiseError(Exception):
@@ -12,7 +12,7 @@ class CrowdwiseError(Exception):
 
 
 class AnnotationError(CrowdwiseError, ValueError):
-    """Annotations that cannot be what they claim to be: names column, row and value."""
+    """Invalid annotations: names column, row and value."""
 
 
 class ConfigError(CrowdwiseError, ValueError):
@@ -51,11 +51,11 @@ class StorageError(CrowdwiseError, OSError):
 
 
 class InUseError(CrowdwiseError, RuntimeError):
-    """A folder in which another process is at work: names folder, process, host and time."""
+    """A folder that another process is using: names folder, process, host and time."""
 
 
 class TrainingError(CrowdwiseError, RuntimeError):
-    """Training that cannot go on (no distilled examples, non-finite loss, ...)."""
+    """Training that cannot continue (no distilled examples, non-finite loss, ...)."""
 
 
 class CrowdwiseWarning(UserWarning):
@@ -70,18 +70,11 @@ def suggest(name: str, known: Iterable[str]) -> str:
     >>> suggest("zzz", ["b", "a"])
     "; known: 'a', 'b'"
     """
-    known = sorted(known)
+    known = known if isinstance(known, tuple) else sorted(known)  # the values of a Literal have an order of their own
     close = difflib.get_close_matches(name, known, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"
     return "; known: " + ", ".join(map(repr, known)) if known else ""
-
-
-def check_choice(name: str, value: object, choices: Any) -> None:
-    """Refuse a value of the parameter ``name`` that is none of a ``Literal``'s."""
-    known = get_args(choices)
-    if value not in known:
-        raise ConfigError(f"unknown {name} {value!r}; known: {', '.join(map(repr, known))}")
 
 
 def shorten(values: Sequence[Any], limit: int = 20) -> str:

@@ -145,7 +145,7 @@ def test_tiny_and_odd_crowds() -> None:
     assert HierarchicalDawidSkene().fit_predict(t2())[:4].tolist() == [0, 1, 2, 0]
     single = Annotations.from_triples(range(6), range(6), [0, 1, 2, 0, 1, 2])
     assert HierarchicalDawidSkene().fit_predict(single).tolist() == [0, 1, 2, 0, 1, 2]
-    with pytest.raises(ConfigError, match="strength and shrinkage must be positive"):
+    with pytest.raises(ConfigError, match="strength must be a number above 0, got 0"):
         HierarchicalDawidSkene(strength=0).fit(t1())
 
 

@@ -102,7 +102,7 @@ def test_intervals_narrow_with_labels_and_level() -> None:
     few, many = (Wawa().fit(simulated(n, 5, 3, 5, seed=2)[0]) for n in (20, 500))
     assert np.all(np.ptp(many.skill_interval(), axis=1) < np.ptp(few.skill_interval(), axis=1))
     assert np.all(np.ptp(few.skill_interval(0.5), axis=1) < np.ptp(few.skill_interval(0.99), axis=1))
-    with pytest.raises(ConfigError, match="level must lie between 0 and 1, got 95"):
+    with pytest.raises(ConfigError, match="level must be a number above 0 and below 1, got 95"):
         few.skill_interval(95)
 
 

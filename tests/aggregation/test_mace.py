@@ -127,7 +127,7 @@ def test_tol_ends_the_rounds_early() -> None:
     [
         ({"method": "mcmc"}, "unknown method 'mcmc'; known: 'vb', 'em'"),
         ({"n_restarts": 0}, "n_restarts must be an integer of 1 or more, got 0"),
-        ({"smoothing": 0.0}, "smoothing must be a finite number above 0, got 0.0"),
+        ({"smoothing": 0.0}, "smoothing must be a number above 0, got 0.0"),
     ],
 )
 def test_impossible_parameters_are_refused(parameters: dict[str, object], message: str) -> None:

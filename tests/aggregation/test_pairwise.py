@@ -111,7 +111,7 @@ def test_kos_reads_a_random_sparse_crowd_and_does_not_overflow() -> None:
     model = KOS(random_state=0, max_iter=1_000).fit(crowd)
     assert np.all(np.isfinite(model.scores_))
     assert accuracy(model.labels_, truth) > accuracy(MajorityVote().fit_predict(crowd), truth)
-    with pytest.raises(ConfigError, match="init is 'normal' or 'ones'"):
+    with pytest.raises(ConfigError, match="unknown init 'zeros'; known: 'normal', 'ones'"):
         KOS(init="zeros").fit(crowd)  # type: ignore[arg-type]
 
 

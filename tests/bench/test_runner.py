@@ -21,7 +21,7 @@ from crowdwise.bench.cells import Cell
 from crowdwise.bench.experiments import load_experiment
 from crowdwise.bench.processes import Processes
 from crowdwise.bench.records import RecordLog, read_record
-from crowdwise.engine import ledger
+from crowdwise.engine import stage_store
 from crowdwise.errors import InUseError, ModelFileError
 from killing import PREPARE, Attempt, Program, after_changes, kill_again_and_again
 
@@ -209,7 +209,7 @@ class TestOneAtATime:
                 runner.run(wanted, tmp_path / "out")
 
 
-@pytest.mark.filterwarnings("ignore:.*going on from what was written before:crowdwise.errors.CrowdwiseWarning")
+@pytest.mark.filterwarnings("ignore:.*using what was written before:crowdwise.errors.CrowdwiseWarning")
 class TestDamage:
     """Files that were cut off, as by a full disk or a power cut: what can be saved is, the rest runs again."""
 
@@ -243,7 +243,7 @@ class TestDamage:
         self, bltm: tuple[Cell, Record], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         cell, whole = bltm
-        monkeypatch.setattr(ledger, "_SLOW_WRITE", 60)  # a checkpoint after every epoch, however slow the disk is
+        monkeypatch.setattr(stage_store, "_SLOW_WRITE", 60)  # a checkpoint after every epoch, however slow the disk is
         self.interrupted(cell, tmp_path / cell.id, "correction")
         trained, record = self.finish(cell, tmp_path / cell.id)
         assert [(one["stage"], one["epoch"]) for one in trained] == [("correction", 1), ("correction", 2)]

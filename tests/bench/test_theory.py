@@ -56,14 +56,14 @@ def test_bounds_fall_with_examples_and_only_one_grows_with_the_network(m, more, 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"delta": 0.0}, r"delta must be in \(0, 1\), got 0.0"),
-        ({"delta": 1.5}, r"delta must be in \(0, 1\), got 1.5"),
-        ({"examples": 0}, "examples must be positive, got 0"),
-        ({"n_classes": -1}, "n_classes must be positive, got -1"),
-        ({"loss_bound": -2.0}, "loss_bound must be a finite number of at least 0, got -2.0"),
-        ({"input_bound": math.inf}, "input_bound must be a finite number of at least 0, got inf"),
+        ({"delta": 0.0}, "delta must be a number above 0 and below 1, got 0.0"),
+        ({"delta": 1.5}, "delta must be a number above 0 and below 1, got 1.5"),
+        ({"examples": 0}, "examples must be a number above 0, got 0"),
+        ({"n_classes": -1}, "n_classes must be an integer of 1 or more, got -1"),
+        ({"loss_bound": -2.0}, "loss_bound must be a number of 0 or more, got -2.0"),
+        ({"input_bound": math.inf}, "input_bound must be a number of 0 or more, got inf"),
         ({"layer_norms": ()}, "layer_norms must hold the Frobenius norm of at least one layer"),
-        ({"layer_norms": (1.0, math.nan)}, r"layer_norms\[1\] must be a finite number of at least 0, got nan"),
+        ({"layer_norms": (1.0, math.nan)}, r"layer_norms must be a list, each a number of 0 or more, got \(1.0, nan\)"),
     ],
     ids=str,
 )
@@ -73,11 +73,11 @@ def test_values_out_of_range_are_named(change, message):
 
 
 def test_transfer_needs_two_examples_and_an_omega():
-    with pytest.raises(ConfigError, match="at least 2 examples of the annotator, got 1"):
+    with pytest.raises(ConfigError, match="examples must be a number of 2 or more, got 1"):
         theory.bound_transfer(0, examples=1, loss_bound=5)
-    with pytest.raises(ConfigError, match="omega must be a finite number of at least 0, got -1"):
+    with pytest.raises(ConfigError, match="omega must be a number of 0 or more, got -1"):
         theory.bound_transfer(-1, examples=10, loss_bound=5)
-    with pytest.raises(ConfigError, match="labels_per_instance must be positive, got 0"):
+    with pytest.raises(ConfigError, match="labels_per_instance must be a number above 0, got 0"):
         theory.bound_global((1,), instances=10, labels_per_instance=0, n_classes=2, loss_bound=1)
 
 
@@ -129,9 +129,9 @@ def test_the_order_counted_is_the_order_taken():
 
 
 def test_impossible_sizes_are_named():
-    with pytest.raises(ConfigError, match="batch_size must be positive, got 0"):
+    with pytest.raises(ConfigError, match="batch_size must be an integer of 1 or more, got 0"):
         theory.Run(instances=10, batch_size=0)
-    with pytest.raises(ConfigError, match="epochs must be a finite number of at least 0, got -1"):
+    with pytest.raises(ConfigError, match="epochs must be an integer of 0 or more, got -1"):
         theory.Run(instances=10, epochs=-1)
 
 
@@ -186,7 +186,7 @@ def test_contraction_is_the_spectral_norm_over_k():
     assert theory.contraction(np.diag([3.0, 4.0]), 5) == pytest.approx(0.8)
     with pytest.raises(DataError, match=r"must be a matrix \(inputs, outputs\), not of shape \(2, 2, 2\)"):
         theory.contraction(np.zeros((2, 2, 2)), 1)
-    with pytest.raises(ConfigError, match="k must be positive, got 0"):
+    with pytest.raises(ConfigError, match="k must be an integer of 1 or more, got 0"):
         theory.contraction(np.eye(2), 0)
 
 

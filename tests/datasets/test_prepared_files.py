@@ -70,7 +70,7 @@ def test_a_prepared_file_without_an_array_is_named(tmp_path):
     data = triples(30, 5, 3)
     del data["label"]
     np.savez(tmp_path / "agg_rte.npz", **data)
-    with pytest.raises(DatasetError, match=r"agg_rte.npz lacks an array: label"):
+    with pytest.raises(DatasetError, match=r"agg_rte.npz has no array 'label'"):
         load("rte", root=tmp_path)
 
 

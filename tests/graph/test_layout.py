@@ -49,5 +49,5 @@ def test_missing_dimensions_are_zero():
 def test_wrong_input_is_named():
     with pytest.raises(DataError, match=r"not \(3,\)"):
         pca([1.0, 2.0, 3.0])
-    with pytest.raises(ConfigError, match="n_components must be at least 1, not 0"):
+    with pytest.raises(ConfigError, match="n_components must be an integer of 1 or more, got 0"):
         pca([[1.0]], n_components=0)

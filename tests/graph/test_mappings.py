@@ -114,7 +114,7 @@ def test_a_purified_graph_and_one_that_is_not_are_both_mapped(mapping):
 def test_unknown_sizes_are_named():
     with pytest.raises(ConfigError, match="3 attention heads cannot share 64 hidden units"):
         make("gat", attention_heads=3)
-    with pytest.raises(ConfigError, match="walks must be at least 1, not 0"):
+    with pytest.raises(ConfigError, match="walks must be an integer of 1 or more, got 0"):
         make("deepwalk", walks=0)
 
 

@@ -169,7 +169,7 @@ def test_wrong_input_is_named():
         normalise(np.zeros((2, 2)))
     with pytest.raises(ConfigError, match="unknown norm 'l2'"):
         normalise(np.eye(2), "l2")
-    with pytest.raises(ConfigError, match="rank must be at least 1, not 0"):
+    with pytest.raises(ConfigError, match="rank must be an integer of 1 or more, got 0"):
         purify(TWO_GROUPS, rank=0)
     with pytest.raises(DataError, match=r"skipped annotator 6 is out of range: this graph has 6 annotators \(0..5\)"):
         purify(TWO_GROUPS, skipped=[6])

@@ -216,7 +216,7 @@ def test_unknown_versions_are_refused(tmp_path):
     path = make("ce").fit(X, annotations).save(tmp_path / "model")
     text = (path / "model.json").read_text().replace('"version": 1', '"version": 99')
     (path / "model.json").write_text(text)
-    with pytest.raises(ModelFileError, match="has version 99; this crowdwise reads version 1"):
+    with pytest.raises(ModelFileError, match="version must be 1, got 99"):
         crowdwise.load(path)
 
 

@@ -391,10 +391,10 @@ def test_the_classifier_starts_like_that_of_cross_entropy_and_costs_one_pass_of_
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (CrowdLayer(variant="XY"), "unknown variant='XY'; use 'MW', 'VW', 'VB', 'VW\\+B' or 'SW'"),
-        (UnionNet(variant="C"), "unknown variant='C'; use 'A' or 'B'"),
-        (UnionNet(start="here"), "unknown start='here'; use 'identity' or 'votes'"),
-        (GeoCrowdNet(regulariser="G"), "unknown regulariser='G'; use 'F', 'W' or 'none'"),
+        (CrowdLayer(variant="XY"), "unknown variant 'XY'; known: 'MW', 'VW', 'VB', 'VW\\+B', 'SW'"),
+        (UnionNet(variant="C"), "unknown variant 'C'; known: 'A', 'B'"),
+        (UnionNet(start="here"), "unknown start 'here'; known: 'identity', 'votes'"),
+        (GeoCrowdNet(regulariser="G"), "unknown regulariser 'G'; known: 'F', 'W', 'none'"),
     ],
 )
 def test_unknown_variants_are_named(model, message):

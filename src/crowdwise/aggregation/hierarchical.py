@@ -13,7 +13,7 @@ from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import FLOOR, Floats
 from crowdwise.aggregation.dawid_skene import normalised
 from crowdwise.aggregation.wawa import agreement
-from crowdwise.errors import ConfigError
+from crowdwise.constraints import PositiveFloat
 from crowdwise.registry import AGGREGATORS
 
 _STRENGTHS = 0.01, 1e4  # smallest and largest strength of a prior, in labels
@@ -65,9 +65,9 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
     max_iter: int = 60
     tol: float = 1e-5
     """Stop when no posterior changes by more; 0: exactly ``max_iter`` rounds."""
-    strength: float = 5.0
+    strength: PositiveFloat = 5.0
     """Labels that the priors of skills and rows weigh before the crowd says how much (mode of a Gamma hyper-prior)."""
-    shrinkage: float = 300.0
+    shrinkage: PositiveFloat = 300.0
     """Labels per class that speak for even errors in the crowd's mean matrix."""
     warm_start: bool = False
     """Start `partial_fit` at the posterior of the last fit; see `DawidSkene`."""
@@ -142,11 +142,6 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
 
     def _believed(self, crowd: Crowd) -> Floats:
         return self.row_strength_ * self._mean if hasattr(self, "row_strength_") else super()._believed(crowd)
-
-    def _check(self) -> None:
-        super()._check()
-        if not self.strength > 0 or not self.shrinkage > 0:
-            raise ConfigError(f"strength and shrinkage must be positive, got {self.strength!r} and {self.shrinkage!r}")
 
 
 def evidence(crowd: Crowd) -> Evidence:

@@ -8,10 +8,11 @@ from typing import ClassVar, Literal, TypeVar
 import numpy as np
 
 from crowdwise.aggregation.core.base import IterativeAggregator, State, choose
-from crowdwise.aggregation.core.bayes_kernels import Rows, entropy, evidence, expected_log, require_positive
+from crowdwise.aggregation.core.bayes_kernels import Rows, entropy, evidence, expected_log
 from crowdwise.aggregation.core.crowd import Crowd, confusion
 from crowdwise.aggregation.core.kernels import Floats, Step
-from crowdwise.errors import ConfigError, check_choice
+from crowdwise.constraints import NonNegativeInt, PositiveFloat
+from crowdwise.errors import ConfigError
 from crowdwise.registry import AGGREGATORS
 
 Inference = Literal["variational", "gibbs"]
@@ -36,11 +37,11 @@ class BayesianConfusion(IterativeAggregator[S]):
 
     max_iter: int = 500
     tol: float = 1e-6
-    diagonal: float = 4.0
+    diagonal: PositiveFloat = 4.0
     """Pseudo-count of right labels in every confusion row, beta_pp."""
-    off_diagonal: float = 1.0
+    off_diagonal: PositiveFloat = 1.0
     """Pseudo-count of each wrong label in every confusion row, beta_pq."""
-    class_count: float | Literal["empirical"] = 1.0
+    class_count: PositiveFloat | Literal["empirical"] = 1.0
     """Pseudo-count of every class, alpha; ``"empirical"``: the class sums of the soft majority vote."""
     warm_start: bool = False
     """Start `partial_fit` at the posterior of the last fit; see `DawidSkene`."""
@@ -62,12 +63,6 @@ class BayesianConfusion(IterativeAggregator[S]):
 
     def _needs(self, n_classes: int) -> int:
         return n_classes
-
-    def _check(self) -> None:
-        super()._check()
-        require_positive(diagonal=self.diagonal, off_diagonal=self.off_diagonal)
-        if self.class_count != "empirical":
-            require_positive(class_count=self.class_count)
 
     def _set_confusion(self, table: Floats, class_parameters: Floats) -> None:
         """Fitted means: ``table`` (R, C, C) holds parameters or probabilities [annotator, label, class]."""
@@ -108,7 +103,7 @@ class IBCC(BayesianConfusion[LatentState | Chain]):
 
     method: Inference = "variational"
     """How the posterior is found: ``"variational"`` or ``"gibbs"``."""
-    burn_in: int = 100
+    burn_in: NonNegativeInt = 100
     """Gibbs sweeps that are left out of the mean."""
 
     streams: ClassVar[bool] = True
@@ -155,6 +150,5 @@ class IBCC(BayesianConfusion[LatentState | Chain]):
 
     def _check(self) -> None:
         super()._check()
-        check_choice("method", self.method, Inference)
-        if self.method == "gibbs" and not 0 <= self.burn_in < self.max_iter:
-            raise ConfigError(f"burn_in must be 0 or more and less than max_iter={self.max_iter}, got {self.burn_in!r}")
+        if self.method == "gibbs" and self.burn_in >= self.max_iter:
+            raise ConfigError(f"burn_in must be less than max_iter={self.max_iter}, got {self.burn_in!r}")

@@ -12,7 +12,7 @@ from crowdwise.aggregation.core.base import IterativeAggregator, State
 from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import FLOOR, Floats
 from crowdwise.aggregation.dawid_skene import AUTO, normalised
-from crowdwise.errors import ConfigError
+from crowdwise.constraints import NonNegativeFloat
 from crowdwise.registry import AGGREGATORS
 
 
@@ -37,7 +37,7 @@ class OneCoinDawidSkene(IterativeAggregator[Coins]):
     array([0.8, 0.8, 0.6])
     """
 
-    prior: tuple[float, float] | Literal["auto"] | None = "auto"
+    prior: tuple[NonNegativeFloat, NonNegativeFloat] | Literal["auto"] | None = "auto"
     """Right and wrong labels that every annotator is taken to have given before. ``"auto"``: four, right and wrong as
     the whole crowd is when majority vote is taken for the truth; None is maximum likelihood."""
     warm_start: bool = False
@@ -112,10 +112,3 @@ class OneCoinDawidSkene(IterativeAggregator[Coins]):
 
     def _needs(self, n_classes: int) -> int:
         return 2
-
-    def _check(self) -> None:
-        super()._check()
-        if self.prior is None or (isinstance(self.prior, str) and self.prior == "auto"):
-            return
-        if isinstance(self.prior, str) or np.shape(self.prior) != (2,) or not np.all(np.asarray(self.prior) >= 0):
-            raise ConfigError(f"prior must be 'auto', None or (right, wrong) of 0 or more each, got {self.prior!r}")

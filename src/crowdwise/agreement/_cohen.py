@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -12,9 +12,9 @@ from crowdwise.agreement._result import Agreement
 from crowdwise.agreement._values import Values, Weights, class_credit, class_values
 from crowdwise.agreement._votes import CHUNK, Bootstrap, Votes
 from crowdwise.annotations import Annotations
+from crowdwise.constraints import check_value
 from crowdwise.data.codes import cells, row_blocks
 from crowdwise.data.types import Floats, RandomState
-from crowdwise.errors import ConfigError, suggest
 
 
 def cohen_kappa(
@@ -47,8 +47,8 @@ def cohen(
     values: Values | None = None,
 ) -> Agreement:
     """`cohen_kappa` from votes already counted."""
-    if weights is not None and weights not in get_args(Weights):
-        raise ConfigError(f"unknown weights {weights!r}{suggest(str(weights), get_args(Weights))}")
+    if weights is not None:
+        check_value("weights", weights, Weights)
     credit = None if weights is None else class_credit(class_values(annotations, values), weights)
     size = len(votes.pattern)
     if credit is None:
@@ -65,7 +65,7 @@ def cohen(
         labels = (given @ times).reshape(annotations.n_annotators, annotations.n_classes, times.shape[1])
         return corrected(observed, _chance(labels, credit))
 
-    drawn, chunks = bootstrap.draws(size), row_blocks(bootstrap.times, given.shape[0] + size + 1, CHUNK)
+    drawn, chunks = bootstrap.draws(size), row_blocks(bootstrap.n_bootstrap, given.shape[0] + size + 1, CHUNK)
     with np.errstate(divide="ignore", invalid="ignore"):  # undefined values are NaN
         estimate = value(np.ones((size, 1)))
         samples = np.concatenate([np.empty(0), *(value(drawn[rows].T.astype(np.float64)) for rows in chunks)])

@@ -7,7 +7,7 @@ estimate class frequencies from all labels (Fleiss, Gwet).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -16,8 +16,9 @@ from crowdwise.agreement._result import Agreement
 from crowdwise.agreement._values import Values, class_values
 from crowdwise.agreement._votes import Bootstrap, Statistic, Votes, following
 from crowdwise.annotations import Annotations
+from crowdwise.constraints import check_value
 from crowdwise.data.types import Floats, RandomState
-from crowdwise.errors import AnnotationError, ConfigError, suggest
+from crowdwise.errors import AnnotationError, ConfigError
 
 Level = Literal["nominal", "ordinal", "interval", "ratio"]
 
@@ -167,8 +168,7 @@ def scott_statistic(votes: Votes) -> Statistic:
 
 def alpha_statistic(annotations: Annotations, votes: Votes, level: Level, values: Values | None) -> Statistic:
     """1 - observed / expected disagreement, with the squared differences of ``level``."""
-    if level not in get_args(Level):
-        raise ConfigError(f"unknown level {level!r}{suggest(str(level), get_args(Level))}")
+    check_value("level", level, Level)
     if level == "ordinal":
         return _ordinal_alpha(votes, class_values(annotations, values))
     if level == "nominal":

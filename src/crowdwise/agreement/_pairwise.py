@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -15,9 +15,10 @@ from crowdwise.agreement._result import PairwiseAgreement
 from crowdwise.agreement._values import Values, Weights, class_credit, class_values
 from crowdwise.agreement._votes import Bootstrap, following, runs
 from crowdwise.annotations import Annotations
+from crowdwise.constraints import check_value
 from crowdwise.data.codes import Codes, cells, row_blocks
 from crowdwise.data.types import Floats, Ints, RandomState
-from crowdwise.errors import ConfigError, suggest
+from crowdwise.errors import ConfigError
 
 Measure = Literal["cohen", "scott", "gwet", "raw"]
 
@@ -50,9 +51,9 @@ def pairwise(
     >>> pairs.n_common.tolist()
     [4, 2, 2]
     """
-    for name, chosen, known in (("measure", measure, Measure), ("weights", weights, Weights)):
-        if chosen is not None and chosen not in get_args(known):
-            raise ConfigError(f"unknown {name} {chosen!r}{suggest(str(chosen), get_args(known))}")
+    check_value("measure", measure, Measure)
+    if weights is not None:
+        check_value("weights", weights, Weights)
     if weights is not None and measure != "cohen":
         raise ConfigError(f"weights={weights!r} is for Cohen's kappa; leave it out for measure={measure!r}")
     crowd, bootstrap = Annotations.coerce(annotations), Bootstrap(n_bootstrap, confidence, random_state)

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from crowdwise.annotations import Annotations
+from crowdwise.constraints import NonNegativeInt, OpenProbability, check_parameters
 from crowdwise.data.codes import cells, row_blocks
 from crowdwise.data.types import Floats, Ints, RandomState
-from crowdwise.errors import ConfigError
 
 Statistic = Callable[[Floats], Floats]
 """Weights of the patterns (B, P) -> values of a measure (B,)."""
@@ -70,15 +70,13 @@ class Votes:
 class Bootstrap:
     """How often to resample the instances, and the share of the results inside the interval."""
 
-    times: int
-    confidence: float
+    n_bootstrap: NonNegativeInt
+    """0: no interval."""
+    confidence: OpenProbability
     random_state: RandomState
 
     def __post_init__(self) -> None:
-        if self.times < 0:
-            raise ConfigError(f"n_bootstrap must be 0 (no interval) or more, got {self.times}")
-        if not 0 < self.confidence < 1:
-            raise ConfigError(f"confidence must lie between 0 and 1, got {self.confidence}")
+        check_parameters(self)
 
     def estimate(self, votes: Votes, statistic: Statistic) -> tuple[float, tuple[float, float]]:
         """The value of a statistic, and its percentile interval (NaN without a bootstrap)."""
@@ -101,7 +99,7 @@ class Bootstrap:
     def draws(self, size: int) -> npt.NDArray[np.uint8]:
         """How often each of ``size`` instances is drawn in each resample, (B, size); a byte is plenty."""
         rng = np.random.default_rng(self.random_state)
-        drawn = np.empty((self.times, size), np.uint8)
+        drawn = np.empty((self.n_bootstrap, size), np.uint8)
         for times in drawn if size else ():
             times[:] = np.bincount(rng.integers(0, size, size), minlength=size)
         return drawn
@@ -112,7 +110,7 @@ class Bootstrap:
         if not n:
             return
         rng = np.random.default_rng(self.random_state)
-        for rows in row_blocks(self.times, sum(votes.table.shape), CHUNK):
+        for rows in row_blocks(self.n_bootstrap, sum(votes.table.shape), CHUNK):
             size = rows.stop - rows.start
             if patterns < n / 8:  # a binomial per pattern costs about as much as eight draws
                 yield rng.multinomial(n, votes.count / n, size).astype(np.float64)

@@ -20,6 +20,7 @@ from typing import Any
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.pool import Pool, attempt
 from crowdwise.bench.records import fail, folder_of, read_record
+from crowdwise.system import n_cores
 
 
 @dataclass
@@ -44,7 +45,7 @@ class Processes(Pool):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         jobs = self.jobs if self.jobs is not None else default_jobs()
-        self.threads = self.threads if self.threads is not None else max(1, (os.cpu_count() or 1) // jobs)
+        self.threads = self.threads if self.threads is not None else max(1, n_cores() // jobs)
         self.jobs = min(jobs, len(self.families))
         self.context = multiprocessing.get_context("spawn")
         self.workers: list[_Worker] = []
@@ -130,7 +131,7 @@ def _work(
 
 
 def default_jobs() -> int:
-    return n_gpus() or os.cpu_count() or 1
+    return n_gpus() or n_cores()
 
 
 def n_gpus() -> int:

@@ -18,7 +18,7 @@ from crowdwise.bench.pool import Pool, attempt, describe
 from crowdwise.bench.records import fail, folder_of, read_record
 from crowdwise.cluster import Cluster
 from crowdwise.errors import ConfigError
-from crowdwise.storage.lock import entrusted
+from crowdwise.storage.lock import lock_held_elsewhere
 
 LOOK = 1.0  # seconds between looks at what runs
 
@@ -98,7 +98,7 @@ def _cell(cell: Cell, out: Path, threads: int, sharing: int) -> dict[str, Any]:
     if record is not None and "error" not in record:
         return record
     torch.set_num_threads(threads)
-    with entrusted(out):  # by the process that started the benchmark
+    with lock_held_elsewhere(out):  # by the process that started the benchmark
         return attempt(cell, out, sharing, lambda stage: None)
 
 

@@ -20,6 +20,7 @@ from crowdwise.bench.processes import Processes
 from crowdwise.bench.records import RecordLog
 from crowdwise.bench.records import read_records as read_records
 from crowdwise.registry import METHODS
+from crowdwise.storage.files import tidy
 from crowdwise.storage.lock import locked
 
 if TYPE_CHECKING:
@@ -83,7 +84,6 @@ def _tidy(out: Path) -> None:
     """Remove what a killed benchmark left behind: temporary files, and the state of finished runs."""
     from crowdwise.bench.measure import discard_runs
 
-    for leftover in out.glob("**/.*.tmp"):
-        shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+    tidy(out, everywhere=True)
     for record in out.glob("cells/*/record.json"):
         discard_runs(record.parent)

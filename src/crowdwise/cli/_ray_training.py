@@ -19,7 +19,7 @@ from crowdwise.cluster import Cluster
 from crowdwise.engine.checkpoint import read_json, write_json
 from crowdwise.engine.progress import Progress
 from crowdwise.errors import ConfigError, CrowdwiseError, TrainingError
-from crowdwise.storage.lock import entrusted
+from crowdwise.storage.lock import lock_held_elsewhere
 
 SCRATCH, ERROR = ".ray", "error.json"
 LOOK = 0.5  # seconds between looks at how far it is
@@ -84,7 +84,7 @@ def _work(settings: dict[str, str]) -> None:
     try:
         invocation = Invocation.read(path)
         parameters = invocation.parameters | {"device": settings["device"]}
-        with entrusted(path):  # by the process that waits for the trainer
+        with lock_held_elsewhere(path):  # by the process that waits for the trainer
             fit(dataclasses.replace(invocation, parameters=parameters), invocation.material(), path)
     except CrowdwiseError as error:
         write_json(path / SCRATCH / ERROR, [type(error).__name__, str(error)])

@@ -22,8 +22,8 @@ from crowdwise.errors import ConfigError, ModelFileError, StorageError
 from crowdwise.material import Material, from_dataset, from_files
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.registry import METHODS
+from crowdwise.storage.documents import json_value
 from crowdwise.storage.files import tidy
-from crowdwise.storage.text import json_value
 
 INVOCATION, RESULTS = "invocation.json", "results.json"
 _VERSION = 1

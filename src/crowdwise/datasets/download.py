@@ -20,6 +20,7 @@ from crowdwise import __version__
 from crowdwise.data.codes import count
 from crowdwise.errors import DatasetError
 from crowdwise.progress import progress_bar
+from crowdwise.storage.files import rename
 from crowdwise.storage.limits import VARIABLE, largest
 
 _BLOCK = 1 << 16
@@ -62,7 +63,7 @@ def fetch(
             return destination
         part = destination.with_name(destination.name + ".part")
         _download(url, part, digests, size, progress, retries, timeout)
-        os.replace(part, destination)
+        rename(part, destination)
     return destination
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
-from uuid import uuid4
 
 from crowdwise.datasets.download import fetch
 from crowdwise.errors import DatasetError
+from crowdwise.storage.files import replacing
 
 
 def cache_folder() -> Path:
@@ -21,13 +21,8 @@ def cache_folder() -> Path:
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, then rename it: readers see the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            write(file)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path, durable=False) as temporary, open(temporary, "xb") as file:
+        write(file)
 
 
 @dataclass(frozen=True)

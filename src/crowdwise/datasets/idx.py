@@ -13,7 +13,7 @@ import numpy as np
 
 from crowdwise.data.types import Pixels
 from crowdwise.errors import DatasetError
-from crowdwise.storage.limits import swollen, unpack_limit
+from crowdwise.storage.limits import too_large, unpack_limit
 
 
 def read_idx(path: Path, n_dims: int) -> Pixels:
@@ -37,7 +37,7 @@ def _parse(file: BinaryIO | gzip.GzipFile, path: Path, n_dims: int) -> Pixels:
     shape = struct.unpack(f">{n_dims}I", header[4:])
     size = math.prod(shape)
     if size > unpack_limit(path):  # a forged header must not make us allocate more
-        raise swollen(path, unpack_limit(path), DatasetError)
+        raise too_large(path, unpack_limit(path), DatasetError)
     content = file.read(size + 1)
     if len(content) != size:
         found = "more" if len(content) > size else f"only {len(content):,}"

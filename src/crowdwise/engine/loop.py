@@ -17,11 +17,11 @@ from torch import Tensor, nn
 from crowdwise.engine import distributed
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages, Stored, clone_state, unprefixed
 from crowdwise.engine.device import derive_seed, resolve_precision, seeded
-from crowdwise.engine.ledger import Ledger
 from crowdwise.engine.optimisers import make_optimisers, restore_optimisers, set_rates
 from crowdwise.engine.problem import Problem, make_inputs
 from crowdwise.engine.progress import Progress
 from crowdwise.engine.stage import Stage, StageResult
+from crowdwise.engine.stage_store import StageStore
 from crowdwise.engine.step import BadNumbersError, CapturedSteps, Snapshot, Step, all_finite, batch_of
 from crowdwise.engine.tensors import Inputs, Plan, ResidentInputs, Units, make_plan, pairs_of, shuffled_batches
 from crowdwise.engine.trouble import bad_inputs, bad_numbers, is_out_of_memory, out_of_memory
@@ -54,7 +54,7 @@ class Engine:
         self.dtype = resolve_precision(precision, self.device)
         self.captured = captured if captured is not None else self.device.type == "cuda"
         self.run_directory = run
-        self.ledger = Ledger(run, shared, self.device)
+        self.ledger = StageStore(run, shared, self.device)
         self.observer = observer
         self.history: list[dict[str, Any]] = []
         self.progress = Progress(verbose if distributed.rank() == 0 else 0, title)

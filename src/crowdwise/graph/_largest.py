@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -15,6 +14,8 @@ from crowdwise.data.types import Floats, Ints, Mask
 
 if TYPE_CHECKING:
     SparseMatrix: TypeAlias = sparse.csr_array[np.float64]
+
+from crowdwise.system import n_cores
 
 ENTRIES = 2_000_000  # of a matrix (R, R) that a thread holds at a time: few enough for the processor's caches
 THREADS = 8  # at most: each holds a block and some copies of it
@@ -34,7 +35,7 @@ def by_blocks(
     step = block or rows_at_once(size)
     rows = size if rows is None else rows
     starts = range(0, rows, step)
-    threads = min(THREADS, os.cpu_count() or 1, len(starts))
+    threads = min(THREADS, n_cores(), len(starts))
     if threads <= 1:
         yield from (function(start, min(start + step, rows)) for start in starts)
         return

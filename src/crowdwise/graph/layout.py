@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from crowdwise.constraints import PositiveInt, check_value
 from crowdwise.data.types import Floats
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.errors import DataError
 from crowdwise.graph._largest import largest_triplets
 
 
@@ -22,8 +23,7 @@ def pca(vectors: ArrayLike, n_components: int = 2) -> Floats:
     matrix = np.asarray(vectors, dtype=np.float64)
     if matrix.ndim != 2:
         raise DataError(f"vectors must have shape (annotators, parameters), not {matrix.shape}")
-    if n_components < 1:
-        raise ConfigError(f"n_components must be at least 1, not {n_components}")
+    check_value("n_components", n_components, PositiveInt)
     coordinates = np.zeros((len(matrix), n_components))
     if not matrix.size:
         return coordinates

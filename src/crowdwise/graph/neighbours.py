@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from crowdwise.constraints import PositiveInt, check_value
 from crowdwise.data.types import Floats, Ints, Mask
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.errors import DataError
 from crowdwise.graph._largest import by_blocks, places, reaching, row_counts
 from crowdwise.graph.similarity import SIMILARITIES, Evidence, embed
 
@@ -99,8 +100,7 @@ def _products(vectors: Floats) -> Rows:
 
 def _nearest(rows: Rows, size: int, k: int, block: int | None, busy: Ints | None = None) -> Neighbours:
     """``busy``: annotators that may be similar to somebody, by default all; nothing is computed for the others."""
-    if k < 1:
-        raise ConfigError(f"k must be at least 1 neighbour, not {k}")
+    check_value("k", k, PositiveInt)
     k = min(k, size - 1)
     if k < 1:  # a single annotator has no neighbours
         return Neighbours(sparse.csr_array((size, size), dtype=np.float64), 0.0, 0.0)

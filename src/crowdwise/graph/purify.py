@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
+from crowdwise.constraints import PositiveInt, check_value
 from crowdwise.data.types import Floats, Ints
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.errors import DataError
 from crowdwise.graph._largest import by_blocks, largest_triplets, places, reaching
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     Graph: TypeAlias = ArrayLike | sparse.sparray
 
+Norm = Literal["ref", "sym_row", "row"]
 DENSE_ROWS = 5000  # annotators up to which every entry of the purified graph is kept; beyond, the largest of each row
 ROW_LIMIT = 256
 GRAPH_LIMIT = 8_000_000  # entries of the purified graph beyond which rows keep fewer, but at least 64
@@ -52,8 +54,7 @@ def purify(adjacency: Graph, rank: int = 5, *, skipped: Collection[int] = (), k:
     """
     graph = as_graph(adjacency)
     size = graph.shape[0]
-    if rank < 1:
-        raise ConfigError(f"rank must be at least 1, not {rank}")
+    check_value("rank", rank, PositiveInt)
     if size < 3 or rank >= size or (graph.nnz / size if k is None else k) <= 1:
         return add_self_loops(graph, skipped)
     return add_self_loops(_low_rank(graph, rank), skipped)
@@ -77,7 +78,7 @@ def add_self_loops(adjacency: Graph, skipped: Collection[int] = ()) -> SparseMat
     return sparse.csr_array(graph - graph.multiply(pattern) + fixed)  # set, not added: weights there are replaced
 
 
-def normalise(adjacency: Graph, norm: Literal["ref", "sym_row", "row"] = "ref") -> SparseMatrix:
+def normalise(adjacency: Graph, norm: Norm = "ref") -> SparseMatrix:
     """Â of a graph with self loops, (R, R).
 
     * ``ref``: A[i, j] / sqrt(d_i d_j) with *column* sums d (how often an annotator is chosen as a neighbour), as in
@@ -89,8 +90,7 @@ def normalise(adjacency: Graph, norm: Literal["ref", "sym_row", "row"] = "ref") 
     [[0.5, 0.5], [0.0, 1.0]]
     """
     graph = as_graph(adjacency)
-    if norm not in ("ref", "sym_row", "row"):
-        raise ConfigError(f"unknown norm {norm!r}; known: 'ref', 'sym_row', 'row'")
+    check_value("norm", norm, Norm)
     degree: Floats = np.asarray(graph.sum(axis=0 if norm == "ref" else 1), dtype=np.float64).ravel()
     if (degree <= 0).any():
         annotator = int(np.flatnonzero(degree <= 0)[0])

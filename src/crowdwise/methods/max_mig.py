@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from crowdwise.constraints import Interval, NonNegativeFloat, NonNegativeInt, Probability
 from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
 from crowdwise.engine.distributed import rank, sum_over_ranks, world_size
-from crowdwise.errors import ConfigError, suggest
 from crowdwise.methods.core.base import CrowdClassifier, Fitted
 from crowdwise.methods.core.steps import annotator_matrices, normalised, soft_votes
 from crowdwise.networks import ConstantTransition
@@ -93,28 +93,22 @@ class MaxMIG(CrowdClassifier):
     name: ClassVar[str] = "max-mig"
     title: ClassVar[str] = "Max-MIG"
 
-    epochs: int = 50
-    batch_size: int = 64
-    lr: float = 1e-3
-    optimiser: str = "adam"
+    epochs: NonNegativeInt = 50
+    batch_size: Annotated[int, Interval(2)] = 64
+    lr: NonNegativeFloat = 1e-3
+    optimiser: Literal["sgd", "adam"] = "adam"
     milestones: Sequence[float] = ()
-    aggregator_lr: float = 1e-4
+    aggregator_lr: NonNegativeFloat = 1e-4
     """Learning rate of the aggregator."""
-    divergence: str = "kl"
+    divergence: Literal["kl", "pearson", "js"] = "kl"
     """The f-divergence behind the mutual information: ``"kl"``, ``"pearson"`` or ``"js"``."""
-    epsilon: float = 0.01
+    epsilon: Probability = 0.01
     """Added to the confusion matrices (under soft majority vote) at which the aggregator starts."""
-    prior: str = "uniform"
+    prior: Literal["uniform", "votes"] = "uniform"
     """The class prior p, which is not trained: ``"uniform"``, or the classes' shares of ``"votes"``."""
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         problem = engine.problem
-        if self.divergence not in DIVERGENCES:
-            raise ConfigError(f"unknown divergence {self.divergence!r}{suggest(self.divergence, DIVERGENCES)}")
-        if self.prior not in ("uniform", "votes"):
-            raise ConfigError(f"unknown prior {self.prior!r}; use 'uniform' or 'votes'")
-        if self.batch_size < 2:
-            raise ConfigError(f"batch_size must be 2 or more to compare instances, got {self.batch_size}")
         votes = soft_votes(problem.train, problem.n_classes)
         prior = votes.mean(0).clamp_min(1e-3) if self.prior == "votes" else torch.ones_like(votes[0])
         matrices = annotator_matrices(problem.train, votes, problem.n_annotators)

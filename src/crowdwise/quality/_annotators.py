@@ -11,10 +11,11 @@ from scipy import sparse
 from scipy.special import ndtri
 
 from crowdwise.annotations import Annotations
+from crowdwise.constraints import OpenProbability, checked
 from crowdwise.data.codes import cells, row_blocks
 from crowdwise.data.factorise import Vocabulary
 from crowdwise.data.types import Floats, Ints, Mask
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.errors import DataError
 from crowdwise.quality._belief import NUMBERS, Belief, floats, ids
 from crowdwise.quality._skill import Skill, skill
 
@@ -41,6 +42,7 @@ class Tally:
         return np.asarray(self.given.sum(axis=1))
 
 
+@checked
 def annotators(
     annotations: Any,
     posterior: Any = None,
@@ -48,7 +50,7 @@ def annotators(
     confusion: Any = None,
     timestamps: Any = None,
     durations: Any = None,
-    confidence: float = 0.95,
+    confidence: OpenProbability = 0.95,
 ) -> pa.Table:
     """One row per annotator, in the order of ``annotations.annotators``; null if unknown.
 
@@ -69,8 +71,6 @@ def annotators(
     >>> table.select(["annotator", "agreement_with_consensus", "worst_class", "overused_class"]).to_pylist()[2]
     {'annotator': 2, 'agreement_with_consensus': 0.5, 'worst_class': 0, 'overused_class': 1}
     """
-    if not 0 < confidence < 1:
-        raise ConfigError(f"confidence must lie between 0 and 1, got {confidence}")
     crowd = Annotations.coerce(annotations)
     belief = Belief.of(crowd, posterior, confusion)
     columns = profile(_tally(crowd, belief), confidence)

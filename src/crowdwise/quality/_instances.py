@@ -9,8 +9,8 @@ import pyarrow as pa
 from scipy.special import entr
 
 from crowdwise.annotations import Annotations
+from crowdwise.constraints import NonNegativeInt, checked
 from crowdwise.data.types import Floats
-from crowdwise.errors import ConfigError
 from crowdwise.quality._belief import Belief, floats, ids
 
 
@@ -45,7 +45,8 @@ def instances(annotations: Any, posterior: Any = None) -> pa.Table:
     )
 
 
-def issues(annotations: Any, posterior: Any = None, *, limit: int | None = None) -> pa.Table:
+@checked
+def issues(annotations: Any, posterior: Any = None, *, limit: NonNegativeInt | None = None) -> pa.Table:
     """Annotations that differ from the most likely class of their instance, the least likely first.
 
     ``posterior`` is as in `annotators`; ``limit`` keeps the first ones. Columns: ``annotation``, the row in the
@@ -56,8 +57,6 @@ def issues(annotations: Any, posterior: Any = None, *, limit: int | None = None)
     >>> found.select(["instance", "annotator", "given_label"]).to_pylist()
     [{'instance': 0, 'annotator': 2, 'given_label': 'dog'}]
     """
-    if limit is not None and limit < 0:
-        raise ConfigError(f"limit must be 0 or more, got {limit}")
     crowd = Annotations.coerce(annotations)
     belief = Belief.of(crowd, posterior)
     given, likely = belief.posterior[crowd.instance, crowd.label], belief.confidence[crowd.instance]

@@ -9,23 +9,24 @@ import pyarrow as pa
 from scipy.special import entr
 
 from crowdwise.annotations import Annotations
+from crowdwise.constraints import NonNegativeInt, PositiveInt, checked
 from crowdwise.data.codes import Selection, row_blocks, selected
 from crowdwise.data.types import Floats, Ints
-from crowdwise.errors import ConfigError
 from crowdwise.quality._belief import NUMBERS, Belief
 from crowdwise.quality._instances import entropy
 from crowdwise.quality._skill import skill
 
 
+@checked
 def next_labels(
     annotations: Any,
     posterior: Any = None,
     *,
-    budget: int,
+    budget: NonNegativeInt,
     confusion: Any = None,
     annotators: Selection | None = None,
-    per_annotator: int | None = None,
-    panel: int = 20,
+    per_annotator: PositiveInt | None = None,
+    panel: PositiveInt = 20,
 ) -> pa.Table:
     """The ``budget`` most informative labels to ask for, one per instance, best first.
 
@@ -43,9 +44,6 @@ def next_labels(
     >>> next_labels(crowd, budget=1).select(["instance", "annotator"]).to_pylist()
     [{'instance': 1, 'annotator': 2}]
     """
-    for name, number, least in (("budget", budget, 0), ("panel", panel, 1), ("per_annotator", per_annotator, 1)):
-        if number is not None and number < least:
-            raise ConfigError(f"{name} must be {least} or more, got {number}")
     crowd = Annotations.coerce(annotations)
     belief = Belief.of(crowd, posterior, confusion)
     budget = budget if crowd.n_classes else 0  # without classes there is nothing to learn

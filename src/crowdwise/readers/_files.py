@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from crowdwise.errors import DataError
 from crowdwise.readers._node import parse_line
-from crowdwise.storage.limits import Bounded, swollen, unpack_limit
+from crowdwise.storage.limits import Bounded, too_large, unpack_limit
 
 Columns = dict[str, Any]  # name -> arrow column, or list of Python values
 Choose = Callable[[Sequence[str]], Sequence[str]]  # names of all columns -> names of the wanted ones
@@ -116,7 +116,7 @@ def _parquet(path: Path, choose: Choose) -> Columns:
     with pq.ParquetFile(path) as file:
         wanted = choose(file.schema_arrow.names)
         if CELL * file.metadata.num_rows * len(wanted) > unpack_limit(path):  # a repeated value takes no space
-            raise swollen(path, unpack_limit(path))
+            raise too_large(path, unpack_limit(path))
         table = file.read(columns=list(wanted))
     table.validate(full=True)  # text that is not UTF-8 would fail later
     return {name: table.column(name) for name in wanted}

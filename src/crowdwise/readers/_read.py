@@ -11,7 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from crowdwise.annotations import Duplicates
-from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError, check_choice
+from crowdwise.constraints import check_value
+from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError
 from crowdwise.readers._export import READERS, Export, ReadOptions, Several
 from crowdwise.readers._source import ARCHIVES, InputFile
 
@@ -53,8 +54,8 @@ def read(
     """
     path = Path(path)
     options = ReadOptions(question, instance, annotator, label, gold, duplicates, several, models, details)
-    check_choice("several", several, Several)
-    check_choice("duplicates", duplicates, Duplicates)
+    check_value("several", several, Several)
+    check_value("duplicates", duplicates, Duplicates)
     if label is not None and question is not None:
         raise ConfigError("label= and question= both choose what is read; pass only one of them")
     if format != AUTO:

@@ -29,7 +29,7 @@ from crowdwise.readers._files import (
     schema_names,
 )
 from crowdwise.readers._node import Node, parse_json, parse_jsonl
-from crowdwise.storage.limits import swollen, unpack_limit
+from crowdwise.storage.limits import too_large, unpack_limit
 
 DOCUMENT = 1 << 32  # bytes of a JSON document, or of all files of a folder: they are held in memory
 PARTS = 10_000  # files in a zip file
@@ -160,7 +160,7 @@ def zip_parts(path: Path) -> dict[str, Callable[[], bytes]]:
         raise ReadError(f"the zip file has {len(members):,} files; at most {PARTS:,} are read")
     limit = unpack_limit(path)
     if sum(member.file_size for member in members) > limit:
-        raise swollen(path, limit, ReadError)
+        raise too_large(path, limit, ReadError)
     parts: dict[str, Callable[[], bytes]] = {}
     for member in sorted(members, key=lambda member: member.filename):
         name = member.filename

@@ -23,6 +23,7 @@ from crowdwise.data.factorise import Column, encode_classes
 from crowdwise.data.frames import choose_columns, find_column, known_column
 from crowdwise.errors import AnnotationError, DataError
 from crowdwise.readers._files import Choose, Columns, format_of, load_columns, packing
+from crowdwise.storage import files
 
 GOLD = ("gold", "golden", "goldlabel", "truelabel", "truth", "groundtruth")
 
@@ -126,13 +127,8 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file to write, packed if its suffix says so, that replaces ``path`` once it is complete."""
     if not path.parent.is_dir():
         raise DataError(f"{path}: the folder {path.parent} does not exist")
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with _opened(unfinished, packing(path)) as file:
-            yield file
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with files.replacing(path) as temporary, _opened(temporary, packing(path)) as file:
+        yield file
 
 
 def _opened(path: Path, packed: str) -> Any:

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri, softmax
 
+from crowdwise.constraints import NonNegativeFloat, PositiveFloat, PositiveInt, Probability, checked
 from crowdwise.data.codes import row_blocks
 from crowdwise.data.types import Array, Floats, Ints, RandomState
 from crowdwise.errors import ConfigError, DataError
@@ -23,25 +24,26 @@ from crowdwise.simulate.crowd import (
     to_numpy,
     true_classes,
 )
-from crowdwise.simulate.pairs import draw_pairs
+from crowdwise.simulate.pairs import Scheme, draw_pairs
 
 VALUES = 4_000_000  # features held as float64 at a time
 
 
+@checked
 def aidn(
     X: Any,
     y: Any,
     *,
-    n_annotators: int = 300,
-    n_groups: int = 3,
+    n_annotators: PositiveInt = 300,
+    n_groups: PositiveInt = 3,
     labels_per_instance: float = 2.0,
-    noise_rate: float = 0.4,
-    max_noise_rate: float = 0.6,
-    noise_std: float = 0.1,
-    pixel_scale: float = 255,
+    noise_rate: Probability = 0.4,
+    max_noise_rate: Probability = 0.6,
+    noise_std: NonNegativeFloat = 0.1,
+    pixel_scale: PositiveFloat = 255,
     n_classes: int | None = None,
     random_state: RandomState = 0,
-    pairs: Literal["binomial", "paper", "exact"] = "binomial",
+    pairs: Scheme = "binomial",
 ) -> SimulatedCrowd:
     """A crowd of groups; for every instance, the annotators of a group share one distribution of labels.
 
@@ -76,8 +78,8 @@ def aidn(
     features = _as_features(X)
     if len(features) != len(truth):
         raise DataError(f"X has {len(features)} instances, y has {len(truth)}")
-    if not 1 <= n_groups <= n_annotators:
-        raise ConfigError(f"n_groups must be between 1 and the number of annotators, {n_annotators}, not {n_groups}")
+    if n_groups > n_annotators:
+        raise ConfigError(f"n_groups must be at most the number of annotators, {n_annotators}, got {n_groups}")
     pair_seed, label_seed, *group_seeds = seeds(random_state, 2 + n_groups)
     drawn = instance, annotator = draw_pairs(
         len(truth),
@@ -124,10 +126,8 @@ def truncated_normal(mean: float, std: float, high: float, size: int, rng: np.ra
     >>> truncated_normal(0.5, 0.1, 0.6, 100_000, np.random.default_rng(0)).mean().round(2)
     np.float64(0.47)
     """
-    if not 0 <= mean <= high <= 1:
-        raise ConfigError(f"noise rates need 0 <= noise_rate <= max_noise_rate <= 1, not {mean:g} and {high:g}")
-    if std < 0:
-        raise ConfigError(f"noise_std must be at least 0, not {std:g}")
+    if mean > high:
+        raise ConfigError(f"noise_rate must be at most max_noise_rate={high:g}, got {mean:g}")
     if std == 0:
         return np.full(size, mean, dtype=np.float64)
     below, above = ndtr(-mean / std), ndtr((high - mean) / std)

@@ -12,6 +12,7 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import ArrayLike
 
+from crowdwise.constraints import PositiveInt, Probability, checked
 from crowdwise.data.types import Floats, Ints, RandomState
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.simulate.crowd import SimulatedCrowd, draw_labels, seeds, simulated, true_classes
@@ -66,12 +67,13 @@ def one_coin(
     return confusion_matrices(truth, _coins(accuracies, count), random_state=random_state, **design)
 
 
+@checked
 def hammer_spammer(
     y: Any,
-    n_annotators: int = 20,
+    n_annotators: PositiveInt = 20,
     *,
-    spammer_share: float = 0.3,
-    accuracy: float = 0.9,
+    spammer_share: Probability = 0.3,
+    accuracy: Probability = 0.9,
     n_classes: int | None = None,
     random_state: RandomState = 0,
     **design: Unpack[Design],
@@ -84,17 +86,18 @@ def hammer_spammer(
     [0, 0, 0, 1, 1]
     """
     truth, count = true_classes(y, n_classes)
-    groups = _last(spammer_share, n_annotators, "spammer_share")
+    groups = _last(spammer_share, n_annotators)
     matrices = _coins(np.where(groups == 1, 1 / count, accuracy), count)
     return confusion_matrices(truth, matrices, groups=groups, random_state=random_state, **design)
 
 
+@checked
 def adversarial(
     y: Any,
-    n_annotators: int = 20,
+    n_annotators: PositiveInt = 20,
     *,
-    adversary_share: float = 0.2,
-    accuracy: float = 0.8,
+    adversary_share: Probability = 0.2,
+    accuracy: Probability = 0.8,
     permutation: ArrayLike | None = None,
     n_classes: int | None = None,
     random_state: RandomState = 0,
@@ -112,19 +115,20 @@ def adversarial(
     reported = np.roll(np.arange(count), -1) if permutation is None else np.asarray(permutation)
     if not np.array_equal(np.sort(reported), np.arange(count)):
         raise ConfigError(f"permutation must hold each of the {count} classes once, not {reported.tolist()}")
-    groups = _last(adversary_share, n_annotators, "adversary_share")
+    groups = _last(adversary_share, n_annotators)
     matrices = _coins(np.full(n_annotators, accuracy), count)
     matrices[groups == 1] = matrices[groups == 1][:, :, np.argsort(reported)]
     return confusion_matrices(truth, matrices, groups=groups, random_state=random_state, **design)
 
 
+@checked
 def correlated(
     y: Any,
-    n_annotators: int = 20,
+    n_annotators: PositiveInt = 20,
     *,
-    copier_share: float = 0.5,
-    n_leaders: int = 1,
-    copy_rate: float = 0.8,
+    copier_share: Probability = 0.5,
+    n_leaders: PositiveInt = 1,
+    copy_rate: Probability = 0.8,
     accuracy: ArrayLike = 0.7,
     n_classes: int | None = None,
     random_state: RandomState = 0,
@@ -148,12 +152,11 @@ def correlated(
     (True, False)
     """
     truth, count = true_classes(y, n_classes)
-    _share(copy_rate, "copy_rate")
-    n_copiers = round(_share(copier_share, "copier_share") * n_annotators)
-    if not 1 <= n_leaders <= n_annotators - n_copiers:
+    n_copiers = round(copier_share * n_annotators)
+    if n_leaders + n_copiers > n_annotators:
         raise ConfigError(
-            f"{n_leaders} leaders and {n_copiers} copiers do not fit {n_annotators} annotators; "
-            "lower copier_share, and take at least 1 leader"
+            f"{n_leaders} leaders and {n_copiers} copiers are more than {n_annotators} annotators; "
+            "lower n_leaders or copier_share"
         )
     role = np.arange(n_annotators)
     copies = (role >= n_leaders) & (role < n_leaders + n_copiers)
@@ -210,14 +213,6 @@ def _coins(accuracies: ArrayLike, count: int) -> Floats:
     return np.where(np.eye(count, dtype=bool), right[:, None, None], other)
 
 
-def _last(share: float, size: int, name: str) -> Ints:
+def _last(share: float, size: int) -> Ints:
     """Group 1 for the last round(share R) annotators, 0 for the others, (R,)."""
-    if size < 1:
-        raise ConfigError(f"n_annotators must be at least 1, not {size}")
-    return (np.arange(size) >= size - round(_share(share, name) * size)).astype(np.int64)
-
-
-def _share(share: float, name: str) -> float:
-    if not 0 <= share <= 1:
-        raise ConfigError(f"{name} must be between 0 and 1, not {share:g}")
-    return share
+    return (np.arange(size) >= size - round(share * size)).astype(np.int64)

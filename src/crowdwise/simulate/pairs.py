@@ -5,13 +5,14 @@ The n x R possible pairs are never enumerated; time and memory grow with the num
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, TypedDict, get_args
+from typing import Annotated, Literal, TypeAlias, TypedDict
 
 import numpy as np
 
+from crowdwise.constraints import Interval, PositiveInt, checked
 from crowdwise.data.codes import row_blocks
 from crowdwise.data.types import Ints, RandomState
-from crowdwise.errors import ConfigError, suggest
+from crowdwise.errors import ConfigError
 
 Scheme: TypeAlias = Literal["binomial", "paper", "exact"]
 
@@ -27,12 +28,13 @@ class Design(TypedDict, total=False):
 CELLS = 4_000_000  # random numbers held at a time if most annotators are chosen
 
 
+@checked
 def draw_pairs(
-    n_instances: int,
-    n_annotators: int,
+    n_instances: PositiveInt,
+    n_annotators: PositiveInt,
     *,
-    labels_per_instance: float | None = None,
-    labels_per_annotator: int | None = None,
+    labels_per_instance: Annotated[float, Interval(1)] | None = None,
+    labels_per_annotator: PositiveInt | None = None,
     pairs: Scheme = "exact",
     random_state: RandomState = 0,
 ) -> tuple[Ints, Ints]:
@@ -60,21 +62,12 @@ def draw_pairs(
     >>> np.bincount(annotator).tolist(), np.bincount(instance).tolist()
     ([3, 3, 3, 3], [2, 2, 2, 2, 2, 2])
     """
-    for name, size in (("n_instances", n_instances), ("n_annotators", n_annotators)):
-        if size < 1:
-            raise ConfigError(f"{name} must be at least 1, not {size}")
-    if pairs not in get_args(Scheme):
-        raise ConfigError(f"unknown pairs {pairs!r}{suggest(pairs, get_args(Scheme))}")
-    if labels_per_instance is not None and not 1 <= labels_per_instance <= n_annotators:
-        raise ConfigError(
-            f"labels_per_instance must be between 1 and the number of annotators, {n_annotators}, "
-            f"not {labels_per_instance:g}"
-        )
-    if labels_per_annotator is not None and not 1 <= labels_per_annotator <= n_instances:
-        raise ConfigError(
-            f"labels_per_annotator must be between 1 and the number of instances, {n_instances}, "
-            f"not {labels_per_annotator}"
-        )
+    for name, labels, most, what in (
+        ("labels_per_instance", labels_per_instance, n_annotators, "annotators"),
+        ("labels_per_annotator", labels_per_annotator, n_instances, "instances"),
+    ):
+        if labels is not None and labels > most:
+            raise ConfigError(f"{name} must be at most the number of {what}, {most}, got {labels:g}")
     rng = np.random.default_rng(random_state)
     if labels_per_annotator is None:
         mean = min(3.0, n_annotators) if labels_per_instance is None else labels_per_instance

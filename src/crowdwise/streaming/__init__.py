@@ -37,7 +37,7 @@ from crowdwise.data.codes import count
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.readers import write_table
 from crowdwise.registry import AGGREGATORS
-from crowdwise.storage.files import rename, storing, tidy
+from crowdwise.storage.files import replacing_all, tidy
 from crowdwise.storage.limits import parse_size
 from crowdwise.storage.lock import locked
 from crowdwise.streaming._progress import Progress
@@ -48,6 +48,7 @@ from crowdwise.streaming.passes import Threads, Workers
 from crowdwise.streaming.preparation import prepare
 from crowdwise.streaming.store import MANIFEST, Store
 from crowdwise.streaming.table import count_rows
+from crowdwise.system import total_memory
 
 __all__ = ["AUTO", "Figures", "Streamed", "aggregate", "count_rows", "parse_memory", "streamable"]
 
@@ -154,10 +155,7 @@ def parse_memory(memory: int | str | None) -> int:
     (1500000000, 64000000)
     """
     if memory is None:
-        try:
-            return min(4_000_000_000, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
-        except (AttributeError, ValueError, OSError):  # not on this platform
-            return 4_000_000_000
+        return min(4_000_000_000, (total_memory() or 8_000_000_000) // 2)
     size = parse_size(str(memory))
     if size is None or size < SMALLEST:
         raise ConfigError(
@@ -209,18 +207,11 @@ def _check_glad(crowd: StreamedCrowd) -> None:
 def _write(crowd: StreamedCrowd, model: Aggregator, out: Path, profile: Path | None, *, proba: bool) -> Figures:
     """Write both tables, or none."""
     posterior: object = model.posterior_
-    staged = {file: file.with_name(f".partial-{file.name}") for file in (out, profile) if file is not None}
-    try:
+    with replacing_all(file for file in (out, profile) if file is not None) as staged:
         sums = write_labels(crowd, posterior, staged[out], proba=proba)  # type: ignore[arg-type]
         table = annotator_table(crowd, model, posterior, sums)  # type: ignore[arg-type]
         if profile is not None:
             write_table(table, staged[profile])
-        for file, ready in staged.items():
-            with storing(file):
-                rename(ready, file)
-    finally:
-        for ready in staged.values():
-            ready.unlink(missing_ok=True)
     return figures(sums)
 
 

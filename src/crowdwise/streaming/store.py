@@ -9,7 +9,6 @@ where each instance begins (int64), and the cells of its annotations (uint32, se
 from __future__ import annotations
 
 import json
-import os
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -77,11 +76,9 @@ class Partition:
     def write(self, folder: Path, number: int, indptr: npt.NDArray[np.int64], cells: npt.NDArray[np.uint32]) -> None:
         """Write its file."""
         path = self.path(folder, number)
-        partial = path.with_suffix(".partial")
-        with partial.open("wb") as out:
+        with replacing(path, durable=False) as temporary, temporary.open("wb") as out:  # its checksum tells damage
             out.write(indptr.data)
             out.write(cells.data)
-        os.replace(partial, path)
 
     def is_whole(self, folder: Path, number: int) -> bool:
         """Whether its file is there and holds what was written."""

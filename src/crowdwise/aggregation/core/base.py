@@ -11,7 +11,7 @@ votes derives from `Aggregator` and writes `_infer`; a method that iterates deri
     @dataclass(kw_only=True, eq=False, repr=False)
     class MyMethod(IterativeAggregator[MyState]):
         max_iter: int = 50                    # new defaults, new parameters: keyword-only dataclass fields
-        strength: float = 1.0
+        strength: PositiveFloat = 1.0
 
         def _start(self, crowd, rng):         # the state before round 1
             return MyState(crowd.initial(), -np.inf, table)
@@ -25,7 +25,8 @@ votes derives from `Aggregator` and writes `_infer`; a method that iterates deri
             self.class_prior_ = ...                           # those that are not set are derived from posterior_
 
 Optional: `_starts` (number of restarts; the state with the highest objective wins), `_converged`, `_posterior` (from
-the state's posterior to (n, C)), `_needs` (labels per annotator that the model wants), `_check` (of parameters),
+the state's posterior to (n, C)), `_needs` (labels per annotator that the model wants), `_check` (of what the types of the
+parameters do not say, see `crowdwise.constraints`),
 `uses_history`, `settles` and `streams`. `crowd` is a `crowdwise.aggregation.core.crowd.Crowd`: sizes, `initial()`, `majority()`,
 `votes()`, `em_step()`, `vote_step()`, `counts()`, `gold`, `history`, ... A kernel of one's own is compiled with
 `kernels.jit()`. A crowd without annotations or with a single class never reaches these methods.
@@ -50,7 +51,8 @@ from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.aggregation.core.history import AnnotatorHistory
 from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.annotations import Annotations
-from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, check_choice
+from crowdwise.constraints import NonNegativeFloat, PositiveInt, check_parameters
+from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError
 
 RandomState = int | np.random.Generator | None
 CROWD_SIZE = 20  # fewer annotators than this are no crowd to be warned about
@@ -229,8 +231,8 @@ class Aggregator(Estimator):
         return self._crowd
 
     def _check(self) -> None:
-        """Refuse parameters that are out of range."""
-        check_choice("tie", self.tie, Tie)
+        """Refuse parameters that are out of range; subclasses add what the fields cannot declare."""
+        check_parameters(self)
 
     def _warn_if_sparse(self, crowd: Crowd) -> None:
         """Say so when annotators gave too few labels for what the model wants to learn about each of them."""
@@ -254,9 +256,9 @@ class IterativeAggregator(Aggregator, Generic[S]):
     Also fitted: ``objective_``, its value after every round, ``n_iter_``, the number of rounds, and ``converged_``.
     """
 
-    max_iter: int = 100
+    max_iter: PositiveInt = 100
     """Rounds at most."""
-    tol: float = 1e-5
+    tol: NonNegativeFloat = 1e-5
     """Stop when the objective, per labelled instance, changes by less; 0: exactly ``max_iter`` rounds."""
     n_jobs: int | None = None
     """Threads for large crowds; None: one, -1: all cores."""
@@ -334,13 +336,6 @@ class IterativeAggregator(Aggregator, Generic[S]):
     def _say(self, level: int, message: Callable[[], str]) -> None:
         if self.verbose >= level:
             print(f"{type(self).__name__}: {message()}")
-
-    def _check(self) -> None:
-        super()._check()
-        if not isinstance(self.max_iter, int | np.integer) or self.max_iter < 1:
-            raise ConfigError(f"max_iter must be an integer of 1 or more, got {self.max_iter!r}")
-        if not self.tol >= 0:
-            raise ConfigError(f"tol must be 0 or more, got {self.tol!r}")
 
 
 def share(hits: Floats, number: npt.NDArray[Any], n_classes: int) -> Floats:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from crowdwise.aggregation.core.bayes_kernels import GladStep
 from crowdwise.aggregation.core.kernels import Floats, Layout, Step
 from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError
+from crowdwise.system import n_cores, total_memory
 
 Tie = Literal["first", "random"]
 TIE_TOLERANCE = 1e-9  # posteriors closer than this are a tie: rounding must not decide
@@ -228,11 +228,8 @@ class Crowd:
     def check_table(self, states: int) -> None:
         """Refuse confusion tables that cannot fit into memory, and say what does."""
         needed = 8 * self.n_annotators * self.n_classes * states
-        try:
-            available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        except (AttributeError, ValueError, OSError):  # not on this platform
-            return
-        if needed > available // 2:
+        available = total_memory()
+        if available is not None and needed > available // 2:
             raise DataError(
                 f"confusion matrices of {self.n_annotators} annotators, {self.n_classes} labels by {states} states, "
                 f"need {needed / 1e9:.1f} GB, this machine has {available / 1e9:.1f}; use a method without confusion "
@@ -285,6 +282,5 @@ def confusion(table: Floats) -> Floats:
 
 def resolve_threads(n_jobs: int | None) -> int:
     """Number of threads for scikit-learn's ``n_jobs``: None is 1, -1 all cores, -2 all but one."""
-    cores = os.cpu_count() or 1
     threads = 1 if n_jobs is None else int(n_jobs)
-    return max(1, cores + 1 + threads) if threads < 0 else max(1, threads)
+    return max(1, n_cores() + 1 + threads) if threads < 0 else max(1, threads)

@@ -9,25 +9,37 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from crowdwise.constraints import (
+    Interval,
+    NonNegativeFloat,
+    NonNegativeInt,
+    OpenProbability,
+    PositiveFloat,
+    PositiveInt,
+    check_parameters,
+    check_value,
+    checked,
+)
 from crowdwise.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from crowdwise.methods.taidtm import TAIDTM
 
 
+@checked
 def bound_no_transfer(
-    layer_norms: Sequence[float],
+    layer_norms: Sequence[NonNegativeFloat],
     *,
-    n_classes: int,
-    examples: float,
-    loss_bound: float,
-    input_bound: float = 1.0,
-    delta: float = 0.05,
+    n_classes: PositiveInt,
+    examples: PositiveFloat,
+    loss_bound: NonNegativeFloat,
+    input_bound: NonNegativeFloat = 1.0,
+    delta: OpenProbability = 0.05,
 ) -> float:
     """Theorem 1: how far the risk of an annotator's own transition network may exceed its empirical risk.
 
@@ -45,27 +57,23 @@ def bound_no_transfer(
     >>> round(bound_no_transfer([1, 1], n_classes=10, examples=100, loss_bound=5), 6)
     17.467567
     """
-    _require_positive(n_classes=n_classes, examples=examples)
-    _require_not_negative(loss_bound=loss_bound, input_bound=input_bound)
-    _require_probability(delta)
     if not layer_norms:
         raise ConfigError("layer_norms must hold the Frobenius norm of at least one layer, got none")
-    for layer, norm in enumerate(layer_norms):
-        _require_not_negative(**{f"layer_norms[{layer}]": norm})
     complexity = input_bound * (math.sqrt(2 * len(layer_norms) * math.log(2)) + 1) * math.prod(layer_norms)
     confidence = loss_bound * math.sqrt(math.log(1 / delta) / (2 * examples))
     return 2 * n_classes**2 * complexity / math.sqrt(n_classes * examples) + confidence
 
 
+@checked
 def bound_global(
-    layer_norms: Sequence[float],
+    layer_norms: Sequence[NonNegativeFloat],
     *,
-    n_classes: int,
-    instances: float,
-    labels_per_instance: float,
-    loss_bound: float,
-    input_bound: float = 1.0,
-    delta: float = 0.05,
+    n_classes: PositiveInt,
+    instances: PositiveFloat,
+    labels_per_instance: PositiveFloat,
+    loss_bound: NonNegativeFloat,
+    input_bound: NonNegativeFloat = 1.0,
+    delta: OpenProbability = 0.05,
 ) -> float:
     """Theorem 7: the bound of Theorem 1 for the global network, which learns from all m r labels of m distilled instances.
 
@@ -77,7 +85,6 @@ def bound_global(
     >>> round(one / everybody, 6)  # sqrt(10000 / 100)
     10.0
     """
-    _require_positive(instances=instances, labels_per_instance=labels_per_instance)
     return bound_no_transfer(
         layer_norms,
         n_classes=n_classes,
@@ -88,7 +95,14 @@ def bound_global(
     )
 
 
-def bound_transfer(omega: float, *, examples: float, loss_bound: float, delta: float = 0.05) -> float:
+@checked
+def bound_transfer(
+    omega: NonNegativeFloat,
+    *,
+    examples: Annotated[float, Interval(2)],
+    loss_bound: NonNegativeFloat,
+    delta: OpenProbability = 0.05,
+) -> float:
     """Theorem 2: the same excess for a head that starts at the global network.
 
     M sqrt((omega + ln(2 m_j / delta)) / (2 (m_j - 1))), whatever the size of the network. ``omega`` bounds the
@@ -98,10 +112,6 @@ def bound_transfer(omega: float, *, examples: float, loss_bound: float, delta: f
     >>> round(bound_transfer(0, examples=100, loss_bound=5), 6), round(bound_transfer(2, examples=100, loss_bound=5), 6)
     (1.023342, 1.140067)
     """
-    _require_not_negative(omega=omega, loss_bound=loss_bound)
-    _require_probability(delta)
-    if not examples >= 2:
-        raise ConfigError(f"the bound with transfer needs at least 2 examples of the annotator, got {examples}")
     return loss_bound * math.sqrt((omega + math.log(2 * examples / delta)) / (2 * (examples - 1)))
 
 
@@ -134,36 +144,26 @@ class Run:
     '1.6e+16, 3.5e+12'
     """
 
-    instances: int
-    labels_per_instance: float = 2.0
-    n_annotators: int = 300
-    n_classes: int = 10
-    width: int = 64
+    instances: PositiveInt
+    labels_per_instance: NonNegativeFloat = 2.0
+    n_annotators: PositiveInt = 300
+    n_classes: PositiveInt = 10
+    width: PositiveInt = 64
     """d, features that a head sees (beside the constant 1)."""
-    hidden: int = 64
+    hidden: PositiveInt = 64
     """Z_1, width of the graph convolution."""
-    k: int = 50
-    batch_size: int = 128
-    transition_epochs: int = 5
-    individual_epochs: int = 2
-    mapping_epochs: int = 10
-    epochs: int = 60
+    k: PositiveInt = 50
+    batch_size: PositiveInt = 128
+    transition_epochs: NonNegativeInt = 5
+    individual_epochs: NonNegativeInt = 2
+    mapping_epochs: NonNegativeInt = 10
+    epochs: NonNegativeInt = 60
     """Of the last stage."""
-    forward: float = 1.0
+    forward: NonNegativeFloat = 1.0
     """T, multiplications of one instance's pass through a network."""
 
     def __post_init__(self) -> None:
-        counts = ("instances", "n_annotators", "n_classes", "width", "hidden", "k", "batch_size")
-        _require_positive(**{name: getattr(self, name) for name in counts})
-        others = (
-            "labels_per_instance",
-            "transition_epochs",
-            "individual_epochs",
-            "mapping_epochs",
-            "epochs",
-            "forward",
-        )
-        _require_not_negative(**{name: getattr(self, name) for name in others})
+        check_parameters(self)
 
     def paper_cost(self) -> Cost:
         """The counts of the paper's section 5, term by term.
@@ -240,7 +240,7 @@ def contraction(weight: ArrayLike, k: int) -> float:
     matrix = np.asarray(weight, dtype=np.float64)
     if matrix.ndim != 2:
         raise DataError(f"a layer's weight must be a matrix (inputs, outputs), not of shape {matrix.shape}")
-    _require_positive(k=k)
+    check_value("k", k, PositiveInt)
     return float(np.linalg.norm(matrix, 2)) / k
 
 
@@ -293,20 +293,3 @@ def group_cosines(heads: ArrayLike, groups: ArrayLike, *, block: int = 1024) -> 
             counts[at] += chosen.sum()
     means = np.divide(sums, counts, out=np.full(2, np.nan), where=counts > 0).tolist()
     return GroupCosines(means[0], means[1])
-
-
-def _require_positive(**values: float) -> None:
-    for name, value in values.items():
-        if not (math.isfinite(value) and value > 0):
-            raise ConfigError(f"{name} must be positive, got {value}")
-
-
-def _require_not_negative(**values: float) -> None:
-    for name, value in values.items():
-        if not (math.isfinite(value) and value >= 0):
-            raise ConfigError(f"{name} must be a finite number of at least 0, got {value}")
-
-
-def _require_probability(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise ConfigError(f"delta must be in (0, 1), got {delta}")

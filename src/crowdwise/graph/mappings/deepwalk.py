@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from crowdwise.constraints import PositiveInt, checked
 from crowdwise.data.types import Floats, Ints
-from crowdwise.errors import ConfigError
 from crowdwise.graph._largest import largest_triplets
 from crowdwise.graph.mappings.base import MAPPINGS, MappedHeads
 from crowdwise.graph.purify import as_graph
@@ -61,13 +61,14 @@ class DeepWalkHeads(MappedHeads):
         return F.relu(self.first(self.embedding))
 
 
+@checked
 def walk_embedding(
     graph: sp.csr_array,
     *,
-    dimension: int = 64,
-    walks: int = 80,
-    length: int = 40,
-    window: int = 10,
+    dimension: PositiveInt = 64,
+    walks: PositiveInt = 80,
+    length: PositiveInt = 40,
+    window: PositiveInt = 10,
     random_state: int | np.random.Generator = 0,
 ) -> Floats:
     """Embedding (R, min(dimension, R)) of annotators from the random walks they share.
@@ -84,9 +85,6 @@ def walk_embedding(
         window: largest distance on a walk at which two annotators co-occur.
         random_state: of the walks.
     """
-    for name, value in (("dimension", dimension), ("walks", walks), ("length", length), ("window", window)):
-        if value < 1:
-            raise ConfigError(f"{name} must be at least 1, not {value}")
     rng = np.random.default_rng(random_state)
     weights = as_graph(graph)
     weights = sp.csr_array(weights - sp.diags_array(weights.diagonal()))

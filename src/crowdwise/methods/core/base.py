@@ -9,12 +9,13 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdwise.constraints import Interval, NonNegativeFloat, NonNegativeInt, PositiveInt, check_parameters
 from crowdwise.engine import Engine, Group, Problem, Stage, StageResult, distributed
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages
 from crowdwise.engine.device import derive_seed, resolve_device, seeded
@@ -59,32 +60,32 @@ class CrowdClassifier(Predictor):
     prepare: str = "auto"
     """How inputs are scaled: ``"auto"`` (images standardised by channel, features as they are), ``"standardise"``,
     ``"log1p"`` or ``"none"``."""
-    epochs: int = 60
+    epochs: NonNegativeInt = 60
     """Epochs of the (last) classifier stage."""
-    batch_size: int = 128
+    batch_size: PositiveInt = 128
     """Instances in a step."""
-    lr: float | None = 0.01
+    lr: NonNegativeFloat | None = 0.01
     """Learning rate of the (last) classifier stage."""
-    optimiser: str = "sgd"
+    optimiser: Literal["sgd", "adam"] = "sgd"
     """``"sgd"`` or ``"adam"``."""
-    momentum: float = 0.9
+    momentum: Annotated[float, Interval(0, 1, open="high")] = 0.9
     """Momentum of sgd."""
-    weight_decay: float = 1e-4
+    weight_decay: NonNegativeFloat = 1e-4
     """Weight decay of the (last) classifier stage."""
-    milestones: Sequence[float] = (2 / 3, 11 / 12)
+    milestones: Sequence[NonNegativeFloat] = (2 / 3, 11 / 12)
     """When the learning rate is multiplied by ``gamma``: numbers of epochs, or shares of ``epochs`` if below 1."""
-    gamma: float = 0.1
+    gamma: NonNegativeFloat = 0.1
     """What the learning rate is multiplied by at each milestone."""
-    reduction: str = "annotation"
+    reduction: Literal["annotation", "instance"] = "annotation"
     """``"annotation"``: every annotation counts alike; ``"instance"``: every instance does."""
-    validation_fraction: float = 0.1
+    validation_fraction: Annotated[float, Interval(0, 1, open="high")] = 0.1
     """Share of the labelled instances that is held out to measure agreement with their (noisy) annotations."""
     keep: Literal["last", "best"] = "last"
     """Which epoch of the (last) classifier stage counts: the ``"last"``, as papers have it, or the one that agreed ``"best"``
     with the annotations of held-out instances. That takes no truth, and spares most methods the noise that they memorise."""
     device: str = "auto"
     """``"cpu"``, ``"cuda"``, ``"cuda:1"``, ..., or ``"auto"``: a GPU where there is one."""
-    precision: str = "auto"
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
     """``"bf16"`` (convolutions in bfloat16), ``"fp32"``, or ``"auto"``: bf16 on GPUs that have it."""
     random_state: int | np.random.Generator | None = 0
     """Seed of starting weights, order and held-out instances; runs that can be resumed need a number."""
@@ -122,7 +123,7 @@ class CrowdClassifier(Predictor):
         taken from where an earlier fit with the same data, seed and settings left them. ``observer`` is called after every
         epoch with its record, and a function from instances to their probabilities as the classifier now sees them.
         """
-        choose("keep", self.keep, ("last", "best"))
+        check_parameters(self)
         crowd = as_annotations(annotations, len(X))
         run, seed = self._open_run(run_dir, resume), self._seed()
         device = distributed.join(resolve_device(self.device))
@@ -145,7 +146,8 @@ class CrowdClassifier(Predictor):
         with run.locked() if run is not None else nullcontext():
             if run is not None and distributed.rank() == 0:
                 description = {"method": self.name, "parameters": self._json_parameters(), "data": data}
-                run.resume(description) if resume is not None else run.start(description)
+                defaults = type(self)()._json_parameters()
+                run.resume(description, defaults) if resume is not None else run.start(description)
             engine = Engine(
                 problem,
                 precision=self.precision,
@@ -334,13 +336,6 @@ def build(engine: Engine, name: str, make: Callable[[], Any]) -> Any:
     if engine.device.type == "cuda":
         module.to(memory_format=torch.channels_last)
     return module
-
-
-def choose(what: str, value: str, known: tuple[str, ...]) -> str:
-    """``value``, if it is one of the ``known`` values of parameter ``what``."""
-    if value not in known:
-        raise ConfigError(f"unknown {what}={value!r}; use {', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
-    return value
 
 
 def load(path: str | Path, *, backbone: nn.Module | None = None, device: str = "auto") -> CrowdClassifier:

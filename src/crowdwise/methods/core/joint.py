@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from crowdwise.constraints import NonNegativeFloat
 from crowdwise.engine import Batch, Engine, Group, Stage
 from crowdwise.engine.stage import Loss
 from crowdwise.methods.core.base import CrowdClassifier
@@ -19,10 +21,10 @@ from crowdwise.methods.core.steps import annotator_matrices, soft_votes
 class JointClassifier(CrowdClassifier):
     """Base of these methods: annotators' parameters are a group of their own, without weight decay."""
 
-    optimiser: str = "adam"
+    optimiser: Literal["sgd", "adam"] = "adam"
     """``"adam"`` or ``"sgd"``. With sgd annotators hardly learn: gradients are as small as their shares of the labels."""
-    lr: float = 1e-3
-    annotator_lr: float = 1e-2
+    lr: NonNegativeFloat = 1e-3
+    annotator_lr: NonNegativeFloat = 1e-2
     """Learning rate of annotators' parameters."""
 
     def joint_stage(

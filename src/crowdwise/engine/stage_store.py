@@ -1,9 +1,8 @@
-"""What a run has finished and where it stands: written as it goes on, and found again after an interruption."""
+"""Results of finished stages and checkpoints of the current one: written during a run, and read when it is resumed."""
 
 from __future__ import annotations
 
 import math
-import os
 import time
 import warnings
 from collections.abc import Mapping
@@ -26,16 +25,16 @@ from crowdwise.engine.checkpoint import (
 from crowdwise.engine.optimisers import optimiser_tensors
 from crowdwise.engine.stage import Stage, StageResult
 from crowdwise.errors import CrowdwiseWarning, ModelFileError
-from crowdwise.storage.files import storing
+from crowdwise.storage.files import rename, storing
 
 _SLOW_WRITE = 0.02  # seconds from which a checkpoint is not written after every epoch
 
 
-class Ledger:
-    """Results of stages and checkpoints of the stage at hand, in a run directory, in a shared folder, in both or nowhere.
+class StageStore:
+    """Results of stages and checkpoints of the current one, in a run directory, in a shared folder, in both or nowhere.
 
-    The first process writes, and decides for all what is read. Every file names the checksum of the weights of the stage
-    before its own: what was built upon other weights than those that are there is not used.
+    The first process writes, and decides for all what is read. Every file records the checksum of the previous stage's
+    weights, and is only used with those weights.
     """
 
     def __init__(self, run: RunDirectory | None, shared: SharedStages | None, device: torch.device) -> None:
@@ -122,22 +121,22 @@ class Ledger:
         return found
 
     def _good(self, path: Path, kind: str) -> Stored | None:
-        """The content of a file of the stage at hand that is whole and built upon the weights that are there."""
+        """The content of a file of the current stage, if it is undamaged and was built on the current weights."""
         if not path.exists() or stage_of(path) not in (self.index, None):
             return None
         try:
             stored = read_tensors(path)
             if stored.about.get("kind") != kind:
-                raise ModelFileError(f"{path} is no {kind} of a run, but a {stored.about.get('kind')}")
+                raise ModelFileError(f"{path} is a {stored.about.get('kind')} of a run, not a {kind}")
         except ModelFileError as error:
-            _warn(f"{error}; going on from what was written before it")
+            _warn(f"{error}; using what was written before it")
             if self.run is not None and path in self.run.checkpoint_files:
                 with storing(path):  # else it would take the place of the good one before it
-                    os.replace(path, self.run.damaged_file)
+                    rename(path, self.run.damaged_file)
             return None
         if stored.about.get("after") != self.after:
             self.diverged = True
-            _warn(f"{path} was trained upon other weights of the stage before: this stage is trained again")
+            _warn(f"{path} was trained on other weights of the previous stage: this stage is trained again")
             return None
         return stored
 
