@@ -1,8 +1,8 @@
 """Ids that arrive in batches -> codes in order of first appearance, in little more memory than the ids themselves.
 
 Arrow's hash tables encode one array at a time and take over a hundred bytes for an id. Here an open-addressing table
-holds codes only, four bytes each, and the ids lie in one growing array of bytes that they point to: numbers by their eight
-bytes, texts with an array of where each begins.
+holds codes only, four bytes each, and the ids lie in one growing array that they point to: numbers, or the bytes of texts
+with an array of where each begins.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from crowdwise.errors import AnnotationError, DataError
 
 LOAD = 0.6  # share of the slots that may be taken
 MOST = 2**31 - 1  # codes are int32
-NUMBER = 8  # bytes
 
 
 def kind_of(name: str, kind: pa.DataType) -> pa.DataType:
@@ -56,42 +55,42 @@ class Ids:
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
         self.size = 0
-        self._width = 0 if is_text(kind) else NUMBER  # bytes of every id; 0: they differ
+        self._texts = is_text(kind)
         self._slots = np.full(1 << 10, -1, np.int32)
-        self._starts = np.zeros(1, np.int64)  # of texts in the bytes, and their end
-        self._bytes = np.empty(0, np.uint8)
+        self._starts = np.zeros(1, np.int64)  # of texts among the values, and their end
+        self._values = np.empty(0, np.uint8 if self._texts else np.uint64)  # bytes of texts, or numbers by their bits
 
     def codes(self, values: pa.Array) -> Codes:
         """Codes (k,) of ids without repeats or missing ones; new ids get the next codes."""
         found = np.empty(len(values), np.int32)
-        if not self._width:
+        if self._texts:
             _, starts, data = values.cast(pa.large_string()).buffers()
             starts = np.frombuffer(starts, np.int64, len(values) + 1, values.offset * 8)
             data = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
             self._find(starts, data, found)
             return found
         bits = pa.uint64() if pa.types.is_boolean(self.kind) else self.kind
-        numbers = values.cast(bits).to_numpy(zero_copy_only=False)
-        self._find(np.empty(0, np.int64), np.ascontiguousarray(numbers).view(np.uint8), found)
+        numbers = np.ascontiguousarray(values.cast(bits).to_numpy(zero_copy_only=False))
+        self._find(np.empty(0, np.int64), numbers.view(np.uint64), found)
         return found
 
     @property
     def n_bytes(self) -> int:
         """Memory that is taken."""
-        return int(self._slots.nbytes + self._starts.nbytes + self._bytes.nbytes)
+        return int(self._slots.nbytes + self._starts.nbytes + self._values.nbytes)
 
     def arrow(self) -> pa.Array:
         """All ids in the order of their codes."""
-        starts, data = self.since(0)
-        if not self._width:
-            buffers = [None, pa.py_buffer(starts), pa.py_buffer(data)]
+        starts, values = self.since(0)
+        if self._texts:
+            buffers = [None, pa.py_buffer(starts), pa.py_buffer(values)]
             return pa.Array.from_buffers(pa.large_string(), self.size, buffers)
         if pa.types.is_boolean(self.kind):
-            return pa.array(data.view(np.uint64).astype(bool))
-        return plain(pa.array(data.view(self.kind.to_pandas_dtype())))
+            return pa.array(values.astype(bool))
+        return plain(pa.array(values.view(self.kind.to_pandas_dtype())))
 
-    def since(self, first: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
-        """The ids from code ``first`` on, as `add` takes them: where texts begin, and bytes.
+    def since(self, first: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+        """The ids from code ``first`` on, as `add` takes them: where texts begin, and values.
 
         >>> ids = Ids(pa.large_string())
         >>> _ = ids.codes(pa.array(["b", "a", "c"]))
@@ -100,28 +99,28 @@ class Ids:
         >>> again.codes(pa.array(["c", "b"]))
         array([2, 0], dtype=int32)
         """
-        if self._width:
-            return np.empty(0, np.int64), self._bytes[first * self._width : self.size * self._width]
+        if not self._texts:
+            return np.empty(0, np.int64), self._values[first : self.size]
         starts = self._starts[first : self.size + 1]
-        return starts - starts[0], self._bytes[starts[0] : starts[-1]]
+        return starts - starts[0], self._values[starts[0] : starts[-1]]
 
-    def add(self, starts: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> None:
+    def add(self, starts: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> None:
         """Take in ids that are not known yet, as `since` gave them: they get the next codes."""
-        self._find(starts, data, np.empty(0, np.int32))
+        self._find(starts, values, np.empty(0, np.int32))
 
-    def _find(self, starts: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], found: npt.NDArray[np.int32]) -> None:
+    def _find(self, starts: npt.NDArray[np.int64], values: npt.NDArray[Any], found: npt.NDArray[np.int32]) -> None:
         """Look ids up, and take in those that are new; their codes are written to ``found`` where it is not empty."""
-        number = len(data) // self._width if self._width else len(starts) - 1
+        number = len(starts) - 1 if self._texts else len(values)
         if self.size + number > MOST:
             raise DataError(f"more than {MOST:,} different ids do not fit into codes of 32 bits")
         self._reserve(number)
-        if self._width:
-            self._bytes = grown(self._bytes, (self.size + number) * self._width)
-        else:
-            self._starts = grown(self._starts, self.size + number + 1)
-            self._bytes = grown(self._bytes, int(self._starts[self.size] + starts[-1] - starts[0]))
-        known = self._slots, self._starts, self._bytes
-        self.size = _kernel()(number, self._width, starts, data, *known, self.size, found)
+        room = self.size + number
+        if self._texts:
+            self._starts = grown(self._starts, room + 1)
+            room = int(self._starts[self.size] + starts[-1] - starts[0])
+        self._values = grown(self._values, room)
+        known = self._slots, self._starts, self._values
+        self.size = _kernel(self._texts)(number, starts, values, *known, self.size, found)
 
     def _reserve(self, more: int) -> None:
         """Slots for ``more`` further ids; where there are too few, all known ids move to a larger table."""
@@ -129,8 +128,8 @@ class Ids:
         while self.size + more > LOAD * wanted:
             wanted *= 2
         if wanted > len(self._slots):  # finding the known ids in their order gives them their codes again
-            self._slots, known = np.full(wanted, -1, np.int32), (self._starts, self._bytes)
-            _kernel()(self.size, self._width, *known, self._slots, *known, 0, np.empty(0, np.int32))
+            self._slots, known = np.full(wanted, -1, np.int32), (self._starts, self._values)
+            _kernel(self._texts)(self.size, *known, self._slots, *known, 0, np.empty(0, np.int32))
 
 
 def grown(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
@@ -143,34 +142,44 @@ def grown(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
 
 
 @functools.cache
-def _kernel() -> Any:
-    def find(number, width, starts, data, slots, known_starts, known, size, codes):  # type: ignore[no-untyped-def]
+def _kernel(texts: bool) -> Any:
+    """The search, with what numbers and texts do differently built into the code."""
+
+    def find(number, starts, values, slots, known_starts, known, size, codes):  # type: ignore[no-untyped-def]
         mask = np.uint64(len(slots) - 1)
         for k in range(number):
-            first = k * width if width else starts[k]
-            length = width if width else starts[k + 1] - first
-            h = np.uint64(0xCBF29CE484222325)  # FNV-1a, with its high bits mixed in
-            for b in range(first, first + length):
-                h = (h ^ np.uint64(data[b])) * np.uint64(0x100000001B3)
+            if texts:
+                first, length = starts[k], starts[k + 1] - starts[k]
+                h = np.uint64(0xCBF29CE484222325)  # FNV-1a
+                for b in range(first, first + length):
+                    h = (h ^ np.uint64(values[b])) * np.uint64(0x100000001B3)
+            else:
+                bits = np.uint64(values[k])
+                h = (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
             place = (h ^ (h >> np.uint64(29))) & mask
             while True:
                 code = slots[place]
                 if code < 0:
                     code = size
                     slots[place] = code
-                    start = code * width if width else known_starts[code]
-                    for b in range(length):
-                        known[start + b] = data[first + b]
-                    if not width:
-                        known_starts[code + 1] = start + length
                     size += 1
+                    if texts:
+                        start = known_starts[code]
+                        for b in range(length):
+                            known[start + b] = values[first + b]
+                        known_starts[code + 1] = start + length
+                    else:
+                        known[code] = values[k]
                     break
-                start = code * width if width else known_starts[code]
-                same = length == (width if width else known_starts[code + 1] - start)
-                b = 0
-                while same and b < length:
-                    same = known[start + b] == data[first + b]
-                    b += 1
+                if texts:
+                    start = known_starts[code]
+                    same = known_starts[code + 1] - start == length
+                    b = 0
+                    while same and b < length:
+                        same = known[start + b] == values[first + b]
+                        b += 1
+                else:
+                    same = known[code] == values[k]
                 if same:
                     break
                 place = (place + np.uint64(1)) & mask

@@ -16,15 +16,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.aggregation.core import bayes_kernels, kernels, queries
 from crowdwise.aggregation.core.base import Aggregator, State
-from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.crowd import Crowd, Query
 from crowdwise.errors import CrowdwiseWarning, ModelFileError
 from crowdwise.storage.arrays import read_npz
 from crowdwise.streaming.crowd import Question
 from crowdwise.streaming.store import write_arrays
 
 VERSION = 3
-QUESTIONS = ("majority", "weighted_majority", "choose", "em_step", "vote_step", "glad_step")  # of arrays over instances
+_ROWS = queries.majority, queries.weighted_majority, queries.labels
+_STEPS = kernels.em_step, kernels.vote_step, bayes_kernels.glad_step
+QUERIES: dict[str, Query] = {query.__name__: query for query in (*_ROWS, *_STEPS)}  # that states may hold
 _IRRELEVANT = {"n_jobs", "verbose"}  # parameters that do not change the result
 
 Kept = tuple[Any, list[float], bool]  # a state, the objectives of the rounds, and whether the rounds are over
@@ -85,7 +88,8 @@ def pack(value: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
         arrays[name] = value
         return {"array": name}
     if isinstance(value, Question):
-        return {"question": {name: pack(item, arrays) for name, item in vars(value).items()}}
+        fields = {name: pack(item, arrays) for name, item in vars(value).items()}
+        return {"question": {**fields, "query": value.query.__name__}}
     if isinstance(value, dict):
         return {name: pack(item, arrays) for name, item in value.items()}
     if isinstance(value, tuple | list):
@@ -99,10 +103,8 @@ def unpack(value: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
         case {"array": name}:
             return arrays[name]
         case {"question": fields}:
-            found = Question(**{name: unpack(item, arrays) for name, item in fields.items()})
-            if found.name not in QUESTIONS:
-                raise ValueError(f"unknown question {str(found.name)[:60]!r}")
-            return found
+            values = {name: unpack(item, arrays) for name, item in fields.items()}
+            return Question(**{**values, "query": QUERIES[values["query"]]})
         case list():
             return tuple(unpack(item, arrays) for item in value)
         case dict():

@@ -1,23 +1,23 @@
 """A crowd on disk: what aggregators ask of a `Crowd`, as sums over partitions.
 
-Every question is put to the partitions one by one (`crowdwise.streaming.passes`), each of which is a crowd in memory, and
-the answers are added up. So the parameters of a model and the sums they are computed from are in memory, and annotations
-and posteriors are not. What would be an array over instances is a `Question` instead, put again to each partition when its
-rows are needed.
+Every query is put to the partitions one by one (`crowdwise.streaming.passes`), and the answers are added up. So the
+parameters of a model and the sums they are computed from are in memory, and annotations and posteriors are not. What would be
+an array over instances is a `Question` instead, put again to each partition when its rows are needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation.core.bayes_kernels import GladStep
-from crowdwise.aggregation.core.crowd import Crowd, Tie
+from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.bayes_kernels import GladStep, glad_step
+from crowdwise.aggregation.core.crowd import Crowd, Query, Role
 from crowdwise.aggregation.core.kernels import Floats, Layout, Step
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.streaming._progress import Progress
@@ -28,25 +28,29 @@ if TYPE_CHECKING:
     from crowdwise.streaming.checkpoint import Checkpoint
 
 TABLES = 5  # confusion tables of one size that a round holds, beside those of the workers
-IN_PLACE = ("em_step", "vote_step", "cell_counts")  # questions whose first sum is added to the one so far
+IN_PLACE = (
+    kernels.em_step,
+    kernels.vote_step,
+    kernels.confusion_counts,
+)  # they can add to the first of the sums so far
+
+Cells = tuple[npt.NDArray[np.uint32], tuple[int, int]]  # numbers in place of cells, and the shape of a table of them
 
 
 @dataclass(frozen=True, eq=False)
 class Question:
-    """A method of `MemoryCrowd` and its arguments: the rows of an array over instances, for one partition at a time."""
+    """A query and its arguments: the rows of an array over instances, for one partition at a time."""
 
-    name: str
+    query: Query
     arguments: tuple[Any, ...] = ()  # of which questions are answered first
     by_instance: tuple[npt.NDArray[Any], ...] = ()  # further arguments (n,), of which a partition gets its own rows
-    cells: tuple[npt.NDArray[np.uint32], tuple[int, int]] | None = None  # numbers for the cells, see `Crowd.renumbered`
+    cells: Cells | None = None
 
     def ask(self, part: Part, **options: Any) -> Any:
         """The answer of a part."""
-        crowd = part if self.cells is None else part.renumbered(*self.cells)
+        layout = part.layout if self.cells is None else kernels.renumbered(part.layout, *self.cells)
         values = [value.of(part) if isinstance(value, Question) else value for value in self.arguments]
-        rows = [values[part.start : part.stop] for values in self.by_instance]
-        found = getattr(crowd, self.name)
-        return found(*values, *rows, **options) if callable(found) else found
+        return self.query(layout, *values, *(rows[part.start : part.stop] for rows in self.by_instance), **options)
 
     def of(self, part: Part) -> Any:
         """The rows of a part; those of a step are its posterior."""
@@ -54,18 +58,22 @@ class Question:
         return answer.posterior if isinstance(answer, Step | GladStep) else answer
 
 
-@dataclass(eq=False, repr=False)
 class StreamedCrowd(Crowd):
     """A `Store` as the crowd of an aggregator."""
 
-    store: Store
-    workers: Workers
-    memory: int  # bytes that tables about annotators may take
-    progress: Progress
-    checkpoint: Checkpoint | None = None  # keeps states after rounds
-    cells: tuple[npt.NDArray[np.uint32], tuple[int, int]] | None = None  # numbers for the cells, and their shape
-    history: Floats | None = None
-    earlier: Floats | None = None
+    def __init__(
+        self,
+        store: Store,
+        workers: Workers,
+        memory: int,  # bytes that tables about annotators may take
+        progress: Progress,
+        checkpoint: Checkpoint | None = None,  # keeps states after rounds
+        cells: Cells | None = None,
+    ) -> None:
+        self.store, self.workers, self.memory, self.progress = store, workers, memory, progress
+        self.checkpoint, self.cells = checkpoint, cells
+        self.n_annotations, self.n_instances = store.n_annotations, store.n_instances
+        self.n_annotators, self.n_classes = store.n_annotators, store.n_classes
 
     # passes
 
@@ -81,117 +89,37 @@ class StreamedCrowd(Crowd):
         self.progress.step(self.progress.title, len(task))
         return self.workers.pieces(task, take, self.progress.advance)
 
-    def _sum(self, name: str, *arguments: Any) -> Any:
-        """The sum of the partitions' answers, of one number or array."""
-        (total,) = self.sums(_answer, Question(name, arguments, (), self.cells))
-        return total
+    # queries
 
-    # sizes and ids
+    def rows(self, query: Query, *arguments: Any) -> Any:
+        return Question(query, tuple(None if isinstance(a, np.random.Generator) else a for a in arguments))
 
-    @property
-    def n_annotations(self) -> int:
-        return self.store.n_annotations
+    def total(self, query: Query, *arguments: Any, largest: bool = False) -> Any:
+        asked = Question(query, arguments, (), self.cells)
+        found = self.sums(_answer, asked, combine=larger if largest else added)
+        return found if len(found) > 1 else found[0]
 
-    @property
-    def n_instances(self) -> int:
-        return self.store.n_instances
-
-    @property
-    def n_annotators(self) -> int:
-        return self.store.n_annotators
-
-    @property
-    def n_classes(self) -> int:
-        return self.store.n_classes
-
-    @property
-    def annotators(self) -> npt.NDArray[Any]:
-        return self.store.vocabulary("annotators").values
-
-    @property
-    def instances(self) -> npt.NDArray[Any]:
-        return self.store.vocabulary("instances").values
-
-    @property
-    def classes(self) -> npt.NDArray[Any]:
-        return self.store.vocabulary("classes").values
-
-    @cached_property
-    def labels_per_instance(self) -> npt.NDArray[np.int64]:
-        return np.concatenate([self.store.load(k).labels_per_instance for k in range(len(self.store))])
-
-    @cached_property
-    def label_counts(self) -> npt.NDArray[np.int64]:
-        return np.asarray(self._sum("label_counts"))
-
-    # arrays over instances
-
-    def majority(self) -> Any:
-        return Question("majority")
-
-    def weighted_majority(self, weight: Floats) -> Any:
-        return Question("weighted_majority", (weight,))
-
-    def initial(self) -> Any:
-        return Question("majority")
-
-    def choose(self, posterior: Any, tie: Tie, rng: np.random.Generator) -> Any:
-        return Question("choose", (posterior, tie, None))
-
-    # sums over annotations
-
-    def em_step(self, emission: Floats, prior: Floats, out: Any = None) -> Step:
-        asked: Any = Question("em_step", (emission, prior), (), self.cells)
+    def step(self, query: Query, *arguments: Any, out: Any = None) -> Step:
+        asked: Any = Question(query, arguments, (), self.cells)
         return Step(asked, *self.sums(_answer, asked))
-
-    def vote_step(self, ratio: Floats, prior: Floats, out: Any = None) -> Step:
-        asked: Any = Question("vote_step", (ratio, prior))
-        return Step(asked, *self.sums(_answer, asked))
-
-    def vote_hits(self, ratio: Floats) -> tuple[Floats, Floats]:
-        hits, log_likelihoods = self.sums(_answer, Question("vote_hits", (ratio,)))
-        return hits, log_likelihoods
 
     def glad_step(self, ability: Floats, easiness: Floats) -> GladStep:
-        asked: Any = Question("glad_step", (ability,), (easiness,))
+        asked: Any = Question(glad_step, (ability,), (easiness,))
         log_likelihood, by_ability, by_easiness = self.sums(_answer, asked)
         return GladStep(asked, log_likelihood, by_ability, np.concatenate(by_easiness))
 
-    def counts(self, posterior: Any) -> Floats:
-        self.check_table(self.n_classes)
-        return self.cell_counts(posterior)
-
-    def cell_counts(self, posterior: Any) -> Floats:
-        return np.asarray(self._sum("cell_counts", posterior))
-
     def renumbered(self, number: npt.NDArray[np.uint32], shape: tuple[int, int]) -> Crowd:
-        return replace(self, cells=(number, shape))
+        cells = number, shape
+        return StreamedCrowd(self.store, self.workers, self.memory, self.progress, self.checkpoint, cells)
 
-    def hard_counts(self, posterior: Any, tie: Tie, rng: np.random.Generator) -> tuple[Floats, Floats, float]:
-        counts, mass, logs = self.sums(_answer, Question("hard_counts", (posterior, tie, None)))
-        return counts, mass, logs
+    def ids(self, of: Role) -> npt.NDArray[Any]:
+        return self.store.vocabulary(of).values
 
-    def hits(self, posterior: Any) -> Floats:
-        return np.asarray(self._sum("hits", posterior))
+    @cached_property
+    def labels_per_instance(self) -> npt.NDArray[np.int64]:
+        return np.concatenate([self.store.load(number).labels_per_instance for number in range(len(self.store))])
 
-    def mass(self, posterior: Any) -> Floats:
-        return np.asarray(self._sum("mass", posterior))
-
-    def agreements(self, labels: Any) -> Floats:
-        return np.asarray(self._sum("agreements", labels))
-
-    def differ(self, labels: Any, others: Any) -> bool:
-        return bool(self._sum("differ", labels, others))
-
-    def distance(self, posterior: Any, other: Any) -> float:
-        (largest,) = self.sums(_answer, Question("distance", (posterior, other)), combine=larger)
-        return float(largest)
-
-    def pairs(self) -> tuple[float, float]:
-        agreed, pairs = self.sums(_answer, Question("pairs"))
-        return agreed, pairs
-
-    # what has no place in memory
+    # limits
 
     @property
     def layout(self) -> Layout:  # type: ignore[override]
@@ -235,14 +163,14 @@ class StreamedCrowd(Crowd):
 
 def _answer(part: Part, total: Sums | None, question: Question) -> Sums:
     """What a part has to add to the sums so far; a large table is added in place."""
-    if question.name not in IN_PLACE:
+    if question.query not in IN_PLACE:
         return _summands(question.ask(part))
     found = _summands(question.ask(part, onto=None if total is None else total[0]))
     return found if total is None else (total[0], *found[1:])
 
 
 def _summands(answer: Any) -> Sums:
-    """The sums in an answer: all of it but rows of instances, of which lists are strung together."""
+    """The sums in an answer: all of it but arrays over instances, which are left out or, in lists, strung together."""
     match answer:
         case Step():
             return answer.counts, answer.mass, answer.log_likelihood

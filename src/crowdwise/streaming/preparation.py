@@ -40,9 +40,12 @@ PARTITION = 1 << 27  # bytes that work on one partition takes, at most
 PER_ANNOTATION, PER_STATE = 48, 32  # bytes of that for an annotation, and for a class of an instance
 GROWTH = 2  # times the memory of the ids, while they move to a larger place
 SOURCE, BLOCKS, PARTS = "source.json", "blocks", "parts"  # what a preparation was begun for, and what it makes
-SPILL = 20  # bytes on disk for an annotation while a table is prepared
+SPILL = 16  # bytes on disk for an annotation while a table is prepared
 
-Rows = npt.NDArray[np.int32]  # (3, m) codes of instances, annotators and labels
+CELL = 0xFFFFFFFF  # the half of an integer with annotator and label; the instance is in the other
+
+Rows = npt.NDArray[np.int64]  # instance, and annotator * labels + label, in one integer: numpy sorts integers fast
+Batch = tuple[npt.NDArray[np.int32], ...]  # codes of instances, annotators and labels
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ class _Preparation:
         self.folder, self.limits, self.threads, self.progress = folder, limits, threads, progress
         self.ids = {role: Ids(self.table.kinds[role]) for role in ROLES}
         self.per_instance = np.zeros(0, np.uint32)  # annotations of every instance so far
-        self.blocks: list[tuple[int, int]] = []  # first and last instance of each
+        self.blocks: list[tuple[int, int, int]] = []  # first and last instance of each, and labels known by then
 
     def run(self) -> Store:
         self._check_disk()
@@ -188,15 +191,15 @@ class _Preparation:
         """Write the codes of all rows in blocks."""
         self.progress.step("reading", self.table.rows)
         done = self._blocks_so_far()
-        waiting: list[Rows] = []
+        waiting: list[Batch] = []
         known = {role: ids.size for role, ids in self.ids.items()}
         with ThreadPoolExecutor(len(ROLES)) as pool:
             for columns in self.table.batches(done, self.limits.batch):
                 size = len(columns[0].data)
-                if waiting and sum(rows.shape[1] for rows in waiting) + size > self.limits.block:
+                if waiting and sum(len(codes[0]) for codes in waiting) + size > self.limits.block:
                     self._write_block(waiting, known)
                     waiting = []
-                waiting.append(np.stack(list(pool.map(self._codes, ROLES, columns))))
+                waiting.append(tuple(pool.map(self._codes, ROLES, columns)))
                 self._check_ids()
                 self.progress.advance(size)
         if waiting:
@@ -213,21 +216,29 @@ class _Preparation:
         self.per_instance = grown(self.per_instance, self.ids["instance"].size)
         self.per_instance[instances] += number.astype(np.uint32)
 
-    def _write_block(self, waiting: list[Rows], known: dict[str, int]) -> None:
-        """Codes of some batches, sorted by instance, and the ids that were not ``known`` before."""
-        rows = np.concatenate(waiting, axis=1)
-        keys = rows[0].astype(np.int64) << 32 | np.arange(rows.shape[1])  # integers are sorted fast
-        keys.sort()
-        rows = rows[:, keys & 0xFFFFFFFF]
+    def _write_block(self, waiting: list[Batch], known: dict[str, int]) -> None:
+        """Rows of some batches, sorted by instance, and the ids that were not ``known`` before."""
+        labels = self.ids["label"].size  # so far
+        self._check_table(self.ids["annotator"].size, labels)
+        rows = np.empty(sum(len(codes[0]) for codes in waiting), np.int64)
+        start = 0
+        for instance, annotator, label in waiting:
+            part = rows[start : start + len(label)]
+            part[:] = annotator
+            part *= labels
+            part += label
+            part |= instance.astype(np.int64) << 32
+            start += len(label)
+        rows.sort()
         path = self._block(len(self.blocks))
         with replacing(path) as temporary, temporary.open("wb") as file:
             np.save(file, rows)
-        arrays: dict[str, npt.NDArray[Any]] = {"codes": np.array(describe(path))}
+        arrays: dict[str, npt.NDArray[Any]] = {"rows": np.array(describe(path)), "labels": np.array(labels)}
         for role in ROLES:
-            arrays[f"{role}_starts"], arrays[f"{role}_bytes"] = self.ids[role].since(known[role])
+            arrays[f"{role}_starts"], arrays[f"{role}_values"] = self.ids[role].since(known[role])
             known[role] = self.ids[role].size
         write_arrays(path.with_suffix(".npz"), arrays)
-        self.blocks.append((int(rows[0, 0]), int(rows[0, -1])))
+        self.blocks.append((int(rows[0] >> 32), int(rows[-1] >> 32), labels))
 
     def _blocks_so_far(self) -> int:
         """Take in the blocks that an earlier process has written; returns their number of rows."""
@@ -236,14 +247,15 @@ class _Preparation:
             about = read_npz(path, kind=ModelFileError)
             try:
                 for role in ROLES:
-                    self.ids[role].add(about[f"{role}_starts"], about[f"{role}_bytes"])
-                if describe(path.with_suffix(".npy")) != about["codes"].tolist():
-                    raise ValueError("the size or checksum of its codes does not match")
-                instances = self._rows(len(self.blocks))[0]
+                    self.ids[role].add(about[f"{role}_starts"], about[f"{role}_values"])
+                if describe(path.with_suffix(".npy")) != about["rows"].tolist():
+                    raise ValueError("the size or checksum of its rows does not match")
+                instances = self._rows(len(self.blocks)) >> 32
                 self._count(slice(int(instances[-1]) + 1), np.bincount(instances))
+                labels = int(about["labels"])
             except (OSError, KeyError, IndexError, TypeError, ValueError) as error:
                 raise ModelFileError(f"{path} is damaged ({error})") from error
-            self.blocks.append((int(instances[0]), int(instances[-1])))
+            self.blocks.append((int(instances[0]), int(instances[-1]), labels))
             self.progress.advance(len(instances))
             done += len(instances)
         return done
@@ -274,15 +286,15 @@ class _Preparation:
     def _sort(self, store: Store, number: int, rank: npt.NDArray[np.int32]) -> None:
         """Gather a partition from the blocks, sort it, and write it."""
         start, stop = store.borders[number], store.borders[number + 1]
-        edges = np.array([start, stop], np.int32)  # of the type of the codes, which would be converted otherwise
         found = []
-        for k, (first, last) in enumerate(self.blocks):
+        for k, (first, last, labels) in enumerate(self.blocks):
             if first < stop and last >= start:
                 rows = self._rows(k)
-                instance, annotator, label = rows[:, slice(*np.searchsorted(rows[0], edges))]
-                cells = annotator.astype(np.int64) * store.n_classes + rank[label]
-                found.append(instance.astype(np.int64) << 32 | cells)
+                rows = rows[slice(*np.searchsorted(rows, np.array([start, stop]) << 32))]
+                pair = rows & CELL
+                annotator = pair // labels
+                found.append(rows - pair + annotator * store.n_classes + rank[pair - annotator * labels])
         packed = np.concatenate(found)
         packed.sort()
         indptr = np.searchsorted(packed, np.arange(start, stop + 1, dtype=np.int64) << 32).astype(np.int64)
-        store.write(number, indptr, (packed & 0xFFFFFFFF).astype(np.uint32))
+        store.write(number, indptr, (packed & CELL).astype(np.uint32))

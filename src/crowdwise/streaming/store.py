@@ -32,12 +32,12 @@ VOCABULARIES = ("instances", "annotators", "classes")
 _BLOCK = 1 << 22  # bytes read at once for a checksum
 
 
-@dataclass(eq=False)
 class Part(MemoryCrowd):
     """The annotations of the instances ``start..stop-1``: a crowd of its own, with the codes of the whole."""
 
-    start: int = 0
-    stop: int = 0
+    def __init__(self, layout: Layout, start: int, stop: int) -> None:
+        super().__init__(layout)
+        self.start, self.stop = start, stop
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Store:
         except (OSError, ValueError, IndexError) as error:
             raise ModelFileError(f"{self.path(number)} is damaged: {error}") from error
         shape = self.n_annotators, self.n_classes
-        return Part(Layout(cells, indptr, np.empty(0, np.int32), shape, 1, self.compiled), start=start, stop=stop)
+        return Part(Layout(cells, indptr, np.empty(0, np.int32), shape, 1, self.compiled), start, stop)
 
     def write(self, number: int, indptr: npt.NDArray[np.int64], cells: npt.NDArray[np.uint32]) -> None:
         """Write a partition."""

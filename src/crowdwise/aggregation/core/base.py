@@ -231,12 +231,12 @@ class Aggregator(Estimator):
     @property
     def annotators_(self) -> npt.NDArray[Any]:
         """Ids of the annotators, (R,)."""
-        return self._fitted_crowd().annotators
+        return self._fitted_crowd().ids("annotators")
 
     @property
     def instances_(self) -> npt.NDArray[Any]:
         """Ids of the instances, (n,)."""
-        return self._fitted_crowd().instances
+        return self._fitted_crowd().ids("instances")
 
     def _fitted_crowd(self) -> Crowd:
         if not hasattr(self, "_crowd"):

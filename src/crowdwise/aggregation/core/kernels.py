@@ -154,6 +154,11 @@ def expected_counts(layout: Layout, posterior: Any, chosen: npt.NDArray[np.int64
     return cells @ posterior if chosen is None else cells.tocsr()[chosen] @ posterior
 
 
+def renumbered(layout: Layout, number: npt.NDArray[np.uint32], shape: tuple[int, int]) -> Layout:
+    """The same annotations with ``number[cell]`` for cells, of which there are ``shape[0] * shape[1]``."""
+    return layout._replace(cells=number[layout.cells], shape=shape)
+
+
 def votes(layout: Layout, weight: Floats | None = None) -> Floats:
     """Votes (n, C), each counted with the weight (R, C) of its cell, or once."""
     n, c = len(layout.indptr) - 1, layout.shape[1]
