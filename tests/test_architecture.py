@@ -13,7 +13,6 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "crowdwise"
 LAYERS = [
     ["errors", "constraints", "registry", "system"],
-    ["cluster"],
     ["storage", "data", "progress", "annotations"],
     ["agreement"],
     ["simulate", "readers", "datasets"],
@@ -28,6 +27,7 @@ LAYERS = [
     ["material"],
     ["report"],
     ["bench"],
+    ["cluster"],
     ["theory"],
     ["cli"],
     ["__main__"],
@@ -64,6 +64,26 @@ def test_files_are_replaced_by_one_writer():
                 call for call in ("os.replace", "os.fsync", "mkstemp", "NamedTemporaryFile") if call in path.read_text()
             ]
             assert not found, f"{name} has a writer of its own"
+
+
+def private_imports(path: Path):
+    """Private names and modules that a file imports from other packages, as dotted names."""
+    own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("crowdwise"):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name.startswith("crowdwise.")]
+        for name in names:
+            parts = name.split(".")[1:]
+            if parts[0] != own and any(part.startswith("_") and not part.startswith("__") for part in parts):
+                yield name
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_nothing_private_is_imported_from_another_package(path):
+    assert list(private_imports(path)) == []
 
 
 def run(code: str) -> str:

@@ -244,7 +244,9 @@ def test_arrays_that_claim_another_shape_are_refused_before_memory_is_taken(
         lambda: read_npy(tmp_path / "a.npy", mapped=True),
         lambda: read_npz(tmp_path / "a.npz"),
     ):
-        with pytest.raises(DataError, match=r"not a readable np[yz] file: (.* holds 24 bytes of values|it holds pickled)"):
+        with pytest.raises(
+            DataError, match=r"not a readable np[yz] file: (.* holds 24 bytes of values|it holds pickled)"
+        ):
             load()
 
 

@@ -13,8 +13,7 @@ import numpy.typing as npt
 from crowdwise import datasets, presets, simulate
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.readers import TableRead, read
-from crowdwise.readers._inputs import read_inputs, row_numbers, rows_of
+from crowdwise.readers import TableRead, read, read_inputs, row_numbers, rows_of
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import pytest
 from crowds import LABEL_ONLY, accuracy, compile_always, compile_never, real, simulated, sparse
 
 from crowdwise.aggregation import DawidSkene, HierarchicalDawidSkene, MajorityVote, Wawa
-from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.hierarchical import evidence, scaled_diagonal
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError
@@ -109,7 +109,7 @@ def test_strengths_follow_the_crowd() -> None:
 
 def test_evidence_grows_with_agreement_and_labels() -> None:
     def trust(votes: int, low: float) -> float:
-        return evidence(Crowd.of(simulated(300, 20, 2, votes, (low, low), seed=4)[0])).trust
+        return evidence(MemoryCrowd.of(simulated(300, 20, 2, votes, (low, low), seed=4)[0])).trust
 
     assert trust(2, 0.6) < trust(2, 0.7) < trust(5, 0.7)
     assert trust(10, 0.9) == 1.0

@@ -239,7 +239,7 @@ def test_partitions_and_batches_are_bounded(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(preparation, "factorise", lambda column: seen.append(len(column.data)) or original(column))
     store = preparation.prepare(path, tmp_path / "work", {}, 10**9, 2, Progress())
     assert max(seen) == 90
-    parts = [store.load(k) for k in range(len(store.partitions))]
+    parts = [store.load(k) for k in range(len(store))]
     assert len(parts) > 10
     assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
     assert sum(len(part.layout.cells) for part in parts) == 1500

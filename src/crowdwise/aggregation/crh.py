@@ -45,6 +45,7 @@ class CRH(IterativeAggregator[Weights]):
 
     settles = False
     streams = True
+    state = Weights
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Weights:
         posterior = crowd.majority()

@@ -34,7 +34,9 @@ class Hierarchy(State):
 
     counts: Floats  # (R, C, C) [annotator, label, class]
     mass: Floats  # (C,)
-    evidence: Evidence
+    trust: float  # these three as in `Evidence`
+    shape: float
+    votes: Floats
     skill_strength: float  # τ
     row_strength: float  # κ
     emission: Floats  # (R, C, C) of the last round
@@ -75,6 +77,7 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
     uses_history = True
     streams = True
     settles = False
+    state = Hierarchy
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Hierarchy:
         if crowd.earlier is None:
@@ -82,8 +85,9 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
         else:
             posterior = crowd.initial()
         counts, mass = crowd.counts(posterior), crowd.mass(posterior)
+        trust, shape, votes = evidence(crowd)
         start = self.strength, self.strength, counts, mass
-        return Hierarchy(posterior, -np.inf, counts, mass, evidence(crowd), *start)
+        return Hierarchy(posterior, -np.inf, counts, mass, trust, shape, votes, *start)
 
     def _round(self, crowd: Crowd, state: Hierarchy, rng: np.random.Generator) -> Hierarchy:
         after = self._maximise(crowd, state)
@@ -94,9 +98,8 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
 
     def _maximise(self, crowd: Crowd, state: Hierarchy) -> Hierarchy:
         """Parameters from expected counts; arrays are [annotator, label, class]."""
-        trust, shape, votes = state.evidence
-        accuracy, mean = self._crowd_matrix(state.counts, shape)
-        counts = trust * state.counts + (0.0 if crowd.history is None else crowd.history)
+        accuracy, mean = self._crowd_matrix(state.counts, state.shape)
+        counts = state.trust * state.counts + (0.0 if crowd.history is None else crowd.history)
         given, right = counts.sum(axis=1), np.einsum("jcc->jc", counts)  # (R, C) each
 
         of, all_right, all_given = slice(None, None, len(counts) // _ENOUGH + 1), right.sum(axis=1), given.sum(axis=1)
@@ -111,7 +114,7 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
         means += counts
         np.maximum(means, FLOOR, out=means)
         means /= means.sum(axis=1, keepdims=True)
-        prior = normalised(state.mass + 1.0 + votes)
+        prior = normalised(state.mass + 1.0 + state.votes)
         return replace(state, skill_strength=tau, row_strength=kappa, emission=means, class_prior=prior)
 
     def _crowd_matrix(self, counts: Floats, shape: float) -> tuple[float, Floats]:
@@ -138,7 +141,7 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
         self.class_prior_ = normalised(state.mass)
         self.skill_ = np.einsum("jcc,c->j", last.emission, self.class_prior_)
         self.skill_strength_, self.row_strength_ = last.skill_strength, last.row_strength
-        _, self._mean = self._crowd_matrix(state.counts, state.evidence.shape)
+        _, self._mean = self._crowd_matrix(state.counts, state.shape)
 
     def _believed(self, crowd: Crowd) -> Floats:
         return self.row_strength_ * self._mean if hasattr(self, "row_strength_") else super()._believed(crowd)

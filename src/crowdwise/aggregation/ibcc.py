@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,11 @@ class LatentState(State):
     log_emission: Floats  # (A, K)
     log_prior: Floats  # (K,)
     alpha: Floats  # (C,) prior of the class proportions
+
+    def content(self) -> dict[str, Any]:
+        return {
+            name: value for name, value in super().content().items() if name != "rows"
+        }  # they follow from the crowd
 
 
 S = TypeVar("S", bound=State)
@@ -53,6 +58,9 @@ class BayesianConfusion(IterativeAggregator[S]):
         if self.class_count == "empirical":
             return np.maximum(crowd.mass(crowd.majority()), 1e-3)  # a class without votes stays possible
         return np.full(crowd.n_classes, float(self.class_count))
+
+    def revived(self, crowd: Crowd, content: dict[str, Any]) -> Any:
+        return super().revived(crowd, {**content, "rows": self._rows(crowd)})
 
     def _rows(self, crowd: Crowd) -> Rows:
         return Rows.of(crowd, self.diagonal, self.off_diagonal)
@@ -107,6 +115,12 @@ class IBCC(BayesianConfusion[LatentState | Chain]):
     """Gibbs sweeps that are left out of the mean."""
 
     streams: ClassVar[bool] = True
+    state: ClassVar[type[State]] = LatentState
+
+    def check_streams(self) -> None:
+        super().check_streams()
+        if self.method == "gibbs":
+            raise ConfigError("ibcc with method='gibbs' cannot be streamed; use method='variational'")
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> LatentState | Chain:
         q, alpha = crowd.initial(), self._alpha(crowd)

@@ -67,6 +67,7 @@ class MACE(IterativeAggregator[MACEState]):
 
     uses_history: ClassVar[bool] = True
     streams: ClassVar[bool] = True
+    state: ClassVar[type[State]] = MACEState
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> MACEState:
         behaviour = rng.uniform(1.0, 2.5, (2, crowd.n_annotators, self.n_restarts))

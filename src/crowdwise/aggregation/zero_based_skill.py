@@ -42,6 +42,7 @@ class ZeroBasedSkill(IterativeAggregator[Skills]):
     uses_history = True
     streams = True
     settles = False
+    state = Skills
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Skills:
         skill = np.full(crowd.n_annotators, 1.0 / crowd.n_classes + 1e-5)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 import crowdwise
 from crowdwise import graph
+from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.annotations import Annotations
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.figures import AnnotatorMap, write_map
@@ -175,9 +176,7 @@ def votes_explained(model: CrowdClassifier, X: Any, train: Annotations, out: Ann
     if out is None or not len(out):
         return {}
     f = model.predict_proba(X)
-    n_classes = f.shape[1]
-    counts = np.zeros((train.n_annotators, n_classes, n_classes))
-    np.add.at(counts.transpose(0, 2, 1), (train.annotator, train.label), f[train.instance])
+    counts = MemoryCrowd.of(train).counts(f.astype(np.float64)).transpose(0, 2, 1)
     crowd = counts.sum(0) + 1
     crowd /= crowd.sum(1, keepdims=True)
     matrices = counts + 5 * crowd  # shrinks annotators with few votes towards the average

@@ -7,7 +7,9 @@ time; an interrupted one continues from its last epoch.
 from __future__ import annotations
 
 import functools
+import importlib
 import shutil
+import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,15 +38,19 @@ def run(
     jobs: int | None = None,
     threads: int | None = None,
     watch: Watch | None = None,
+    pool: Callable[..., Pool] = Processes,
     ray: str | None = None,
     gpus_per_run: float | None = None,
 ) -> list[dict[str, Any]]:
     """Run all cells without a record, ``jobs`` at a time, and return all records; those of failed cells have an error.
 
     ``jobs`` defaults to the number of GPUs, or of processors without GPUs. ``watch`` is called with the status whenever it
-    changes, and with the record of each cell that ends. With ``ray``, an address or ``"local"``, cells run on Ray, each on
-    ``threads`` CPUs (1) and ``gpus_per_run`` GPUs (1 if there are any).
+    changes, and with the record of each cell that ends. ``pool`` runs the cells if not processes of this machine:
+    ``functools.partial(crowdwise.cluster.RayPool, address=..., gpus=...)`` runs them on Ray, each on ``threads`` CPUs (1)
+    and ``gpus`` GPUs (1 if there are any); ``ray`` and ``gpus_per_run`` are these by their old names.
     """
+    if ray is not None:
+        pool = _on_ray(ray, gpus_per_run)
     with locked(out):
         _tidy(out)
         log = RecordLog(cells, out)
@@ -59,16 +65,19 @@ def run(
 
         ended(None)
         if todo:
-            pool = Processes if ray is None else _ray_pool(ray, gpus_per_run)
             pool(out, _families(todo), status, ended, jobs, threads).run()
         shutil.rmtree(out / "shared", ignore_errors=True)
         return log.records()
 
 
-def _ray_pool(address: str, gpus: float | None) -> Callable[..., Pool]:
-    from crowdwise.bench.ray_pool import RayPool
-
-    return functools.partial(RayPool, address=address, gpus=gpus)
+def _on_ray(address: str, gpus: float | None) -> Callable[..., Pool]:
+    """What ``ray`` and ``gpus_per_run`` stood for."""
+    message = (
+        "ray and gpus_per_run are deprecated; use pool=functools.partial(crowdwise.cluster.RayPool, address=, gpus=)"
+    )
+    warnings.warn(message, DeprecationWarning, stacklevel=3)
+    pool = importlib.import_module("crowdwise.cluster").RayPool  # lies above this layer
+    return functools.partial(pool, address=address, gpus=gpus)
 
 
 def _families(cells: Sequence[Cell]) -> deque[deque[Cell]]:

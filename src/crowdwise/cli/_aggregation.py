@@ -26,8 +26,7 @@ from crowdwise.annotations import Annotations
 from crowdwise.cli._console import complain, say, show_facts, show_table
 from crowdwise.cli._gold import read_gold
 from crowdwise.errors import AnnotationError, ConfigError, DataError, suggest
-from crowdwise.readers import Export, TableRead, read, write_labels, write_table
-from crowdwise.readers._files import bare_suffix, format_of
+from crowdwise.readers import Export, TableRead, bare_suffix, format_of, read, write_labels, write_table
 from crowdwise.readers.write import LABEL_STUDIO, output_format
 from crowdwise.registry import AGGREGATORS
 from crowdwise.streaming.output import Figures

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,22 @@ from typing import Any
 from crowdwise.bench import runner
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.experiments import Experiment, load_experiment, names, settable
+from crowdwise.bench.pool import Pool
+from crowdwise.bench.processes import Processes
 from crowdwise.bench.runner import Status, Watch
 from crowdwise.cli import _settings
 from crowdwise.cli._console import complain, say, show_table
 from crowdwise.errors import ConfigError
 from crowdwise.registry import METHODS
+
+
+def _pool(ray: str | None, gpus: float | None) -> Callable[..., Pool]:
+    """Processes of this machine, or Ray."""
+    if ray is None:
+        return Processes
+    from crowdwise.cluster import RayPool
+
+    return functools.partial(RayPool, address=ray, gpus=gpus)
 
 
 def run(
@@ -48,7 +60,7 @@ def run(
     say(f"{experiment.name}: {experiment.description or 'an experiment'}; {count} in {folder}")
     try:
         with _display(cells) as watch:
-            records = runner.run(cells, folder, jobs=jobs, watch=watch, ray=ray, gpus_per_run=gpus_per_run)
+            records = runner.run(cells, folder, jobs=jobs, watch=watch, pool=_pool(ray, gpus_per_run))
     except KeyboardInterrupt:
         again = shlex.join(["crowdwise", *sys.argv[1:]])
         raise KeyboardInterrupt(f"finished runs are kept; go on with  {again}") from None

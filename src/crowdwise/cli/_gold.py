@@ -15,7 +15,7 @@ from crowdwise.annotations import Annotations
 from crowdwise.data.factorise import Column, Vocabulary, encode_classes, factorise, is_text
 from crowdwise.data.frames import ALIASES, find_column, listing
 from crowdwise.errors import AnnotationError, DataError
-from crowdwise.readers._files import load_columns
+from crowdwise.readers import load_columns
 from crowdwise.readers.table import GOLD
 
 

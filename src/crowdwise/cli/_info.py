@@ -19,8 +19,8 @@ from crowdwise.cli._console import complain, say, show_facts, show_table
 from crowdwise.engine.checkpoint import read_json
 from crowdwise.errors import ConfigError, CrowdwiseError, DataError, DatasetError, ModelFileError, ReadError, suggest
 from crowdwise.methods.core.files import MODEL_JSON, load_model
+from crowdwise.readers import ARRAYS, read_arrays
 from crowdwise.readers import read as read_export
-from crowdwise.readers._inputs import ARRAYS, read_arrays
 from crowdwise.registry import METHODS
 
 
@@ -122,7 +122,7 @@ def _table(path: Path) -> None:
     try:
         read = read_export(path, details=False)
     except ReadError as error:
-        from crowdwise.readers._files import load_columns
+        from crowdwise.readers import load_columns
 
         try:
             columns = load_columns(path, lambda names: names)

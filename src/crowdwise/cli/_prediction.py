@@ -9,8 +9,7 @@ import pyarrow as pa
 
 import crowdwise
 from crowdwise.cli._console import say
-from crowdwise.readers import write_table
-from crowdwise.readers._inputs import read_inputs
+from crowdwise.readers import read_inputs, write_table
 
 
 def write_predictions(model: Path, inputs: str, out: Path, *, proba: bool, ids: str | None, device: str) -> None:

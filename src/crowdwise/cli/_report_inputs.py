@@ -16,8 +16,7 @@ from crowdwise.annotations import Annotations
 from crowdwise.cli._aggregation import as_options, beside, options_named, read_export
 from crowdwise.cli._console import say
 from crowdwise.errors import ConfigError, DataError, DatasetError, ReadError, suggest
-from crowdwise.readers._files import FORMATS, bare_suffix, load_columns
-from crowdwise.readers._source import InputFile
+from crowdwise.readers import FORMATS, InputFile, bare_suffix, load_columns
 from crowdwise.report.content import Content, about_model, empty
 from crowdwise.report.source import Source, from_dataset, from_export, from_material
 

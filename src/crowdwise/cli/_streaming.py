@@ -10,6 +10,7 @@ from crowdwise import streaming
 from crowdwise.cli._aggregation import beside, check_method, check_outputs, options_named, short_warnings, show_summary
 from crowdwise.cli._console import say
 from crowdwise.streaming.output import FORMATS
+from crowdwise.streaming.passes import Passes
 from crowdwise.streaming.table import SUFFIXES
 
 MANY = 20_000_000  # rows above which a table is streamed unasked: in memory they would take some gigabytes
@@ -63,14 +64,22 @@ def stream(
             proba=proba,
             memory=bound,
             work=work,
-            ray=ray,
-            workers=workers,
+            passes=_passes(ray, workers),
             random_state=seed,
             verbose=1,
         )
     say(result.message)
     facts = {"method": result.method, "why": result.reason, "labels": out, "annotators": annotators_out, "parts": work}
     show_summary((result.n_annotations, result.n_instances, result.n_annotators), result.figures, facts)
+
+
+def _passes(ray: str | None, workers: int | None) -> Passes | None:
+    """None: threads of this process."""
+    if ray is None:
+        return None
+    from crowdwise.cluster import RayPasses
+
+    return RayPasses(ray, workers)
 
 
 @contextmanager

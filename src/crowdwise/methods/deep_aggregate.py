@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from crowdwise.aggregation.core.base import Aggregator
-from crowdwise.aggregation.core.crowd import TIE_TOLERANCE, choose
+from crowdwise.aggregation.core.queries import TIE_TOLERANCE, choose
 from crowdwise.engine import Engine, Stage, StageResult
 from crowdwise.engine.device import derive_seed
 from crowdwise.methods.core.base import CrowdClassifier, Fitted

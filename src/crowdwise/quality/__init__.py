@@ -5,9 +5,13 @@ Every function takes annotations in any form that `crowdwise.Annotations.coerce`
 Results are `pyarrow.Table`; ``.to_pandas()`` makes a data frame. Columns known from cleanlab have the same names.
 """
 
+from crowdwise.quality._annotators import Tally as Tally
 from crowdwise.quality._annotators import annotators
+from crowdwise.quality._annotators import class_counts as class_counts
+from crowdwise.quality._annotators import profile as profile
 from crowdwise.quality._calibration import Calibration, calibration
 from crowdwise.quality._instances import instances, issues
 from crowdwise.quality._next import next_labels
+from crowdwise.quality._skill import skill_of as skill_of
 
 __all__ = ["Calibration", "annotators", "calibration", "instances", "issues", "next_labels"]

@@ -10,9 +10,12 @@ import pyarrow as pa
 from scipy import sparse
 from scipy.special import ndtri
 
+from crowdwise.aggregation.core.bayes_kernels import decoded
+from crowdwise.aggregation.core.crowd import MemoryCrowd
+from crowdwise.aggregation.core.kernels import expected_counts
 from crowdwise.annotations import Annotations
 from crowdwise.constraints import OpenProbability, checked
-from crowdwise.data.codes import cells, row_blocks
+from crowdwise.data.codes import row_blocks
 from crowdwise.data.factorise import Vocabulary
 from crowdwise.data.types import Floats, Ints, Mask
 from crowdwise.errors import DataError
@@ -99,21 +102,30 @@ def profile(tally: Tally, confidence: float) -> dict[str, Any]:
 
 
 def _tally(annotations: Annotations, belief: Belief) -> Tally:
-    size, classes = annotations.n_annotators, annotations.n_classes
-    place = cells(annotations.annotator, classes, annotations.label)
-    agree = annotations.label == belief.label[annotations.instance]
-    shape = size, annotations.n_instances
-    who = sparse.csr_array((np.ones(len(place)), (annotations.annotator, annotations.instance)), shape)
+    crowd = MemoryCrowd.of(annotations)
+    counts, expected = class_counts(crowd, belief.posterior)
     return Tally(
         annotators=annotations.annotator_vocabulary,
         classes=annotations.class_vocabulary,
-        given=np.bincount(place, minlength=size * classes).reshape(size, classes),
-        agreeing=np.asarray(np.bincount(annotations.annotator, agree, size), np.float64),
-        counts=_counts(annotations, belief),
-        expected=np.asarray(who @ belief.posterior, np.float64),
+        given=crowd.label_counts,
+        agreeing=crowd.agreements(belief.label),
+        counts=counts,
+        expected=expected,
         confusion=belief.confusion,
         skill=skill(annotations, belief),
     )
+
+
+def class_counts(crowd: MemoryCrowd, posterior: Floats, *, dense: bool = False) -> tuple[Any, Floats]:
+    """Expected numbers of labels by annotator and label, and by true class (R * C, C), without unlikely classes, sparse or
+    dense; and expected numbers of the annotators' instances that have each class (R, C)."""
+    likely = np.where(posterior < UNLIKELY, 0.0, posterior)
+    if dense:
+        return crowd.counts(likely).reshape(-1, crowd.n_classes), crowd.counts(posterior).sum(axis=1)
+    layout = crowd.layout
+    annotators = layout._replace(cells=decoded(layout)[0], shape=(crowd.n_annotators, 1))
+    counts = sparse.csr_array(expected_counts(layout, sparse.csr_array(likely)))
+    return counts, np.asarray(expected_counts(annotators, posterior), np.float64)
 
 
 def _errors(tally: Tally) -> dict[str, Any]:
@@ -146,15 +158,6 @@ def _errors(tally: Tally) -> dict[str, Any]:
         "confused_count": floats(number, unerring),
         "spammer_score": floats(spam, np.full(size, classes < 2)),
     }
-
-
-def _counts(annotations: Annotations, belief: Belief) -> sparse.csr_array[Any]:
-    """Expected number of labels by annotator and label (R * C rows) and true class (C columns), sparse."""
-    size, classes = annotations.n_instances, annotations.n_classes
-    rows = cells(annotations.annotator, classes, annotations.label)
-    shape = annotations.n_annotators * classes, size
-    labels = sparse.csr_array((np.ones(len(rows)), (rows, annotations.instance)), shape)
-    return sparse.csr_array(labels @ sparse.csr_array(np.where(belief.posterior < UNLIKELY, 0, belief.posterior)))
 
 
 def _average(counts: sparse.csr_array[Any], classes: int) -> Floats:

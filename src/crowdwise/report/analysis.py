@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from crowdwise.aggregation import recommend
+from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.majority_vote import MajorityVote
 from crowdwise.annotations import Annotations
-from crowdwise.data.codes import cells
 from crowdwise.registry import AGGREGATORS
 from crowdwise.report.source import Source
 
@@ -73,14 +73,13 @@ class Analysis:
             return mean_matrices(self.source.annotations, self.transitions, shown)
         crowd = self.source.annotations
         classes = crowd.n_classes
-        rows = cells(crowd.annotator, classes, crowd.label)
-        shape = crowd.n_annotators * classes, crowd.n_instances
-        given = sparse.csr_array((np.ones(len(rows)), (rows, crowd.instance)), shape)
-        everybody = sparse.csr_array((np.ones(len(rows)), (crowd.label, crowd.instance)), (classes, shape[1]))
-        average = np.asarray(everybody @ self.posterior).T + 1e-9  # (C, C), by true class and label
+        layout = MemoryCrowd.of(crowd).layout
+        everybody = layout._replace(cells=kernels.labels(layout), shape=(1, classes))
+        average = np.asarray(kernels.expected_counts(everybody, self.posterior)).T + 1e-9  # (C, C), true class, label
         average /= average.sum(axis=1, keepdims=True)
         of_shown = (shown[:, None] * classes + np.arange(classes)).ravel()
-        counts = np.asarray(given[of_shown] @ self.posterior).reshape(len(shown), classes, classes).transpose(0, 2, 1)
+        given = np.asarray(kernels.expected_counts(layout, self.posterior, of_shown))
+        counts = given.reshape(len(shown), classes, classes).transpose(0, 2, 1)
         return np.asarray((counts + SMOOTHING * average) / (counts.sum(axis=2) + SMOOTHING)[:, :, None])
 
     def accuracy(self, label: Ints) -> float | None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from crowdwise import graph, quality
-from crowdwise.readers._export import MODEL
+from crowdwise.readers import MODEL
 from crowdwise.report.analysis import Analysis, Floats, Ints
 from crowdwise.report.limits import MATRIX_NUMBERS, MOST_ANNOTATORS, MOST_EDGES, number
 

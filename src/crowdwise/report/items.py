@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise import quality
-from crowdwise.readers._export import MODEL
+from crowdwise.readers import MODEL
 from crowdwise.report.analysis import Analysis, Ints
 from crowdwise.report.limits import MOST_ITEMS, PICTURE_BYTES, TEXT_LENGTH, number, size
 from crowdwise.report.thumbnails import thumbnail

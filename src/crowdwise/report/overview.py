@@ -10,7 +10,7 @@ import numpy as np
 
 from crowdwise import agreement
 from crowdwise.data.codes import count
-from crowdwise.readers._export import MODEL
+from crowdwise.readers import MODEL
 from crowdwise.report.analysis import Analysis
 from crowdwise.report.limits import number
 

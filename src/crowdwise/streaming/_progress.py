@@ -13,6 +13,7 @@ class Progress(ProgressDisplay):
 
     def __init__(self, verbose: int = 0) -> None:
         super().__init__(verbose)
+        self.title = "inferring labels"  # of the next passes over the data
 
     def columns(self, facts: Any) -> tuple[Any, ...]:
         from rich.progress import TaskProgressColumn, TimeRemainingColumn

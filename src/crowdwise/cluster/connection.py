@@ -1,8 +1,4 @@
-"""Connecting to Ray: one on this machine, or a cluster. Ray is an extra, and nothing here imports it until it is asked for.
-
-What runs on a cluster shares a folder with all of its nodes, such as one of a network file system: partitions, records and
-run directories lie there. So no result is lost with the node it was computed on, and whatever is run again finds them.
-"""
+"""Connecting to Ray: started on this machine, or a running cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +29,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Ray that this process is connected to."""
+    """What Ray offers to the process that is connected to it."""
 
     address: str
     workers: int
@@ -50,12 +46,12 @@ class Cluster:
 
 @contextmanager
 def connect(address: str, workers: int | None = None) -> Iterator[Cluster]:
-    """Start a Ray of ``workers`` processes on this machine (``"local"``), or join the cluster at ``address``.
+    """Start Ray with ``workers`` processes on this machine (``"local"``), or join the cluster at ``address``.
 
-    ``address`` is ``HOST:PORT``, of a cluster of which this machine is a node. Without ``workers`` there is one for each
-    CPU. A process that is connected to Ray already keeps that connection, whatever the address.
+    ``address`` is ``HOST:PORT`` of a cluster of which this machine is a node. By default there is one worker for each CPU.
+    A process that is connected to Ray already keeps that connection, whatever the address.
     """
-    ray = _import()
+    ray = import_ray()
     if workers is not None and workers < 1:
         raise ConfigError(f"workers must be 1 or more, got {workers}")
     own = not ray.is_initialized()
@@ -99,7 +95,8 @@ def remote(function: Callable[..., Any], **options: Any) -> Any:
     return ray.remote(**{"num_cpus": 1, "max_retries": RETRIES, **options})(function)
 
 
-def _import() -> Any:
+def import_ray() -> Any:
+    """Ray, with our settings."""
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     try:

@@ -10,14 +10,16 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from crowdwise import cluster
-from crowdwise.streaming.passes import Advance, Pass, Sums
+from crowdwise.cluster.connection import check_nodes, connect, remote
+from crowdwise.streaming.passes import Advance, Pass, Sums, Workers
 
 STRETCHES = 256  # at most, and so the workers that a pass can use
 FAN = 8  # sums that a task adds up
@@ -27,8 +29,29 @@ Refs = tuple[Any, ...]  # what a task will return, each of them
 
 
 @dataclass(frozen=True)
+class RayPasses:
+    """Passes on Ray: ``passes`` of `crowdwise.streaming.aggregate`.
+
+    All nodes must share the working folder. The number of workers does not change the result by a bit.
+    """
+
+    address: str
+    """``"local"`` or ``HOST:PORT``, see `crowdwise.cluster.connect`."""
+    workers: int | None = None
+    """Tasks at a time; None: one for each CPU."""
+
+    @contextmanager
+    def start(self, folder: Path) -> Iterator[Workers]:
+        """Connect, and check that all nodes see the folder."""
+        with connect(self.address, self.workers) as found:
+            check_nodes(folder)
+            yield RayWorkers(found.workers)
+
+
+@dataclass(frozen=True)
 class RayWorkers:
-    """Tasks of Ray, ``number`` at a time. Ray runs a task again when its worker is lost; here are those that are late."""
+    """Tasks of Ray, ``number`` at a time. Ray runs a task again when its worker is lost; those that are late are run here
+    a second time."""
 
     number: int
 
@@ -40,7 +63,7 @@ class RayWorkers:
         import ray
 
         stretches, content = task.stretches(STRETCHES), _put(task)
-        work, tree = cluster.remote(_sums), _Tree(task, len(stretches))
+        work, tree = remote(_sums), _Tree(task, len(stretches))
         for number, (sums,) in self._ended(lambda k: (work.remote(content, stretches[k]),), len(stretches)):
             tree.add(number, sums)
             advance(len(stretches[number]))
@@ -50,7 +73,7 @@ class RayWorkers:
         import ray
 
         content, ready, taken = _put(task), dict[int, Any](), 0
-        work, tree = cluster.remote(_piece, num_returns=2), _Tree(task, len(task))
+        work, tree = remote(_piece, num_returns=2), _Tree(task, len(task))
         for number, (piece, sums) in self._ended(lambda k: tuple(work.remote(content, k)), len(task)):
             tree.add(number, sums)
             ready[number] = piece
@@ -95,7 +118,7 @@ class _Tree:
     """Adds up ``size`` sums in groups of neighbours, and their sums likewise, each group as soon as it is complete."""
 
     def __init__(self, task: Pass, size: int) -> None:
-        self.combine, self.work = task.combine, cluster.remote(_combined)
+        self.combine, self.work = task.combine, remote(_combined)
         self.levels: list[list[Any]] = [[None] * size]
         while len(self.levels[-1]) > 1:
             self.levels.append([None] * -(-len(self.levels[-1]) // FAN))

@@ -12,11 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from crowdwise import cluster
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.pool import Pool, attempt, describe
 from crowdwise.bench.records import fail, folder_of, read_record
-from crowdwise.cluster import Cluster
+from crowdwise.cluster.connection import Cluster, check_nodes, connect, remote
 from crowdwise.errors import ConfigError
 from crowdwise.storage.lock import lock_held_elsewhere
 
@@ -37,8 +36,8 @@ class RayPool(Pool):
     def run(self) -> None:
         import ray
 
-        with cluster.connect(self.address, self.jobs) as found:
-            cluster.check_nodes(self.out)
+        with connect(self.address, self.jobs) as found:
+            check_nodes(self.out)
             threads, gpus = self.threads or 1, share_of_gpu(self.gpus, found)
             most = min(found.workers, found.cpus // threads, int(found.gpus / gpus) if gpus else found.workers)
             if most < 1:
@@ -46,7 +45,7 @@ class RayPool(Pool):
                     f"a run takes {threads} CPUs and {gpus:g} GPUs, and the Ray cluster at {self.address} has "
                     f"{found.cpus} and {found.gpus}"
                 )
-            work = cluster.remote(_cell, num_cpus=threads, num_gpus=gpus)
+            work = remote(_cell, num_cpus=threads, num_gpus=gpus)
             common = self.out.absolute(), threads, found.per_node
             try:
                 while self.families or self.running:
