@@ -21,6 +21,15 @@ def in_memory(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Benchmarks start no processes of their own."""
+    from bench_helpers import InThisProcess
+    from crowdwise.bench import runner
+
+    monkeypatch.setattr(runner, "Processes", InThisProcess)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With ``--dist loadgroup`` the tests of a file go to one process, for the fixtures they share; damaged files to any."""

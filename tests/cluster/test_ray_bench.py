@@ -18,6 +18,8 @@ from crowdwise.bench.cells import Cell
 from crowdwise.bench.experiments import load_experiment
 from crowdwise.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True, scope="module")
 def ray() -> Iterator[None]:
@@ -57,7 +59,6 @@ def test_records_are_those_of_this_machine(tmp_path: Path) -> None:
     assert tried == [broken[0].id]
 
 
-@pytest.mark.slow
 def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
     wanted = cells(tmp_path, 20, methods=["bltm", "taidtm"])
     undisturbed = runner.run(wanted, tmp_path / "one", ray="local", gpus_per_run=0)
@@ -73,7 +74,6 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
     assert files(tmp_path / "two") == files(tmp_path / "one")
 
 
-@pytest.mark.slow
 def test_a_cell_that_kills_every_worker_fails_and_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

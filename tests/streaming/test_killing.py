@@ -58,6 +58,7 @@ def program() -> Iterator[Program]:
         yield started
 
 
+@pytest.mark.slow
 def test_a_command_that_is_killed_at_random_moments_ends_with_the_same_files(program: Program, tmp_path: Path) -> None:
     survives(program, tmp_path, 4)
 
