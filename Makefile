@@ -36,10 +36,10 @@ browser:
 TEST := CROWDWISE_DATA=$(DATA) OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 test: lint browser
-	$(TEST) -m "not slow and not gpu" -n 2 --dist loadfile
+	$(TEST) -m "not slow and not gpu" -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: lint browser
-	$(TEST) -m "not gpu" -n 2 --dist loadgroup --durations 30
+	$(TEST) -m "not gpu" -n 2 --dist loadgroup --no-loadscope-reorder --durations 30
 
 # Known vulnerabilities of the pinned versions. It needs the package index's database: where that cannot be reached, it fails.
 audit: .venv/.installed

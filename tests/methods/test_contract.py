@@ -128,8 +128,8 @@ def test_unusual_crowds_are_legal(method, case):
     X, annotations, _ = crowd(120, image=case == "images", n_classes=2 if case == "two classes" else 3)
     instance, annotator, label = annotations.instance, annotations.annotator, annotations.label
     sizes = {"n_instances": len(X), "n_annotators": 8, "n_classes": annotations.n_classes}
-    short = {"epochs": 1, "transition_epochs": 1, "gcn_epochs": 1}
-    parameters = {name: epochs for name, epochs in short.items() if hasattr(make(method), name)}
+    short = {"epochs": 1, "transition_epochs": 1, "gcn_epochs": 1, "max_retries": 1}
+    parameters = {name: value for name, value in short.items() if hasattr(make(method), name)}
     if case == "one annotator":
         annotator, sizes["n_annotators"] = np.zeros_like(annotator), 1
     elif case == "silent annotator":
