@@ -351,13 +351,6 @@ def outcome(out: Path) -> tuple[list[Record], str, dict[str, bytes], set[str]]:
 
 
 @pytest.mark.slow
-def test_a_benchmark_that_is_killed_at_random_moments_ends_with_the_same_table(
-    program: Program, tmp_path: Path
-) -> None:
-    survives(program, tmp_path, 3)
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_thirty_kills_change_nothing(program: Program, tmp_path: Path) -> None:
     survives(program, tmp_path, 30)

@@ -108,11 +108,5 @@ def test_a_full_disk_ends_with_a_line_that_says_how_to_go_on(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", list(SETTINGS))
-def test_two_kills_change_nothing(method: str, program: Program, files: Files, tmp_path: Path) -> None:
-    survives(program, method, files, tmp_path, 2)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", list(SETTINGS))
 def test_thirty_kills_change_nothing(method: str, program: Program, files: Files, tmp_path: Path) -> None:
     survives(program, method, files, tmp_path, 30)
