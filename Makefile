@@ -37,11 +37,14 @@ browser:
 		|| (command -v apt-get >/dev/null && apt-get install --yes --quiet=2 chromium >/dev/null 2>&1) \
 		|| echo "make: Chromium is missing and cannot be installed here: the tests of the report in a browser are SKIPPED"
 
+# Bytecode is kept, as tests start many processes.
+TEST := CROWDWISE_DATA=$(DATA) OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
+
 test: lint browser
-	CROWDWISE_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not gpu" -n 2 --dist loadfile
+	$(TEST) -m "not slow and not gpu" -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: lint browser
-	CROWDWISE_DATA=$(DATA) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not gpu" -n 2 --dist loadgroup --durations 30
+	$(TEST) -m "not gpu" -n 2 --dist loadgroup --no-loadscope-reorder --durations 30
 
 # Known vulnerabilities of the pinned versions. It needs the package index's database: where that cannot be reached, it fails.
 audit: .venv/.installed

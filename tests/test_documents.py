@@ -30,6 +30,7 @@ def examples(path: Path) -> list[str]:
     return [block for block in python_blocks(path) if block.startswith(">>> ")]
 
 
+LONG = {"taidtm.md"}  # trains three times
 WITH_EXAMPLES = [path for path in DOCUMENTS if examples(path) and path.name not in ELSEWHERE]
 each_document = pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 
@@ -46,7 +47,11 @@ def test_the_documents_are_there() -> None:
     assert {path.name for path in WITH_EXAMPLES} >= {"README.md", "annotations.md", "engine.md", "taidtm.md"}
 
 
-@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, marks=[pytest.mark.slow] * (path.name in LONG), id=path.name) for path in WITH_EXAMPLES],
+)
 def test_the_examples_run(path: Path) -> None:
     text = "\n".join(examples(path))
     test = doctest.DocTestParser().get_doctest(text, {"__name__": "__main__"}, path.name, str(path), 0)

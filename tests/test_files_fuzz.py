@@ -37,7 +37,7 @@ from crowdwise.streaming.passes import Threads
 from crowdwise.streaming.store import Store
 from engine_helpers import QUICK, TAIDTM_QUICK, crowd
 
-ORDINARY, MANY = 200, 10_000
+ORDINARY, MANY = 60, 10_000
 PIECES = [
     *(
         b"{",

@@ -47,7 +47,7 @@ KINDS = ("even", "good", "poor", "experts", "spammers", "adversaries", "biased",
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("n_classes", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_never_two_points_under_majority_vote(kind: str, n_classes: int) -> None:
     gains = []
     for seed in range(4):

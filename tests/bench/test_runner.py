@@ -80,7 +80,7 @@ def one_thread() -> Any:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a benchmark of three cells that ran to its end."""
+    """The folder of a benchmark of three cells that ran to its end, in two processes."""
     folder = tmp_path_factory.mktemp("finished")
     records = runner.run(cells(folder), folder / "out", jobs=2, threads=1)
     assert ["error" in record for record in records] == [False] * 3, records
@@ -144,6 +144,7 @@ class TestFinishedCells:
 
 
 class TestFailures:
+    @pytest.mark.usefixtures("in_this_process")
     def test_a_failing_cell_stops_no_other_and_is_tried_again(self, tmp_path: Path) -> None:
         wanted = cells(tmp_path, methods=["ce", "taidtm"])
         broken = cells(tmp_path, methods=["ce"], seeds=[1], parameters={"backbone": "nonsense"})
@@ -162,6 +163,7 @@ class TestFailures:
         assert tried == ["CE"]
         assert [record.get("error") for record in again] == [record.get("error") for record in records]
 
+    @pytest.mark.slow
     def test_a_killed_worker_is_replaced_and_its_cell_has_failed(self, tmp_path: Path) -> None:
         wanted = cells(tmp_path, methods=["bltm", "taidtm"])  # one family, in one process
         killed: list[int] = []
@@ -346,12 +348,6 @@ def outcome(out: Path) -> tuple[list[Record], str, dict[str, bytes], set[str]]:
     records = runner.read_records(out)
     maps = {str(path.relative_to(out)): path.read_bytes() for path in out.glob("cells/*/map.npz")}
     return results(records), rendering.to_markdown(tables.summarise(records)), maps, files(out)
-
-
-def test_a_benchmark_that_is_killed_at_random_moments_ends_with_the_same_table(
-    program: Program, tmp_path: Path
-) -> None:
-    survives(program, tmp_path, 3)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ import pytest
 
 from crowdwise.bench.experiments import load_experiment, names
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
 Files = dict[str, Path]
 OWN = """
 description = "Cats and dogs"
@@ -134,6 +135,7 @@ def test_mistakes_are_one_line(cli: Any, arguments: tuple[str, ...], message: st
     assert len(result.output.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
     start: Callable[..., subprocess.Popen[str]], cli: Any, own: Path, tmp_path: Path
 ) -> None:

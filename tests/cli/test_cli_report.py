@@ -91,7 +91,9 @@ def test_a_run_directory(cli: Any, files: dict[str, Path], tmp_path: Path) -> No
 def test_a_run_from_python(cli: Any, files: dict[str, Path], tmp_path: Path, method: str) -> None:
     """Its folder has no labels: the model tells what it can, and the page says how to see the rest."""
     read = crowdwise.read(files["rows"]).annotations
-    short = {"warmup_epochs": 8, "gcn_epochs": 1, "min_examples": 2} if method == "taidtm" else {}
+    short = (
+        {"warmup_epochs": 8, "transition_epochs": 1, "gcn_epochs": 1, "min_examples": 2} if method == "taidtm" else {}
+    )
     METHODS[method](epochs=1, verbose=0, **short).fit(np.load(files["X"]), read, run_dir=tmp_path / "run")
     cli("report", "run", "-o", "alone.html")
     alone = page_data(tmp_path / "alone.html")

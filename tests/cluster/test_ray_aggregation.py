@@ -34,6 +34,8 @@ from crowdwise.streaming import aggregate, preparation
 from crowdwise.streaming import crowd as crowds
 from streaming_helpers import MODELS, compare, crowd, fresh, text, write
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True, scope="module")
 def ray() -> Iterator[None]:
@@ -98,7 +100,6 @@ def test_numbers_are_those_in_memory(model: Aggregator, tmp_path: Path) -> None:
     compare(write(tmp_path / "crowd.parquet", crowd()), model, tmp_path, passes=RayPasses("local"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_numbers_are_those_in_memory_with_compiled_kernels(
     model: Aggregator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -162,7 +163,6 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert disturbed == undisturbed
 
 
-@pytest.mark.slow
 def test_a_worker_that_hangs_is_overtaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, model, notes = write(tmp_path / "crowd.parquet", crowd()), DawidSkene(max_iter=1, tol=0), tmp_path / "notes"
     undisturbed = ended(path, model, tmp_path)
@@ -176,7 +176,6 @@ def test_a_worker_that_hangs_is_overtaken(tmp_path: Path, monkeypatch: pytest.Mo
     assert disturbed == undisturbed
 
 
-@pytest.mark.slow
 def test_a_run_that_stopped_goes_on_with_another_number_of_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,13 +205,6 @@ def test_the_old_names_of_a_cluster_still_work(tmp_path: Path) -> None:
     assert (tmp_path / "old.parquet").read_bytes() == (tmp_path / "new.parquet").read_bytes()
 
 
-def test_workers_need_a_cluster(tmp_path: Path) -> None:
-    path = write(tmp_path / "crowd.parquet", crowd())
-    with pytest.raises(ConfigError, match="workers are those of a Ray cluster"):
-        aggregate(path, "wawa", out=tmp_path / "labels.parquet", workers=2)
-
-
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarning")
 def test_a_cluster_that_is_running_is_joined_by_its_address(tmp_path: Path) -> None:
     """Also the command line, and the Ray that it starts itself."""

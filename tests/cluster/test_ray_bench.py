@@ -21,6 +21,8 @@ from crowdwise.cluster import RayPool
 from crowdwise.cluster import pool as ray_pool
 from crowdwise.errors import ConfigError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True, scope="module")
 def ray() -> Iterator[None]:
@@ -60,7 +62,6 @@ def test_records_are_those_of_this_machine(tmp_path: Path) -> None:
     assert tried == [broken[0].id]
 
 
-@pytest.mark.slow
 def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
     wanted = cells(tmp_path, 20, methods=["bltm", "taidtm"])
     undisturbed = runner.run(wanted, tmp_path / "one", pool=partial(RayPool, address="local", gpus=0))
@@ -76,7 +77,6 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
     assert files(tmp_path / "two") == files(tmp_path / "one")
 
 
-@pytest.mark.slow
 def test_a_cell_that_kills_every_worker_fails_and_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,10 +40,14 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(scope="module")
 def ray() -> Iterator[None]:
     with two_workers():
         yield
+
+
+def on_ray(test: Any) -> Any:
+    return pytest.mark.slow(pytest.mark.usefixtures("ray")(test))
 
 
 def planned(**changes: Any) -> Invocation:
@@ -60,6 +64,7 @@ def probabilities(path: Path) -> Any:
     return model.predict_proba(crowdwise.datasets.load("digits").X_test)
 
 
+@on_ray
 def test_two_workers_equal_one_process_at_the_same_global_batch(tmp_path: Path) -> None:
     """Every stage of TAIDTM."""
     start(planned(), tmp_path / "one")
@@ -73,13 +78,13 @@ def test_two_workers_equal_one_process_at_the_same_global_batch(tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(ray: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("undisturbed") / "run"
     start(planned(epochs=30), path, "local", 2)
     return path
 
 
-@pytest.mark.slow
+@on_ray
 @pytest.mark.parametrize("which", [0, -1], ids=["first", "last"])
 def test_a_killed_worker_changes_nothing(tmp_path: Path, undisturbed: Path, which: int) -> None:
     log = tmp_path / "run" / "metrics.jsonl"
@@ -94,7 +99,7 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path, undisturbed: Path, whic
     np.testing.assert_array_equal(probabilities(tmp_path / "run"), probabilities(undisturbed))
 
 
-@pytest.mark.slow
+@on_ray
 def test_an_error_of_training_is_that_of_one_process(tmp_path: Path) -> None:
     invocation = plan(method="ce", preset="digits", settings={"lr": 1e30, "epochs": 3})
     with pytest.raises(TrainingError, match=r"stage 'classifier', epoch 1, batch .*the loss became NaN"):
@@ -104,7 +109,7 @@ def test_an_error_of_training_is_that_of_one_process(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / ".ray").exists()
 
 
-@pytest.mark.slow
+@on_ray
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     """The command line, with a Ray of its own."""
     program = [

@@ -230,6 +230,7 @@ def test_sizes_must_match():
         crowdwise.CE(**QUICK).fit(X[:100], annotations)
 
 
+@pytest.mark.slow
 def test_two_processes_equal_one_at_the_same_global_batch(tmp_path):
     """Every stage of TAIDTM, with batch norm, interrupted and resumed, under torchrun with gloo."""
     one, two = by_one_and_by_two(tmp_path, INTERRUPTED_TAIDTM)

@@ -137,7 +137,7 @@ def test_batches_that_are_too_large_are_cut_between_annotators():
 )
 def test_variants_train_and_are_saved_and_loaded(variant, tmp_path):
     X, annotations, y = crowd(300)
-    model = crowdwise.TAIDTM(**(TAIDTM_QUICK | {"epochs": 15, "head_rank": 3} | variant)).fit(X, annotations)
+    model = crowdwise.TAIDTM(**(TAIDTM_QUICK | {"epochs": 6, "head_rank": 3} | variant)).fit(X, annotations)
     assert model.score(X, y) > 0.85
     loaded = crowdwise.load(model.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))

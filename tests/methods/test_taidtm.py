@@ -219,6 +219,12 @@ def test_distilled_examples_are_training_instances_with_classes():
     assert (label == y[at]).mean() > 0.9
 
 
+@pytest.fixture(scope="module")
+def first_stages(tmp_path_factory):
+    """Where runs that differ only later find each other's warm-up and global transition."""
+    return tmp_path_factory.mktemp("first-stages")
+
+
 MAPPING_SETTINGS: list[dict[str, object]] = [{}, {"purify": False}, {"k": 5}, {"residual": True}, {"gcn_layers": 1}]
 
 
@@ -251,9 +257,9 @@ MAPPING_SETTINGS: list[dict[str, object]] = [{}, {"purify": False}, {"k": 5}, {"
     ],
     ids=str,
 )
-def test_variants_train(variant, tmp_path):
+def test_variants_train(variant, tmp_path, first_stages):
     X, annotations, y = crowd(300)
-    model = crowdwise.TAIDTM(**(TAIDTM_QUICK | {"epochs": 15} | variant)).fit(X, annotations)
+    model = crowdwise.TAIDTM(**(TAIDTM_QUICK | {"epochs": 6} | variant)).fit(X, annotations, share=first_stages)
     assert model.score(X, y) > (0.3 if variant == {"classifier_start": "random"} else 0.85)
     loaded = crowdwise.load(model.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
@@ -287,10 +293,10 @@ def test_the_seed_decides_every_mapping_and_global_generators_are_left_alone(map
 
 @pytest.mark.parametrize("k", [1, 3, 50])
 @pytest.mark.parametrize("similarity", list(graph.SIMILARITIES))
-def test_every_annotator_has_k_neighbours_by_any_similarity(similarity, k):
+def test_every_annotator_has_k_neighbours_by_any_similarity(similarity, k, first_stages):
     X, annotations, _ = crowd()
     parameters = TAIDTM_QUICK | {"epochs": 1, "gcn_epochs": 1, "k": k, "similarity": similarity}
-    found = crowdwise.TAIDTM(**parameters).fit(X, annotations).annotator_graph_
+    found = crowdwise.TAIDTM(**parameters).fit(X, annotations, share=first_stages).annotator_graph_
     np.testing.assert_array_equal(found.before.sum(axis=1), min(k, 7))
     assert found.positions.shape == (8, 2)
     assert 0 <= found.unrelated <= 1

@@ -169,6 +169,7 @@ def large(n: int, annotators: int, per_item: int, classes: int) -> Source:
     return Source("large", crowd, texts=[f"{k} " + "some words of a sentence " * 6 for k in range(n)])
 
 
+@pytest.mark.slow
 def test_ten_thousand_items_by_three_hundred_annotators_stay_under_five_megabytes(tmp_path: Path) -> None:
     source = large(10_000, 300, 10, 10)
     rng = np.random.default_rng(0)
@@ -328,9 +329,10 @@ def test_a_trained_model_shows_how_matrices_change_with_the_instance() -> None:
     from crowdwise.report.source import from_material
 
     digits = datasets.load("digits")
-    X, y = digits.X_train, digits.y_train
+    X, y = digits.X_train[:600], digits.y_train[:600]
     crowd = simulate.aidn(X, y, n_annotators=20, labels_per_instance=4, noise_rate=0.3, random_state=0)
-    model = TAIDTM(epochs=1, warmup_epochs=8, batch_size=64, k=5, svd_rank=3, min_examples=5, verbose=0)
+    short = {"epochs": 1, "warmup_epochs": 8, "transition_epochs": 4, "gcn_epochs": 4, "verbose": 0}
+    model = TAIDTM(**short, batch_size=64, k=5, svd_rank=3, min_examples=5)
     model.fit(X, crowd.annotations)
     page = gather(from_material(Material("digits", X, crowd.annotations, crowd=crowd), model, "digits"), budget=5)
     assert page.map["heads"]

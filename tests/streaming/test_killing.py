@@ -58,10 +58,6 @@ def program() -> Iterator[Program]:
         yield started
 
 
-def test_a_command_that_is_killed_at_random_moments_ends_with_the_same_files(program: Program, tmp_path: Path) -> None:
-    survives(program, tmp_path, 4)
-
-
 @pytest.mark.slow
 def test_thirty_kills_change_nothing(program: Program, tmp_path: Path) -> None:
     survives(program, tmp_path, 30)

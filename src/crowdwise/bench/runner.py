@@ -38,7 +38,7 @@ def run(
     jobs: int | None = None,
     threads: int | None = None,
     watch: Watch | None = None,
-    pool: Callable[..., Pool] = Processes,
+    pool: Callable[..., Pool] | None = None,
     ray: str | None = None,
     gpus_per_run: float | None = None,
 ) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ def run(
 
         ended(None)
         if todo:
-            pool(out, _families(todo), status, ended, jobs, threads).run()
+            (pool or Processes)(out, _families(todo), status, ended, jobs, threads).run()
         shutil.rmtree(out / "shared", ignore_errors=True)
         return log.records()
 
