@@ -173,7 +173,7 @@ def test_a_file_name_is_text(cli: Any, files: dict[str, Path], tmp_path: Path) -
 
 def test_a_page_about_labels_needs_no_torch(files: dict[str, Path], tmp_path: Path) -> None:
     code = (
-        "import sys; from crowdwise.cli._report import write_report; from crowdwise.cli._report_inputs import Request; "
+        "import sys; from crowdwise.tasks.report import Request, write_report; "
         "from pathlib import Path; write_report(Request(sys.argv[1]), Path(sys.argv[2])); print('torch' in sys.modules)"
     )
     command = [sys.executable, "-c", code, str(files["named"]), str(tmp_path / "r.html")]

@@ -85,7 +85,7 @@ def test_a_second_command_in_the_same_folder_is_refused(
         second = attempt(program, "ce", files, run)
         assert second.wait(60) == 1
     assert second.said().splitlines()[-1].startswith(f"error: {run} is in use by process {os.getpid()} on ")
-    assert not (run / "invocation.json").exists()
+    assert not (run / "run.json").exists()
 
 
 def test_a_full_disk_ends_with_a_line_that_says_how_to_go_on(

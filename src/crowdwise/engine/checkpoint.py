@@ -127,8 +127,9 @@ def _checksum(text: str, digest: str) -> str:
 class RunDirectory:
     """Where a training run leaves its state, so that it can be interrupted at any time and go on."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, source: Mapping[str, Any] | None = None) -> None:
+        """``source`` says where the data come from; it is noted for whoever goes on, and not compared."""
+        self.path, self.source = Path(path), source
 
     def start(self, description: Mapping[str, Any]) -> None:
         """Begin a new run here."""
@@ -136,7 +137,8 @@ class RunDirectory:
             raise ConfigError(f"{self.path} already holds a run; pass resume={str(self.path)!r} to go on with it")
         with storing(self.path / "stages"):
             (self.path / "stages").mkdir(parents=True, exist_ok=True)
-        write_json(self.path / "run.json", {"version": RUN_VERSION, **description})
+        source = {} if self.source is None else {"source": self.source}
+        write_json(self.path / "run.json", {"version": RUN_VERSION, **description, **source})
 
     def resume(self, description: Mapping[str, Any]) -> None:
         """Go on with the run here, which must have been started with the same parameters and data."""
@@ -150,8 +152,8 @@ class RunDirectory:
                 f"{RUN_VERSION}: start a new run, in another folder"
             )
         wanted = json.loads(json.dumps(description, default=str))
-        for key in sorted(set(found) | set(wanted) - {"version"}):
-            if key != "version" and found.get(key) != wanted.get(key):
+        for key in sorted({*found, *wanted} - {"version", "source"}):
+            if found.get(key) != wanted.get(key):
                 raise ConfigError(
                     f"{self.path} was started with another {key}: {_difference(found.get(key), wanted.get(key))}"
                 )

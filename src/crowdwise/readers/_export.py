@@ -14,7 +14,7 @@ import pyarrow as pa
 from crowdwise.annotations import Annotations, Duplicates
 from crowdwise.data.codes import cells, count, distinct_rows
 from crowdwise.data.factorise import Column, encode_classes
-from crowdwise.errors import ReadError, suggest
+from crowdwise.errors import ReadError, spelled, suggest
 from crowdwise.readers._node import Id, Label, Node, seconds, ticks
 from crowdwise.readers._source import Source
 from crowdwise.readers.table import TableRead, describe, integers
@@ -78,7 +78,10 @@ class Request:
         if not questions:
             raise ReadError("nobody answered a question with one choice among several")
         if len(questions) > 1:
-            raise ReadError(f"{len(questions)} questions were answered: {listed}; choose one with question=NAME")
+            raise ReadError(
+                f"{len(questions)} questions were answered: {listed}; choose one with {spelled('question', 'NAME')}",
+                parameter="question",
+            )
         return questions[0]
 
     def one(self, choices: Sequence[Node], where: Node) -> Label | None:
@@ -89,7 +92,8 @@ class Request:
             return None
         raise where.error(
             f"{len(choices)} choices, but one label is read from each annotation; "
-            "take the first with several=first, or leave such annotations out with several=skip"
+            f"take the first with {spelled('several', 'first')}, or leave such annotations out with "
+            f"{spelled('several', 'skip')}"
         )
 
 

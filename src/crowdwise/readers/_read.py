@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from crowdwise.annotations import Duplicates
-from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError, check_choice
+from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError, check_choice, spelled
 from crowdwise.readers._export import READERS, Export, Request, Several
 from crowdwise.readers._source import Source
 
@@ -56,7 +56,10 @@ def read(
     check_choice("several", several, Several)
     check_choice("duplicates", duplicates, Duplicates)
     if label is not None and question is not None:
-        raise ConfigError("label= and question= both name what is answered; pass one of them")
+        raise ConfigError(
+            f"{spelled('label')} and {spelled('question')} both name what is answered; pass one of them",
+            parameter="question",
+        )
     if format != AUTO:
         _check_columns(format, request)
     try:
@@ -65,10 +68,13 @@ def read(
         export = READERS[name]().read(source, request)
     except (AnnotationError, DataError) as error:
         message = str(error)
-        raise ReadError(message if message.startswith(str(path)) else f"{path}: {message}") from error
+        message = message if message.startswith(str(path)) else f"{path}: {message}"
+        raise ReadError(message, parameter=error.parameter) from error
     except (pa.ArrowException, csv.Error, OSError, EOFError, zlib.error) as error:
         raise ReadError(f"{path}: cannot be read: {error}") from error
-    found = f"{path.name}: {name}" + (f", as {evidence} (format=NAME reads it otherwise)" if format == AUTO else "")
+    found = f"{path.name}: {name}"
+    if format == AUTO:
+        found += f", as {evidence} ({spelled('format', 'NAME')} reads it otherwise)"
     return replace(export, format=name, message=f"{found}: {export.message}")
 
 
@@ -84,7 +90,10 @@ def _named(request: Request) -> list[str]:
 def _check_columns(name: str, request: Request) -> None:
     for role in _named(request):
         if role not in READERS[name].takes:
-            raise ConfigError(f"{role}= names a column of a table, but format {name!r} knows where its fields are")
+            raise ConfigError(
+                f"{spelled(role)} names a column of a table, but format {name!r} knows where its fields are",
+                parameter=role,
+            )
 
 
 def _detected(source: Source, request: Request) -> tuple[str, str]:
@@ -98,7 +107,10 @@ def _detected(source: Source, request: Request) -> tuple[str, str]:
                 found[name] = evidence
         if len(found) > 1:
             both = ", ".join(f"{name} ({evidence})" for name, evidence in found.items())
-            raise ReadError(f"the file could be of several formats: {both}; choose one with format=NAME")
+            raise ReadError(
+                f"the file could be of several formats: {both}; choose one with {spelled('format', 'NAME')}",
+                parameter="format",
+            )
         if found:
             return next(iter(found.items()))
     if source.kind in ("zip", "folder"):

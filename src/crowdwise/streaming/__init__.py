@@ -34,7 +34,7 @@ from crowdwise.aggregation.glad import GLAD, MEMORY
 from crowdwise.aggregation.ibcc import IBCC
 from crowdwise.aggregation.recommend import _choose
 from crowdwise.data.codes import count
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.errors import ConfigError, DataError, spelled
 from crowdwise.readers import write_table
 from crowdwise.registry import AGGREGATORS
 from crowdwise.storage.files import rename, storing, tidy
@@ -201,8 +201,9 @@ def _check_glad(crowd: StreamedCrowd) -> None:
     if needed > crowd.memory:
         raise DataError(
             f"GLAD learns the difficulty of each of the {crowd.n_instances:,} instances, which takes "
-            f"{needed / 1e9:.1f} GB, and the bound on memory is {crowd.memory / 1e9:.1f}; allow more (--memory), or use "
-            "a method that learns about annotators only, such as one-coin"
+            f"{needed / 1e9:.1f} GB, and the bound on memory is {crowd.memory / 1e9:.1f}; allow more "
+            f"({spelled('memory')}), or use a method that learns about annotators only, such as one-coin",
+            parameter="memory",
         )
 
 

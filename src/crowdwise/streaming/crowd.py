@@ -20,7 +20,7 @@ from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.bayes_kernels import GladStep
 from crowdwise.aggregation.core.crowd import Crowd, Tie
 from crowdwise.aggregation.core.kernels import Floats, Step
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.errors import ConfigError, DataError, spelled
 from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.passes import Function, Pass, Sums, Workers, added, larger
 from crowdwise.streaming.store import Part, Store
@@ -287,7 +287,8 @@ class StreamedCrowd(Crowd):
             raise DataError(
                 f"confusion matrices of {self.n_annotators:,} annotators by {self.n_classes:,} classes take "
                 f"{needed / 1e9:.2f} GB, {number} times, and the bound on memory is "
-                f"{self.memory / 1e9:.2f} GB; allow more (--memory), or use a method without them, such as one-coin"
+                f"{self.memory / 1e9:.2f} GB; allow more ({spelled('memory')}), or use a method without them, such as one-coin",
+                parameter="memory",
             )
 
     # rounds

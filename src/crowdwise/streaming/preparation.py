@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from crowdwise.aggregation.core import kernels
 from crowdwise.data.factorise import Column, encode_classes, factorise
-from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError
+from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError, spelled
 from crowdwise.storage.arrays import read_npz
 from crowdwise.storage.files import rename, storing
 from crowdwise.streaming._ids import Ids, grown
@@ -169,7 +169,8 @@ class _Preparation:
         if SPILL * rows > free:
             raise DataError(
                 f"{self.folder.parent}: preparing {rows:,} annotations takes up to {SPILL * rows / 1e9:.1f} GB on disk, "
-                f"{free / 1e9:.1f} are free; name another working folder (--work DIR)"
+                f"{free / 1e9:.1f} are free; name another working folder ({spelled('work', 'DIR')})",
+                parameter="work",
             )
 
     def _check_table(self, sizes: Sizes) -> None:
@@ -178,7 +179,8 @@ class _Preparation:
             raise DataError(
                 f"{sizes.n_annotators:,} annotators by {sizes.n_classes:,} classes need tables of {needed / 1e9:.1f} GB "
                 f"each, the bound on memory is {self.limits.memory / 1e9:.1f}; is {self.names['label']!r} the column of "
-                "labels? If so, allow more (--memory)"
+                f"labels? If so, allow more ({spelled('memory')})",
+                parameter="memory",
             )
 
     def _check_ids(self) -> None:
@@ -188,7 +190,8 @@ class _Preparation:
             raise DataError(
                 f"{number:,} ids in {self.names[many]!r} and those of the other columns take {taken / 1e9:.2f} GB, and "
                 f"the bound on memory is {self.limits.memory / 1e9:.2f} GB; is it the column of the {many}? If so, allow "
-                "more (--memory)"
+                f"more ({spelled('memory')})",
+                parameter="memory",
             )
 
     # pass 1

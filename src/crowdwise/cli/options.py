@@ -1,14 +1,19 @@
-"""Options that verbs share: which file is read, how, and by which method its labels are judged."""
+"""Options that verbs share: which file is read and how, the method, the seed, Ray, and settings as ``key=value``."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+import json
+import re
+import tomllib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from crowdwise.errors import ConfigError
 
 File = Annotated[
     Path,
@@ -29,11 +34,11 @@ Ray = Annotated[
     str | None,
     typer.Option(
         metavar="local|HOST:PORT",
-        help="Spread the work over a Ray: one that is started here, or a running cluster.",
+        help="Run on Ray: one that is started here, or a running cluster.",
     ),
 ]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Workers of the Ray to use; by default one for each CPU.", show_default=False)
+    int | None, typer.Option(min=1, help="Ray workers to use; by default one for each CPU.", show_default=False)
 ]
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "instance": (
@@ -89,3 +94,35 @@ def reads(function: Callable[..., None]) -> Callable[..., None]:
     verb.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
     verb.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *options)}
     return verb
+
+
+def parse_settings(items: Sequence[str]) -> dict[str, Any]:
+    """``["k=5", "backbone=cnn"]`` -> values by key.
+
+    >>> parse_settings(["k=5", "backbone=cnn", "backbone_options={hidden = 8}", "class_prior=null"])
+    {'k': 5, 'backbone': 'cnn', 'backbone_options': {'hidden': 8}, 'class_prior': None}
+    """
+    settings: dict[str, Any] = {}
+    for item in items:
+        key, equals, text = item.partition("=")
+        if not key.strip() or not equals:
+            raise ConfigError(f"--set takes key=value, got {item!r}")
+        settings[key.strip()] = _literal(key.strip(), text.strip())
+    return settings
+
+
+def _literal(key: str, text: str) -> Any:
+    """A value written as in TOML or JSON; a single word needs no quotes."""
+    try:
+        content = tomllib.loads(f"value = {text}")
+        if len(content) == 1:
+            return content["value"]
+    except tomllib.TOMLDecodeError:
+        pass
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        pass
+    if re.fullmatch(r"[\w.:/~+-]+", text):
+        return text
+    raise ConfigError(f"--set {key}={text}: the value is neither TOML nor JSON; put text in quotes: {key}='\"...\"'")

@@ -1,4 +1,4 @@
-"""What a report is made from: find out what the input of `crowdwise report` is, and read it."""
+"""What a report is made from: find out what the input is, and read it."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import pyarrow as pa
 
 from crowdwise import datasets
 from crowdwise.annotations import Annotations
-from crowdwise.cli._aggregation import as_options, beside, options_named, read_export
-from crowdwise.cli._console import say
-from crowdwise.errors import ConfigError, DataError, DatasetError, ReadError, suggest
+from crowdwise.data.factorise import Vocabulary
+from crowdwise.errors import ConfigError, DataError, DatasetError, ReadError, spelled, suggest
 from crowdwise.readers._files import FORMATS, bare_suffix, load_columns
 from crowdwise.readers._source import Source as File
 from crowdwise.report.content import Content, about_model, empty
-from crowdwise.report.source import Source, from_dataset, from_export, from_material
+from crowdwise.report.source import Source, from_dataset, from_export, from_training
+from crowdwise.tasks.aggregate import beside
+from crowdwise.tasks.observer import Observer
+from crowdwise.tasks.reading import Reading, read_annotations
+from crowdwise.tasks.runs import INVOCATION, RESULTS, RUN, finished, is_run, result_facts, resumable
 
 if TYPE_CHECKING:
-    from crowdwise.material import Material
+    from crowdwise.data.training import TrainingData
     from crowdwise.methods.core.base import CrowdClassifier
 
-RUN = "run.json"
 RESULT = ("instance", "label", "confidence", "n_annotations")  # columns that `crowdwise aggregate` writes
-FROM_PYTHON = "This run was started from Python: its folder holds neither the labels nor the instances. "
-PASS_FILES = "Pass --annotations FILE and --inputs FILE to see agreement, items, and how each annotator errs on them."
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,7 @@ class Request:
     inputs: Path | None = None
     bench: Path | None = None
     method: str = "auto"
-    reading: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """How files of labels are read: arguments of `crowdwise.read`."""
+    reading: Reading = dataclasses.field(default_factory=dict)
     budget: int = 200
     seed: int = 0
 
@@ -54,11 +53,7 @@ class Request:
 
     @property
     def is_run(self) -> bool:
-        if not self.path.is_dir():
-            return False
-        from crowdwise.cli._training import INVOCATION
-
-        return any((self.path / name).exists() for name in (RUN, INVOCATION))
+        return self.path.is_dir() and is_run(self.path)
 
     @property
     def records(self) -> Path | None:
@@ -75,26 +70,24 @@ class Request:
         files = [self.annotations, self.inputs]
         if not self.path.is_dir():
             return _stamp([*files, self.path])
-        from crowdwise.cli._training import INVOCATION, RESULTS
-
-        return _stamp([*files, *(self.path / name for name in (INVOCATION, RESULTS, "model/model.json"))])
+        return _stamp([*files, *(self.path / name for name in (RUN, INVOCATION, RESULTS, "model/model.json"))])
 
 
-def find(request: Request) -> Source | Content:
+def find(request: Request, observer: Observer) -> Source | Content:
     """The crowd that the input is about; content where there is no crowd, but a benchmark or a model."""
     path = request.path
     if path.is_dir():
         if request.is_run:
-            return _run(request)
+            return _run(request, observer)
         if request.records is not None:
             return empty(path.resolve().name)
         try:
-            return _labels(path, request)
+            return _labels(path, request, observer)
         except ReadError as error:
             missing = f"{path} is neither a run directory (it has no {RUN}) nor a benchmark (no records.jsonl)"
             raise DataError(f"{missing}, nor is it read as labels: {error}") from error
     if path.is_file():
-        return _result(request) if is_result(path) else _labels(path, request)
+        return _result(request, observer) if is_result(path) else _labels(path, request, observer)
     if request.what in datasets.names():
         try:
             return from_dataset(datasets.load(request.what))
@@ -110,54 +103,52 @@ def is_result(path: Path) -> bool:
     return bare_suffix(path) in FORMATS and set(RESULT) <= set(File(path).names)
 
 
-def _labels(path: Path, request: Request) -> Source:
-    read = read_export(path, request.reading, details=True)
-    read = dataclasses.replace(read, message=as_options(read.message))
-    say(read.message)
-    return from_export(path, read)
+def _labels(path: Path, request: Request, observer: Observer) -> Source:
+    return from_export(path, read_annotations(path, request.reading, observer, details=True))
 
 
-def _run(request: Request) -> Source | Content:
+def _run(request: Request, observer: Observer) -> Source | Content:
     """The labels of a run, and its classifier where it is finished."""
     import crowdwise
-    from crowdwise.cli import _training
+    from crowdwise.engine.checkpoint import read_json
+    from crowdwise.tasks.train import Plan
 
     path = request.path
-    model = crowdwise.load(path) if _training.finished(path) else None
-    if not (path / _training.INVOCATION).exists():
-        return _run_from_python(request, model)
-    invocation = _training.Invocation.read(path)
-    source = from_material(invocation.material(), model, path.resolve().name)
-    facts = {"classifier": invocation.method, "seed": str(invocation.seed)}
-    if model is not None and (path / _training.RESULTS).exists():
-        from crowdwise.engine.checkpoint import read_json
-
-        results = _training.result_facts(read_json(path / _training.RESULTS))
+    model = crowdwise.load(path) if finished(path) else None
+    if not resumable(path):
+        return _run_from_python(request, model, observer)
+    plan = Plan.read(path)
+    source = from_training(plan.load(), model, path.resolve().name)
+    facts = {"classifier": plan.method, "seed": str(plan.seed)}
+    if model is not None and (path / RESULTS).exists():
+        results = result_facts(read_json(path / RESULTS))
         facts |= {name: value for name, value in results.items() if value is not None}
     return dataclasses.replace(source, facts=facts)
 
 
-def _run_from_python(request: Request, model: CrowdClassifier | None) -> Source | Content:
+def _run_from_python(request: Request, model: CrowdClassifier | None, observer: Observer) -> Source | Content:
     """What the files that are named beside the run tell; without any, what the model alone does."""
     title = request.path.resolve().name
     if request.annotations is None:
         page = empty(title) if model is None else about_model(model, title)
-        page.note = FROM_PYTHON + PASS_FILES
+        page.note = (
+            "This run was started from Python: its folder holds neither the labels nor the instances. "
+            f"Pass {spelled('annotations', 'FILE')} and {spelled('inputs', 'FILE')} to see agreement, items, and how each "
+            "annotator errs on them."
+        )
         return page
     if request.inputs is None or model is None:
-        return dataclasses.replace(_labels(request.annotations, request), title=title)
-    from crowdwise.material import from_files
+        return dataclasses.replace(_labels(request.annotations, request, observer), title=title)
+    from crowdwise.data.training import from_files
 
-    with options_named():
-        material = from_files(str(request.inputs), str(request.annotations), None, request.reading)
-    material = dataclasses.replace(material, message=as_options(material.message))
-    say(material.message)
-    return from_material(_known_to(model, material), model, title)
+    data = from_files(str(request.inputs), str(request.annotations), None, request.reading)
+    observer.note(data.message)
+    return from_training(_known_to(model, data), model, title)
 
 
-def _known_to(model: CrowdClassifier, material: Material) -> Material:
-    """The material in the vocabularies of a model that was trained on it."""
-    crowd, places = material.annotations, {}
+def _known_to(model: CrowdClassifier, data: TrainingData) -> TrainingData:
+    """The data in the vocabularies of a model that was trained on them."""
+    crowd, places = data.annotations, {}
     for what, own, known in (
         ("annotator", crowd.annotators, model.annotators_),
         ("class", crowd.classes, model.classes_),
@@ -167,22 +158,17 @@ def _known_to(model: CrowdClassifier, material: Material) -> Material:
         if unknown:
             raise DataError(f"the run knows no {what} {str(unknown[0])!r}: was it trained on other labels?")
         places[what] = np.array([code[str(name)] for name in own.tolist()], np.int64)
-    annotations = Annotations.from_triples(
-        crowd.instance,
-        places["annotator"][crowd.annotator],
-        places["class"][crowd.label],
-        n_instances=crowd.n_instances,
-        instances=crowd.instances,
-        annotators=model.annotators_,
-        classes=model.classes_,
+    annotations = crowd.recoded(
+        annotators=(places["annotator"], Vocabulary.of(model.annotators_, "annotators")),
+        classes=(places["class"], Vocabulary.of(model.classes_, "classes")),
     )
-    gold = material.gold
+    gold = data.gold
     if gold is not None:
         gold = gold[0], model.classes_[places["class"][crowd.class_codes(gold[1])]]
-    return dataclasses.replace(material, annotations=annotations, gold=gold)
+    return dataclasses.replace(data, annotations=annotations, gold=gold)
 
 
-def _result(request: Request) -> Source:
+def _result(request: Request, observer: Observer) -> Source:
     """A table of labels with confidence; with the annotations behind it where they are given."""
     path = request.path
     names: list[str] = []
@@ -211,7 +197,7 @@ def _result(request: Request) -> Source:
             table = load_columns(sidecar, list)
             source = dataclasses.replace(source, profiles=pa.table({k: _typed(k, v) for k, v in table.items()}))
     else:
-        source = _labels(request.annotations, request)
+        source = _labels(request.annotations, request, observer)
         source = dataclasses.replace(source, title=path.name, method=method)
     return dataclasses.replace(
         source, posterior=_posterior(source.annotations, loaded, classes, labels, confidence, path)

@@ -1,4 +1,4 @@
-"""The pictures of a run: which annotators and which instances to show, and where to put the files."""
+"""The pictures of a training run: which annotators and instances they show, and where they go."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise import graph, report
-from crowdwise.material import Material
+from crowdwise.data.training import TrainingData
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.methods.taidtm import TAIDTM
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 ANNOTATORS, INSTANCES = 3, 3  # shown as matrices
 
 
-def save_pictures(model: CrowdClassifier, material: Material, folder: Path) -> list[Path]:
+def save_pictures(model: CrowdClassifier, data: TrainingData, folder: Path) -> list[Path]:
     """The annotator graph and a few transition matrices of TAIDTM and its variants; nothing of other methods."""
     if not isinstance(model, TAIDTM):
         return []
     figures: dict[str, Figure] = {}
-    groups = None if material.crowd is None else material.crowd.groups
+    groups = None if data.crowd is None else data.crowd.groups
     if model.transfer == "graph":
         found, kind = model.annotator_graph_, "true"
         if groups is None:
@@ -42,26 +42,26 @@ def save_pictures(model: CrowdClassifier, material: Material, folder: Path) -> l
             if purified
             else ("nearest neighbours", "as used, not purified"),
         )
-    figures["transition-matrices.png"] = _matrices(model, material, groups)
+    figures["transition-matrices.png"] = _matrices(model, data, groups)
     return [report.save_picture(figure, folder / name) for name, figure in figures.items()]
 
 
-def _matrices(model: TAIDTM, material: Material, groups: npt.NDArray[Any] | None) -> Figure:
-    annotators, instances = _annotators(material, groups), _instances(model)
-    rows = [material.X[instance] for instance in instances]
+def _matrices(model: TAIDTM, data: TrainingData, groups: npt.NDArray[Any] | None) -> Figure:
+    annotators, instances = _annotators(data, groups), _instances(model)
+    rows = [data.X[instance] for instance in instances]
     X = np.stack([row[0] if isinstance(row, tuple) else row for row in rows])  # an image folder gives (pixels, number)
     estimated = model.transition(X, model.annotators_[annotators])  # (instances, annotators, C, C)
-    crowd, columns = material.crowd, []
+    crowd, columns = data.crowd, []
     for position, annotator in enumerate(annotators):
         member = "" if groups is None else f" (group {np.searchsorted(np.unique(groups), groups[annotator]) + 1})"
-        true = None if crowd is None else crowd.transition(material.X, instances, [annotator] * len(instances))
+        true = None if crowd is None else crowd.transition(data.X, instances, [annotator] * len(instances))
         columns.append(
             report.Matrices(f"annotator {model.annotators_[annotator]}{member}", estimated[:, position], true)
         )
     return report.transition_matrices(
         columns,
         classes=model.classes_.tolist(),
-        instances=[f"instance {material.annotations.instances[instance]}" for instance in instances],
+        instances=[f"instance {data.annotations.instances[instance]}" for instance in instances],
         images=list(X) if X.ndim >= 3 else None,
         true_classes=None if crowd is None else crowd.y[instances].tolist(),
     )
@@ -74,9 +74,9 @@ def _largest_first(groups: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return renumbered
 
 
-def _annotators(material: Material, groups: npt.NDArray[Any] | None) -> list[int]:
+def _annotators(data: TrainingData, groups: npt.NDArray[Any] | None) -> list[int]:
     """The busiest annotator of each of the first groups, then the busiest of all."""
-    busiest = np.argsort(-material.annotations.labels_per_annotator, kind="stable")
+    busiest = np.argsort(-data.annotations.labels_per_annotator, kind="stable")
     chosen = [] if groups is None else [int(busiest[groups[busiest] == group][0]) for group in np.unique(groups)]
     others = [annotator for annotator in busiest.tolist() if annotator not in chosen]
     return [*chosen, *others][:ANNOTATORS]

@@ -9,8 +9,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from crowdwise.errors import DataError, suggest
+from crowdwise.data.frames import ALIASES, find_column
+from crowdwise.errors import DataError, spelled, suggest
+from crowdwise.readers._files import load_columns
 from crowdwise.storage.arrays import read_npy, read_npz
 
 Array = npt.NDArray[Any]
@@ -61,35 +64,6 @@ def read_arrays(path: Path) -> dict[str, Array]:
     return {"": read_npy(path)} if path.suffix.lower() == ".npy" else read_npz(path)
 
 
-def rows_of(wanted: Array, inputs: Inputs, what: str) -> npt.NDArray[np.int64]:
-    """The rows that instance ids of an annotation table stand for: positions in ``inputs.ids``, or row numbers."""
-    n = len(inputs.X)
-    if inputs.ids is None:
-        return row_numbers(wanted, n, inputs.path.name, what)
-    known = {str(value): row for row, value in enumerate(inputs.ids.tolist())}
-    rows = np.array([known.get(str(value), -1) for value in wanted.tolist()], dtype=np.int64)
-    missing = np.flatnonzero(rows < 0)
-    if missing.size:
-        some = ", ".join(repr(str(value)) for value in inputs.ids[:3])
-        raise DataError(
-            f"{what}: instance {wanted[missing[0]]!s} ({len(missing):,} of {len(wanted):,} instances) is not among the "
-            f"{n:,} ids of {inputs.path.name} ({some}, ...)"
-        )
-    return rows
-
-
-def row_numbers(wanted: Array, n: int, where: str, what: str) -> npt.NDArray[np.int64]:
-    """Instance ids that are row numbers 0..n-1."""
-    integer = np.issubdtype(wanted.dtype, np.integer)
-    wrong = np.flatnonzero((wanted < 0) | (wanted >= n)) if integer else np.arange(len(wanted))
-    if wrong.size:
-        raise DataError(
-            f"{what}: instance {wanted[wrong[0]]!s} is not a row of {where}: rows are numbered 0..{n - 1}; "
-            "if these are ids, say with --ids which row each one stands for"
-        )
-    return wanted.astype(np.int64)
-
-
 def _split_name(path: str | Path) -> tuple[Path, str | None]:
     """``data.npz:X`` is the array X of data.npz."""
     before, colon, name = str(path).rpartition(":")
@@ -110,9 +84,6 @@ def _pick(path: Path, arrays: dict[str, Array], name: str | None) -> Array:
 
 
 def _read_table(path: Path, ids: str | None) -> tuple[Array, Array | None, str | None]:
-    from crowdwise.data.frames import ALIASES, find_column
-    from crowdwise.readers._files import load_columns
-
     names: list[str] = []
 
     def choose(columns: Sequence[str]) -> Sequence[str]:
@@ -130,8 +101,6 @@ def _read_table(path: Path, ids: str | None) -> tuple[Array, Array | None, str |
 
 def _numbers(path: Path, name: str, column: Any) -> Array:
     """A column as float32; what is not a number is an error that says where."""
-    import pyarrow as pa
-
     values = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([pa.array(column)])
     if values.null_count:
         row = values.is_null().to_pylist().index(True)
@@ -142,7 +111,8 @@ def _numbers(path: Path, name: str, column: Any) -> Array:
         row, value = next(((k, v) for k, v in enumerate(values.to_pylist()) if not _is_number(v)), (0, values[0]))
         raise DataError(
             f"{path}, record {row + 1}: column {name!r} holds {str(value)[:40]!r}, features must be numbers; "
-            "a column of ids goes to --ids"
+            f"a column of ids is named by {spelled('ids')}",
+            parameter="ids",
         ) from None
 
 
@@ -170,13 +140,11 @@ def _values(column: Any) -> Array:
 def _read_ids(path: Path, inputs: Path) -> Array:
     """Ids from a file: npy, a table with one column (or an id column), or text with one id per line."""
     if not path.is_file():
-        raise DataError(f"--ids {path}: neither a column of {inputs.name} nor a file")
+        raise DataError(f"{spelled('ids', str(path))}: neither a column of {inputs.name} nor a file", parameter="ids")
     if path.suffix.lower() in ARRAYS:
         return _pick(path, read_arrays(path), None)
     if path.suffix.lower() == ".txt":
         return _values(path.read_text(encoding="utf-8").splitlines())
-    from crowdwise.data.frames import ALIASES, find_column
-    from crowdwise.readers._files import load_columns
 
     def choose(names: Sequence[str]) -> Sequence[str]:
         column = names[0] if len(names) == 1 else find_column((*ALIASES["instance"], "id"), names)
@@ -191,7 +159,8 @@ def _read_ids(path: Path, inputs: Path) -> Array:
 def _check_ids(ids: Array, n: int, path: Path) -> None:
     if ids.shape != (n,):
         raise DataError(
-            f"{path} has {n:,} instances, but there are ids of shape {ids.shape}: one per instance is needed"
+            f"{path} has {n:,} instances, but there are ids of shape {ids.shape}: one per instance is needed",
+            parameter="ids",
         )
     seen: set[str] = set()
     for row, value in enumerate(map(str, ids.tolist())):

@@ -1,4 +1,4 @@
-"""Gold labels for `crowdwise aggregate`: from a table of their own, in the vocabulary of the crowd."""
+"""Gold labels from a table of their own, in the vocabulary of the crowd."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def read_gold(path: Path, crowd: Annotations, instance: str | None, label: str |
         truth = find_column(GOLD, free) or (label if label in free else find_column(ALIASES["label"], free))
         if own is None or truth is None:
             role = "instance" if own is None else "gold label"
-            raise DataError(f"{path}: no column for the {role}; columns: {listing(names)}")
+            raise DataError(f"{path}: no column for the {role}; columns: {listing(names)}", parameter="gold")
         columns.update(instance=own, gold=truth)
         return list(columns.values())
 
@@ -61,7 +61,7 @@ def read_gold(path: Path, crowd: Annotations, instance: str | None, label: str |
         crowd = _with_classes(crowd, truths)
         gold = _gold(crowd, ids, _positions(seen, crowd)[found], crowd.class_vocabulary.lookup(truths))
     except AnnotationError as error:
-        raise AnnotationError(f"{path}: {error}") from error
+        raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
     if not gold:
         raise DataError(
             f"{path}: none of its {seen.size:,} instances (such as {seen.arrow[0].as_py()!r}) is in the crowd, whose "
@@ -111,7 +111,7 @@ def _with_classes(crowd: Annotations, truths: Column) -> Annotations:
     if named.arrow.type != mine.type or not named.arrow.filter(pc.invert(pc.is_in(named.arrow, value_set=mine))):
         return crowd
     _, union = encode_classes(Column(pa.chunked_array([mine, named.arrow]), truths.name), None)
-    return Annotations.from_frame(crowd.to_frame(), classes=union.arrow)
+    return crowd.recoded(classes=(pc.index_in(mine, value_set=union.arrow).to_numpy(), union))
 
 
 def _gold(crowd: Annotations, ids: Column, instance: Any, truth: Any) -> dict[Any, Any]:
