@@ -44,7 +44,7 @@ def test_a_notebook_aggregates_trains_and_predicts(files: Path, capfd: Any) -> N
     listener = Listener()
     labels = aggregate("rows.csv", "labels.csv", method="dawid-skene", observer=listener)
     assert (labels.method, labels.n_instances, labels.out) == ("dawid-skene", 40, Path("labels.csv"))
-    assert 0 < labels.alpha < 1
+    assert 0 < labels.figures.alpha < 1
     assert judge_annotators("rows.csv").table.num_rows == 4
     assert convert("rows.csv", "rows.parquet").format == "table"
 

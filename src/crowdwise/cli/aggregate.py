@@ -87,16 +87,16 @@ def aggregate(
         reading=reading,
         observer=Terminal(),
     )
-    n, total = result.n_instances, result.n_annotations
+    n, total, figures = result.n_instances, result.n_annotations, result.figures
     show_facts(
         "Summary",
         {
             "annotations": f"{total:,}: {total / n:.1f} per instance, {total / result.n_annotators:.1f} per annotator",
-            "agreement": f"Krippendorff's alpha {number(result.alpha)}, raw agreement {number(result.raw_agreement)}",
-            "ties": f"{share(result.ties, n)} have two or more classes with most votes",
+            "agreement": f"Krippendorff's alpha {number(figures.alpha)}, raw agreement {number(figures.raw_agreement)}",
+            "ties": f"{share(figures.ties, n)} have two or more classes with most votes",
             "method": result.method,
             "why": result.reason,
-            "changed": f"{share(result.changed, n)} have another label than by majority vote",
+            "changed": f"{share(figures.changed, n)} have another label than by majority vote",
             "gold": None if result.gold is None else _accuracy(result.gold),
             "labels": result.out,
             "annotators": result.annotators_out,

@@ -6,7 +6,7 @@ tells an `Observer` how far it is, and never prints, parses or exits::
     from crowdwise.tasks.aggregate import aggregate
 
     result = aggregate("crowd.csv", "labels.csv")
-    print(result.method, result.alpha)
+    print(result.method, result.figures.alpha)
 
 Importing this package is as light as importing crowdwise: each task brings what it needs.
 """

@@ -25,7 +25,7 @@ from crowdwise.readers import write_labels, write_table
 from crowdwise.readers._files import bare_suffix
 from crowdwise.readers.write import LABEL_STUDIO, output_format
 from crowdwise.registry import AGGREGATORS
-from crowdwise.streaming.output import FORMATS
+from crowdwise.streaming.output import FORMATS, Figures
 from crowdwise.streaming.table import SUFFIXES
 from crowdwise.tasks.observer import SILENT, Observer
 from crowdwise.tasks.parameters import AUTO, check_aggregator, check_outputs, check_workers
@@ -59,16 +59,11 @@ class Aggregated:
     n_annotations: int
     n_instances: int
     n_annotators: int
-    alpha: float
-    """Krippendorff's alpha."""
-    raw_agreement: float
-    ties: int
-    """Instances for which two or more classes have most votes."""
-    changed: int
-    """Instances whose label is not that of the majority."""
-    gold: GoldAccuracy | None
+    figures: Figures
+    """Ties, labels that are not those of the majority, Krippendorff's alpha and raw agreement."""
     out: Path
     annotators_out: Path
+    gold: GoldAccuracy | None = None
     work: Path | None = None
     """Folder in which a streamed table was prepared, where it is kept."""
 
@@ -169,20 +164,10 @@ def _in_memory(
         alpha = agreement.krippendorff_alpha(crowd, n_bootstrap=0).value
         raw = agreement.raw_agreement(crowd, n_bootstrap=0).value
     write_together(tables, {out: partial(write_labels, to=to, export=export, model=fitted.name)})
-    return Aggregated(
-        method=fitted.name,
-        reason=fitted.reason,
-        n_annotations=len(crowd),
-        n_instances=crowd.n_instances,
-        n_annotators=crowd.n_annotators,
-        alpha=alpha,
-        raw_agreement=raw,
-        ties=int(np.count_nonzero((votes == votes.max(axis=1)[:, None]).sum(axis=1) > 1)),
-        changed=int(np.count_nonzero(labels != majority)),
-        gold=measured,
-        out=out,
-        annotators_out=profile,
-    )
+    ties = int(np.count_nonzero((votes == votes.max(axis=1)[:, None]).sum(axis=1) > 1))
+    figures = Figures(ties, int(np.count_nonzero(labels != majority)), alpha, raw)
+    sizes = len(crowd), crowd.n_instances, crowd.n_annotators
+    return Aggregated(fitted.name, fitted.reason, *sizes, figures, out, profile, gold=measured)
 
 
 def _streamed(
@@ -202,22 +187,8 @@ def _streamed(
     except KeyboardInterrupt:
         raise KeyboardInterrupt("run it again to go on where it stopped") from None
     observer.note(result.message)
-    figures = result.figures
-    return Aggregated(
-        method=result.method,
-        reason=result.reason,
-        n_annotations=result.n_annotations,
-        n_instances=result.n_instances,
-        n_annotators=result.n_annotators,
-        alpha=figures.alpha,
-        raw_agreement=figures.raw_agreement,
-        ties=figures.ties,
-        changed=figures.changed,
-        gold=None,
-        out=out,
-        annotators_out=profile,
-        work=options["work"],
-    )
+    sizes = result.n_annotations, result.n_instances, result.n_annotators
+    return Aggregated(result.method, result.reason, *sizes, result.figures, out, profile, work=options["work"])
 
 
 def _is_table(reading: Reading) -> bool:
