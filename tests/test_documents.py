@@ -52,7 +52,8 @@ def test_the_documents_are_there() -> None:
     "path",
     [pytest.param(path, marks=[pytest.mark.slow] * (path.name in LONG), id=path.name) for path in WITH_EXAMPLES],
 )
-def test_the_examples_run(path: Path) -> None:
+def test_the_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     text = "\n".join(examples(path))
     test = doctest.DocTestParser().get_doctest(text, {"__name__": "__main__"}, path.name, str(path), 0)
     result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(test)

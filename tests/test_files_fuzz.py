@@ -23,7 +23,6 @@ from crowdwise import datasets, presets
 from crowdwise.aggregation import DawidSkene
 from crowdwise.bench import figures, rendering, runner, tables
 from crowdwise.bench.experiments import load_experiment
-from crowdwise.cli import _info
 from crowdwise.datasets.image_folder import ImageFolder
 from crowdwise.engine.stage_store import StageStore
 from crowdwise.errors import CrowdwiseError, ModelFileError
@@ -35,6 +34,7 @@ from crowdwise.streaming.checkpoint import Checkpoint, pack
 from crowdwise.streaming.crowd import StreamedCrowd
 from crowdwise.streaming.passes import Threads
 from crowdwise.streaming.store import Store
+from crowdwise.tasks.info import describe
 from engine_helpers import QUICK, TAIDTM_QUICK, crowd
 
 ORDINARY, MANY = 60, 10_000
@@ -137,7 +137,7 @@ def resume_run(folder: Path) -> None:
 
 
 def info(folder: Path) -> None:
-    _info.describe(str(folder / "run"))
+    describe(folder / "run")
 
 
 def make_store(folder: Path) -> None:
@@ -319,7 +319,7 @@ def load_preset(folder: Path) -> None:
     preset = presets.load_preset(folder / "mine.toml")
     for method in ("ce", "taidtm"):
         preset.method_parameters(method)
-    _info.describe(str(folder / "mine.toml"))
+    describe(folder / "mine.toml")
 
 
 TARGETS = {

@@ -19,16 +19,17 @@ import pytest
 
 import crowdwise
 from crowdwise.bench.runner import read_records
+from crowdwise.data.inputs import read_inputs
 from crowdwise.datasets import cifar10
 from crowdwise.datasets.idx import read_idx
 from crowdwise.datasets.image_folder import ImageFolder
-from crowdwise.engine.checkpoint import read_json, read_tensors
+from crowdwise.engine.checkpoint import read_tensors
 from crowdwise.errors import ConfigError, CrowdwiseError, DataError, DatasetError, ModelFileError, ReadError
 from crowdwise.presets import load_preset
 from crowdwise.readers import read, read_table
-from crowdwise.readers._inputs import read_inputs
 from crowdwise.storage import limits
 from crowdwise.storage.arrays import read_npy, read_npz
+from crowdwise.storage.documents import read_json
 
 SOURCE = Path(crowdwise.__file__).parent
 HUGE = 10**13  # elements that no machine has room for

@@ -47,6 +47,7 @@ _MODULES = (
     "report",
     "simulate",
     "streaming",
+    "tasks",
     "theory",
 )
 

@@ -134,7 +134,11 @@ class Annotations:
         and may have ids that the table lacks.
         """
         chosen = {"instance": instance, "annotator": annotator, "label": label}
-        taken = frames.choose_columns(frames.frame_columns(frame), chosen)
+        try:
+            taken = frames.choose_columns(frames.frame_columns(frame), chosen)
+        except AnnotationError as error:
+            hint = "a matrix with one column per annotator goes through Annotations.from_dense"
+            raise AnnotationError(f"{error}; {hint}", parameter=error.parameter) from None
         i, j, y = frames.take_columns(frame, taken.values())
         return cls.from_columns(i, j, y, instances, annotators, classes, duplicates)
 
@@ -347,6 +351,31 @@ class Annotations:
             instance, vocabulary = number[self.instance], vocabulary.subset(codes)
             keep &= instance >= 0
         return self._rows(keep, instance, vocabulary)
+
+    def recoded(
+        self,
+        *,
+        instances: tuple[npt.NDArray[Any], Vocabulary] | None = None,
+        annotators: tuple[npt.NDArray[Any], Vocabulary] | None = None,
+        classes: tuple[npt.NDArray[Any], Vocabulary] | None = None,
+    ) -> Annotations:
+        """The same annotations in other vocabularies: of each that changes, the new code of every old one, and the new one.
+
+        >>> a = Annotations.from_triples([0, 1, 1], [0, 0, 1], [0, 1, 1])
+        >>> a.recoded(classes=(np.array([1, 0]), Vocabulary.of(["no", "yes"], "classes"))).to_frame()["label"].to_pylist()
+        ['yes', 'no', 'no']
+        """
+        i, instance_vocabulary = instances or (None, self.instance_vocabulary)
+        j, annotator_vocabulary = annotators or (None, self.annotator_vocabulary)
+        y, class_vocabulary = classes or (None, self.class_vocabulary)
+        return Annotations(
+            self.instance if i is None else i[self.instance],
+            self.annotator if j is None else j[self.annotator],
+            self.label if y is None else y[self.label],
+            instance_vocabulary,
+            annotator_vocabulary,
+            class_vocabulary,
+        )
 
     def where(self, mask: npt.ArrayLike) -> Annotations:
         """The annotations for which ``mask`` (E,) is true; instances, annotators and classes do not change.

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 
 class CrowdwiseError(Exception):
-    """Base class of every error that crowdwise raises on purpose."""
+    """Base class of every error that crowdwise raises on purpose.
+
+    ``parameter`` names the parameter that is wrong, or that would put it right, where there is one.
+    """
+
+    def __init__(self, *arguments: Any, parameter: str | None = None) -> None:
+        super().__init__(*arguments)
+        self.parameter = parameter
 
 
 class AnnotationError(CrowdwiseError, ValueError):
@@ -17,6 +26,10 @@ class AnnotationError(CrowdwiseError, ValueError):
 
 class ConfigError(CrowdwiseError, ValueError):
     """A parameter, preset or command-line option that is unknown or out of range."""
+
+
+class UsageError(ConfigError):
+    """Parameters that do not go together, or one that is missing."""
 
 
 class DataError(CrowdwiseError, ValueError):
@@ -75,6 +88,37 @@ def suggest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"; did you mean {close[0]!r}?"
     return "; known: " + ", ".join(map(repr, known)) if known else ""
+
+
+Spelling = Callable[[str, str], str]
+_spelling: ContextVar[Spelling] = ContextVar("spelling", default="{}={}".format)
+
+
+def spelled(parameter: str, value: str = "") -> str:
+    """A parameter in a message, as whoever called writes it: ``ids=FILE`` in Python, ``--ids FILE`` on the command line.
+
+    >>> spelled("ids", "FILE"), spelled("ids")
+    ('ids=FILE', 'ids=')
+    """
+    return _spelling.get()(parameter, value)
+
+
+@contextmanager
+def spelling(function: Spelling) -> Iterator[None]:
+    """Let ``function`` (of name and value) spell the parameters in messages: what a front end does."""
+    token = _spelling.set(function)
+    try:
+        yield
+    finally:
+        _spelling.reset(token)
+
+
+@contextmanager
+def renaming(**names: str) -> Iterator[None]:
+    """Inside, parameters of a function that is called go by the caller's own names for them: ``gold="gold_column"``."""
+    outer = _spelling.get()
+    with spelling(lambda name, value: outer(names.get(name, name), value)):
+        yield
 
 
 def shorten(values: Sequence[Any], limit: int = 20) -> str:

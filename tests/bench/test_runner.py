@@ -320,7 +320,7 @@ class TestDamage:
 
 @pytest.fixture(scope="module")
 def program() -> Iterator[Program]:
-    with Program(prepare=f"{PREPARE}\nimport crowdwise.bench.measure, crowdwise.cli._bench, rich.live") as started:
+    with Program(prepare=f"{PREPARE}\nimport crowdwise.bench.measure, crowdwise.tasks.bench, rich.live") as started:
         yield started
 
 

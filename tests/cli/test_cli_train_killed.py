@@ -84,7 +84,7 @@ def test_a_second_command_in_the_same_folder_is_refused(files: Files, cli: Any, 
     with locked(run), ThreadPoolExecutor(1) as pool:  # another thread is refused as another process is
         second = pool.submit(cli, "train", "-m", "ce", *data, "-o", run, code=1).result()
     assert second.output.splitlines()[-1].startswith(f"error: {run} is in use by process {os.getpid()} on ")
-    assert not (run / "invocation.json").exists()
+    assert not (run / "run.json").exists()
 
 
 def test_a_full_disk_ends_with_a_line_that_says_how_to_go_on(

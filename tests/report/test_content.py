@@ -325,8 +325,8 @@ def test_a_missing_folder_is_an_error_and_nothing_is_left(source: Source, tmp_pa
 @pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarning")  # of a training that is much too short
 def test_a_trained_model_shows_how_matrices_change_with_the_instance() -> None:
     from crowdwise import TAIDTM, datasets
-    from crowdwise.material import Material
-    from crowdwise.report.source import from_material
+    from crowdwise.data.training import TrainingData
+    from crowdwise.report.source import from_training
 
     digits = datasets.load("digits")
     X, y = digits.X_train[:600], digits.y_train[:600]
@@ -334,7 +334,7 @@ def test_a_trained_model_shows_how_matrices_change_with_the_instance() -> None:
     short = {"epochs": 1, "warmup_epochs": 8, "transition_epochs": 4, "gcn_epochs": 4, "verbose": 0}
     model = TAIDTM(**short, batch_size=64, k=5, svd_rank=3, min_examples=5)
     model.fit(X, crowd.annotations)
-    page = gather(from_material(Material("digits", X, crowd.annotations, crowd=crowd), model, "digits"), budget=5)
+    page = gather(from_training(TrainingData("digits", X, crowd.annotations, crowd=crowd), model, "digits"), budget=5)
     assert page.map["heads"]
     row = page.annotators["rows"][0]
     chances = [moment["right"] for moment in row["moments"]]

@@ -53,7 +53,7 @@ def survives(program: Program, folder: Path, kills: int) -> None:
 @pytest.fixture(scope="module")
 def program() -> Iterator[Program]:
     with Program(
-        prepare=f"{PREPARE}\nimport crowdwise.cli._streaming", environment={"PYTHONWARNINGS": "error"}
+        prepare=f"{PREPARE}\nimport crowdwise.tasks.aggregate", environment={"PYTHONWARNINGS": "error"}
     ) as started:
         yield started
 

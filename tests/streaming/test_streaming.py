@@ -104,7 +104,7 @@ def test_the_number_of_threads_changes_rounding_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "tsv"])
 def test_labels_in_every_format(tmp_path: Path, suffix: str) -> None:
-    from crowdwise.readers._files import load_columns
+    from crowdwise.readers import load_columns
 
     path = write(tmp_path / "crowd.parquet", text(crowd()))
     aggregate(path, "wawa", out=tmp_path / f"labels.{suffix}")

@@ -24,11 +24,11 @@ from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.annotations import Annotations
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.figures import AnnotatorMap, write_map
-from crowdwise.engine.checkpoint import write_json
+from crowdwise.data.training import TrainingData, from_dataset, from_files
 from crowdwise.errors import ConfigError, ModelFileError
-from crowdwise.material import Material, from_dataset, from_files
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.registry import METHODS
+from crowdwise.storage.documents import write_json
 
 Array = npt.NDArray[Any]
 Watcher = Callable[[dict[str, Any]], None]
@@ -41,22 +41,22 @@ def run_cell(
     """Train and evaluate, resuming an interrupted run; writes ``record.json`` to ``folder`` and returns it."""
     import torch
 
-    material = load_material(cell)
-    train, held_out = split_votes(material.annotations, cell.heldout, cell.seed)
+    data = load_data(cell)
+    train, held_out = split_votes(data.annotations, cell.heldout, cell.seed)
     model: CrowdClassifier = METHODS[cell.method](**cell.parameters, random_state=cell.seed, verbose=0)
-    curve = Curve(material, watch)
+    curve = Curve(data, watch)
     _reset_peaks()
     started = time.perf_counter()
-    fit(model, material.X, train, run_folder(folder), shared, curve)
+    fit(model, data.X, train, run_folder(folder), shared, curve)
     seconds = time.perf_counter() - started - curve.seconds
     seconds += sum(epoch["seconds"] for epoch in model.history_ if (epoch["index"], epoch["epoch"]) not in curve.seen)
     record = cell.as_json() | {
         "cell": cell.id,
-        "dataset": material.name,
+        "dataset": data.name,
         "all_parameters": model._json_parameters(),
-        **accuracies(model, material),
-        **votes_explained(model, material.X, train, held_out),
-        **parts(model, material),
+        **accuracies(model, data),
+        **votes_explained(model, data.X, train, held_out),
+        **parts(model, data),
         **times(model, seconds),
         "sharing": sharing,
         "peak_memory_mb": _peak_memory(),
@@ -64,7 +64,7 @@ def run_cell(
         **versions(),
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    keep_map(cell, model, material, folder / "map.npz")
+    keep_map(cell, model, data, folder / "map.npz")
     write_json(folder / "record.json", record)
     discard_runs(folder)
     return record
@@ -103,17 +103,17 @@ def fit(
 
 
 @functools.lru_cache(maxsize=1)
-def _material(data: str, simulate: str, seed: int) -> Material:
+def _load(data: str, simulate: str, seed: int) -> TrainingData:
     options = {key: value for key, value in json.loads(data).items() if key != "content"}
     if "inputs" in options:
         return from_files(options["inputs"], options["annotations"], options.get("ids"))
-    table = options.pop("annotations", None)
-    return from_dataset(options, simulated=json.loads(simulate), table=table, seed=seed)
+    annotations = options.pop("annotations", None)
+    return from_dataset(options, simulated=json.loads(simulate), annotations=annotations, seed=seed)
 
 
-def load_material(cell: Cell) -> Material:
+def load_data(cell: Cell) -> TrainingData:
     """The cell's instances and annotations; the last ones are cached, as the next cell is often of the same family."""
-    return _material(json.dumps(dict(cell.data)), json.dumps(dict(cell.simulate)), cell.seed)
+    return _load(json.dumps(dict(cell.data)), json.dumps(dict(cell.simulate)), cell.seed)
 
 
 def split_votes(annotations: Annotations, fraction: float, seed: int) -> tuple[Annotations, Annotations | None]:
@@ -133,33 +133,33 @@ def split_votes(annotations: Annotations, fraction: float, seed: int) -> tuple[A
 class Curve:
     """Adds test accuracy to the record of every epoch, where it survives interruptions."""
 
-    def __init__(self, material: Material, watch: Watcher | None) -> None:
-        self.material, self.watch, self.seconds = material, watch, 0.0
+    def __init__(self, data: TrainingData, watch: Watcher | None) -> None:
+        self.data, self.watch, self.seconds = data, watch, 0.0
         self.seen: set[tuple[int, int]] = set()
         """Stage and epoch of what was trained in this process, for this method."""
 
     def __call__(self, record: dict[str, Any], predict: Callable[[Any], Array] | None) -> None:
         started = time.perf_counter()
         self.seen.add((record["index"], record["epoch"]))
-        if predict is not None and self.material.y_test is not None:
-            right = predict(self.material.X_test).argmax(1) == self.material.y_test
+        if predict is not None and self.data.y_test is not None:
+            right = predict(self.data.X_test).argmax(1) == self.data.y_test
             record["test_accuracy"] = round(100 * float(right.mean()), 3)
         if self.watch is not None:
             self.watch(record)
         self.seconds += time.perf_counter() - started
 
 
-def accuracies(model: CrowdClassifier, material: Material) -> dict[str, Any]:
+def accuracies(model: CrowdClassifier, data: TrainingData) -> dict[str, Any]:
     """Accuracy after the last epoch, and in the epoch of the last stage that agreed best with held-out instances."""
     found: dict[str, Any] = {}
     last = [record for record in model.history_ if record["stage"] == model.history_[-1]["stage"]]
-    if material.y_test is not None:
-        right = model.predict_proba(material.X_test).argmax(1) == material.y_test
+    if data.y_test is not None:
+        right = model.predict_proba(data.X_test).argmax(1) == data.y_test
         found["test_accuracy"] = round(100 * float(right.mean()), 3)
         found["curve"] = [[r["epoch"], r["agreement"], r.get("test_accuracy")] for r in last]
-    if material.gold is not None:
-        rows, classes = material.gold
-        found.setdefault("test_accuracy", round(100 * model.score(material.X[rows], classes), 3))
+    if data.gold is not None:
+        rows, classes = data.gold
+        found.setdefault("test_accuracy", round(100 * model.score(data.X[rows], classes), 3))
     if last[-1]["agreement"] is not None:
         found["validation_agreement"] = round(last[-1]["agreement"], 5)
         best = max(last, key=lambda record: record["agreement"])
@@ -189,10 +189,10 @@ def votes_explained(model: CrowdClassifier, X: Any, train: Annotations, out: Ann
     }
 
 
-def parts(model: CrowdClassifier, material: Material) -> dict[str, Any]:
+def parts(model: CrowdClassifier, data: TrainingData) -> dict[str, Any]:
     """Quality of distillation, annotator graph and matrices, measured against the simulated crowd."""
     found: dict[str, Any] = {}
-    crowd = material.crowd
+    crowd = data.crowd
     if "distilled_instance" in model.arrays_:
         at, labels = model.arrays_["distilled_instance"], model.arrays_["distilled_class"]
         found["distilled"] = len(at)
@@ -206,8 +206,8 @@ def parts(model: CrowdClassifier, material: Material) -> dict[str, Any]:
     if crowd is not None and model.transition_ is not None:
         at = np.arange(0, len(crowd.y), max(1, len(crowd.y) // _INSTANCES))
         who = np.arange(0, len(model.annotators_), max(1, len(model.annotators_) // _ANNOTATORS))
-        estimate = model.transition(material.X[at], model.annotators_[who])
-        true = np.stack([crowd.transition(material.X, at, np.full(len(at), j)) for j in who], axis=1)
+        estimate = model.transition(data.X[at], model.annotators_[who])
+        true = np.stack([crowd.transition(data.X, at, np.full(len(at), j)) for j in who], axis=1)
         row = crowd.y[at][:, None, None, None]
         difference = np.abs(estimate - true)
         found["transition_error"] = round(float(difference.mean()), 5)
@@ -227,12 +227,12 @@ def times(model: CrowdClassifier, seconds: float) -> dict[str, Any]:
     }
 
 
-def keep_map(cell: Cell, model: CrowdClassifier, material: Material, path: Path) -> None:
+def keep_map(cell: Cell, model: CrowdClassifier, data: TrainingData, path: Path) -> None:
     """Save the annotator map for figures, if the method has one."""
     if "graph_positions" not in model.arrays_:
         return
     edges = model.annotator_graph_  # type: ignore[attr-defined]
-    groups = None if material.crowd is None else material.crowd.groups
+    groups = None if data.crowd is None else data.crowd.groups
     write_map(path, AnnotatorMap(f"{cell.column}, {cell.row}", edges.positions, edges.before, edges.after, groups))
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from crowdwise.data.factorise import Column, is_missing
 from crowdwise.data.types import Array, Ints
-from crowdwise.errors import AnnotationError, suggest
+from crowdwise.errors import AnnotationError, spelled, suggest
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "instance": ("instance", "item", "task", "example", "sample", "question"),
@@ -51,8 +51,9 @@ def choose_columns(columns: Sequence[Any], chosen: Mapping[str, Any]) -> dict[st
         taken[role] = find_column(aliases, free) if name is None else known_column(name, role, columns)
         if taken[role] is None:
             raise AnnotationError(
-                f"no column for the {role}: looked for {', '.join(aliases)}; columns: {listing(columns)}; name it "
-                f"with {role}=... (for a table with one column per annotator, use Annotations.from_dense)"
+                f"no column for the {role}: looked for {', '.join(aliases)}; columns: {listing(columns)}; "
+                f"name it with {spelled(role, 'COLUMN')}",
+                parameter=role,
             )
     for role, other in (("instance", "annotator"), ("instance", "label"), ("annotator", "label")):
         if taken[role] == taken[other]:

@@ -24,9 +24,7 @@ from torch import Tensor
 
 from crowdwise.engine import distributed
 from crowdwise.errors import ConfigError, ModelFileError
-from crowdwise.storage.documents import json_value, read_as, write_json_lines
-from crowdwise.storage.documents import read_json as read_json
-from crowdwise.storage.documents import write_json as write_json
+from crowdwise.storage.documents import json_value, read_as, read_json, write_json, write_json_lines
 from crowdwise.storage.files import replacing, storing, tidy
 from crowdwise.storage.lock import locked
 
@@ -119,13 +117,16 @@ class RunDescription:
     method: str
     parameters: Mapping[str, Any]
     data: Mapping[str, Any]
+    source: Mapping[str, Any] | None = None
+    """Where the data come from."""
 
 
 class RunDirectory:
     """The state of a training run on disk, from which it can be resumed after any interruption."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | Path, source: Mapping[str, Any] | None = None) -> None:
+        """``source`` says where the data come from; it is noted for whoever goes on, and not compared."""
+        self.path, self.source = Path(path), source
 
     def start(self, description: Mapping[str, Any]) -> None:
         """Begin a new run here."""
@@ -133,7 +134,8 @@ class RunDirectory:
             raise ConfigError(f"{self.path} already holds a run; pass resume={str(self.path)!r} to resume it")
         with storing(self.path / "stages"):
             (self.path / "stages").mkdir(parents=True, exist_ok=True)
-        write_json(self.path / "run.json", {"version": RUN_VERSION, **description})
+        source = {} if self.source is None else {"source": self.source}
+        write_json(self.path / "run.json", {"version": RUN_VERSION, **description, **source})
 
     def resume(self, description: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         """Resume the run here, which must have been started with the same parameters and data.

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from crowdwise.readers._export import MODEL, PERSON, READERS, Export
 from crowdwise.readers._files import FORMATS, bare_suffix, format_of, load_columns, packing
-from crowdwise.readers._inputs import ARRAYS, read_arrays, read_inputs, row_numbers, rows_of
 from crowdwise.readers._read import formats, read
 from crowdwise.readers._source import InputFile
 from crowdwise.readers.table import TableRead, read_table, write_table
 from crowdwise.readers.write import write, write_labels
 
 __all__ = [
-    "ARRAYS",
     "FORMATS",
     "MODEL",
     "PERSON",
@@ -25,11 +23,7 @@ __all__ = [
     "load_columns",
     "packing",
     "read",
-    "read_arrays",
-    "read_inputs",
     "read_table",
-    "row_numbers",
-    "rows_of",
     "write",
     "write_labels",
     "write_table",

@@ -15,7 +15,7 @@ from crowdwise.annotations import Annotations, Duplicates
 from crowdwise.data.codes import cells, count, distinct_rows
 from crowdwise.data.factorise import Column, encode_classes
 from crowdwise.data.types import Floats, Ints
-from crowdwise.errors import ReadError, suggest
+from crowdwise.errors import ReadError, spelled, suggest
 from crowdwise.readers._node import Id, Label, Node, seconds, ticks
 from crowdwise.readers._source import TABLES, InputFile
 from crowdwise.readers.table import TableRead, describe, integers
@@ -79,7 +79,10 @@ class ReadOptions:
         if not known:
             raise ReadError("no question was answered by choosing a class")
         if len(known) > 1:
-            raise ReadError(f"{len(known)} questions were answered: {listed}; choose one with question=NAME")
+            raise ReadError(
+                f"{len(known)} questions were answered: {listed}; choose one with {spelled('question', 'NAME')}",
+                parameter="question",
+            )
         return known[0]
 
     def one_label(self, choices: Sequence[Node], where: Node) -> Label | None:
@@ -90,7 +93,8 @@ class ReadOptions:
             return None
         raise where.error(
             f"{len(choices)} choices, but one label is read from each annotation; "
-            "take the first with several=first, or skip such annotations with several=skip"
+            f"take the first with {spelled('several', 'first')}, or skip such annotations with "
+            f"{spelled('several', 'skip')}"
         )
 
 

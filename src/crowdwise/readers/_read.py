@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from crowdwise.annotations import Duplicates
 from crowdwise.constraints import check_value
-from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError
+from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError, spelled
 from crowdwise.readers._export import READERS, Export, ReadOptions, Several
 from crowdwise.readers._source import ARCHIVES, InputFile
 
@@ -57,7 +57,10 @@ def read(
     check_value("several", several, Several)
     check_value("duplicates", duplicates, Duplicates)
     if label is not None and question is not None:
-        raise ConfigError("label= and question= both choose what is read; pass only one of them")
+        raise ConfigError(
+            f"{spelled('label')} and {spelled('question')} both choose what is read; pass only one of them",
+            parameter="question",
+        )
     if format != AUTO:
         _check_columns(format, options)
     try:
@@ -66,10 +69,13 @@ def read(
         export = READERS[name]().read(source, options)
     except (AnnotationError, DataError) as error:
         message = str(error)
-        raise ReadError(message if message.startswith(str(path)) else f"{path}: {message}") from error
+        message = message if message.startswith(str(path)) else f"{path}: {message}"
+        raise ReadError(message, parameter=error.parameter) from error
     except (pa.ArrowException, csv.Error, OSError, EOFError, zlib.error) as error:
         raise ReadError(f"{path}: cannot be read: {error}") from error
-    found = f"{path.name}: {name}" + (f", as {evidence} (format=NAME reads it otherwise)" if format == AUTO else "")
+    found = f"{path.name}: {name}"
+    if format == AUTO:
+        found += f", as {evidence} ({spelled('format', 'NAME')} reads it otherwise)"
     return replace(export, format=name, message=f"{found}: {export.message}")
 
 
@@ -85,7 +91,9 @@ def _named(options: ReadOptions) -> list[str]:
 def _check_columns(name: str, options: ReadOptions) -> None:
     for role in _named(options):
         if role not in READERS[name].takes:
-            raise ConfigError(f"{role}= names a column of a table, but format {name!r} has fixed fields")
+            raise ConfigError(
+                f"{spelled(role)} names a column of a table, but format {name!r} has fixed fields", parameter=role
+            )
 
 
 def _detected(source: InputFile, options: ReadOptions) -> tuple[str, str]:
@@ -98,7 +106,10 @@ def _detected(source: InputFile, options: ReadOptions) -> tuple[str, str]:
         found = {name: why for name, why in evidence.items() if why is not None}
         if len(found) > 1:
             both = ", ".join(f"{name} ({why})" for name, why in found.items())
-            raise ReadError(f"the file could be of several formats: {both}; choose one with format=NAME")
+            raise ReadError(
+                f"the file could be of several formats: {both}; choose one with {spelled('format', 'NAME')}",
+                parameter="format",
+            )
         if found:
             return next(iter(found.items()))
     if source.kind in ARCHIVES:

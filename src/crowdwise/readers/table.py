@@ -65,7 +65,7 @@ def read_table(
     try:
         annotations = read.annotations.deduplicated(duplicates, record_name)
     except AnnotationError as error:
-        raise AnnotationError(f"{path}: {error}") from error
+        raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
     message = f"{path.name}: {describe(annotations, read.n_rows, read.columns, read.gold)}{read.message}"
     return replace(read, annotations=annotations, message=message)
 
@@ -105,7 +105,7 @@ def read_columns(
             read = _typed(read)
         every, truths, note = _with_gold(read, required=gold is not None)
     except AnnotationError as error:
-        raise AnnotationError(f"{path}: {error}") from error
+        raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
     if truths is None:
         columns.pop("gold", None)
     return TableRead(every, columns, truths, len(every), note), {name: loaded[name] for name in others}

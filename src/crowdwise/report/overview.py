@@ -10,6 +10,7 @@ import numpy as np
 
 from crowdwise import agreement
 from crowdwise.data.codes import count
+from crowdwise.errors import spelled
 from crowdwise.readers import MODEL
 from crowdwise.report.analysis import Analysis
 from crowdwise.report.limits import number
@@ -107,7 +108,7 @@ def _warnings(
     if not len(crowd):
         return [
             *found,
-            "The labels are missing: pass annotations to see annotators and agreement.",
+            f"The labels are missing: pass {spelled('annotations', 'FILE')} to see annotators and agreement.",
         ]
     labelled = max(int(np.count_nonzero(crowd.labels_per_instance)), 1)
     alpha = next((row["value"] for row in measured if row["measure"].startswith("Krippendorff")), None)

@@ -16,8 +16,8 @@ from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError
 
 if TYPE_CHECKING:
+    from crowdwise.data.training import TrainingData
     from crowdwise.datasets import Dataset
-    from crowdwise.material import Material
     from crowdwise.methods.core.base import CrowdClassifier
     from crowdwise.readers import Export
 
@@ -84,17 +84,15 @@ def from_dataset(data: Dataset) -> Source:
     return Source(data.name, data.annotations, message, truth, **_seen(data.X_train, data.kind == "text"))
 
 
-def from_material(material: Material, model: CrowdClassifier | None, title: str) -> Source:
+def from_training(data: TrainingData, model: CrowdClassifier | None, title: str) -> Source:
     """The data of a training run, and the trained classifier."""
-    annotations, truth = material.annotations, None
-    if material.crowd is not None:
-        truth = material.crowd.y.astype(np.int32)
-    elif material.gold is not None:
+    annotations, truth = data.annotations, None
+    if data.crowd is not None:
+        truth = data.crowd.y.astype(np.int32)
+    elif data.gold is not None:
         truth = np.full(annotations.n_instances, -1, np.int32)
-        truth[material.gold[0]] = annotations.class_codes(material.gold[1])
-    return Source(
-        title, annotations, material.message, truth, X=material.X, model=model, **_seen(material.X, text=False)
-    )
+        truth[data.gold[0]] = annotations.class_codes(data.gold[1])
+    return Source(title, annotations, data.message, truth, X=data.X, model=model, **_seen(data.X, text=False))
 
 
 def _seen(X: Any, text: bool) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.bayes_kernels import GladStep, glad_step
 from crowdwise.aggregation.core.crowd import Crowd, Query, Role
 from crowdwise.aggregation.core.kernels import Floats, Layout, Step
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.errors import ConfigError, DataError, spelled
 from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.passes import Function, Pass, Sums, Workers, added, larger
 from crowdwise.streaming.store import Part, Store
@@ -136,7 +136,8 @@ class StreamedCrowd(Crowd):
             raise DataError(
                 f"confusion matrices of {self.n_annotators:,} annotators by {self.n_classes:,} classes take "
                 f"{needed / 1e9:.2f} GB, {number} times, and the bound on memory is {self.memory / 1e9:.2f} GB; "
-                "raise the bound, or use a method without confusion matrices, such as one-coin"
+                f"raise the bound ({spelled('memory')}), or use a method without confusion matrices, such as one-coin",
+                parameter="memory",
             )
 
     def check_vectors(self, number: int) -> None:
@@ -144,8 +145,9 @@ class StreamedCrowd(Crowd):
         if needed > self.memory:
             raise DataError(
                 f"parameters of each of the {self.n_instances:,} instances take {needed / 1e9:.1f} GB, and the bound on "
-                f"memory is {self.memory / 1e9:.1f} GB; raise the bound, or use a method that learns about annotators "
-                "only, such as one-coin"
+                f"memory is {self.memory / 1e9:.1f} GB; raise the bound ({spelled('memory')}), or use a method that learns "
+                "about annotators only, such as one-coin",
+                parameter="memory",
             )
 
     # rounds

@@ -26,7 +26,7 @@ import pyarrow as pa
 
 from crowdwise.aggregation.core import kernels
 from crowdwise.data.factorise import Column, encode_classes, factorise
-from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError
+from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError, spelled
 from crowdwise.storage.arrays import read_npy, read_npz
 from crowdwise.storage.files import rename, replacing, storing
 from crowdwise.streaming._ids import Ids, grown
@@ -163,7 +163,8 @@ class _Preparation:
         if SPILL * rows > free:
             raise DataError(
                 f"{self.folder.parent}: preparing {rows:,} annotations takes up to {SPILL * rows / 1e9:.1f} GB on disk, "
-                f"{free / 1e9:.1f} are free; choose another working folder"
+                f"{free / 1e9:.1f} are free; choose another working folder ({spelled('work', 'DIR')})",
+                parameter="work",
             )
 
     def _check_table(self, annotators: int, classes: int) -> None:
@@ -172,7 +173,8 @@ class _Preparation:
             raise DataError(
                 f"{annotators:,} annotators by {classes:,} classes need tables of {needed / 1e9:.1f} GB each, and the "
                 f"bound on memory is {self.limits.memory / 1e9:.1f} GB; is {self.table.names['label']!r} the column of "
-                "labels? If so, allow more memory"
+                f"labels? If so, allow more ({spelled('memory')})",
+                parameter="memory",
             )
 
     def _check_ids(self) -> None:
@@ -182,7 +184,8 @@ class _Preparation:
             raise DataError(
                 f"{number:,} ids in {self.table.names[many]!r} and those of the other columns take {taken / 1e9:.2f} GB, "
                 f"and the bound on memory is {self.limits.memory / 1e9:.2f} GB; is it the column of the {many}? If so, "
-                "allow more memory"
+                f"allow more ({spelled('memory')})",
+                parameter="memory",
             )
 
     # pass 1

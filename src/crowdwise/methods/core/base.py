@@ -109,7 +109,7 @@ class CrowdClassifier(Predictor):
         X: Any,
         annotations: Any,
         *,
-        run_dir: str | Path | None = None,
+        run_dir: str | Path | RunDirectory | None = None,
         resume: str | Path | None = None,
         share: str | Path | None = None,
         observer: Observer | None = None,
@@ -166,17 +166,19 @@ class CrowdClassifier(Predictor):
                 run.finish()
         return self
 
-    def _open_run(self, run_dir: str | Path | None, resume: str | Path | None) -> RunDirectory | None:
-        if run_dir is not None and resume is not None and Path(run_dir) != Path(resume):
+    def _open_run(self, run_dir: str | Path | RunDirectory | None, resume: str | Path | None) -> RunDirectory | None:
+        new = run_dir if run_dir is None or isinstance(run_dir, RunDirectory) else RunDirectory(run_dir)
+        old = None if resume is None else RunDirectory(resume)
+        if new is not None and old is not None and new.path != old.path:
             raise ConfigError(
-                f"run_dir={str(run_dir)!r} and resume={str(resume)!r} name different runs; pass one of them"
+                f"run_dir={str(new.path)!r} and resume={str(old.path)!r} name different runs; pass one of them"
             )
-        path = resume if resume is not None else run_dir
-        if path is None:
+        run = old or new
+        if run is None:
             return None
         if not isinstance(self.random_state, int):
             raise ConfigError(f"a run that can be resumed needs an integer random_state, got {self.random_state!r}")
-        return RunDirectory(path)
+        return run
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
