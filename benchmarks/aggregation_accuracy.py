@@ -188,7 +188,8 @@ def annotations_of(crowd: Crowd) -> Any:
 
 def on_real_set(name: str, crowd: Crowd, method: str, python: str | None, limit: float) -> dict[str, Any]:
     """Accuracy by seed, crowd-kit's, and the calibration error of the first seed."""
-    from crowdwise.aggregation import calibrate, calibration
+    from crowdwise.aggregation import calibrate
+    from crowdwise.quality import calibration
     from crowdwise.registry import AGGREGATORS
 
     seeds, truth, annotations = 3 if method in RANDOM else 1, crowd["clean"], annotations_of(crowd)
@@ -197,8 +198,8 @@ def on_real_set(name: str, crowd: Crowd, method: str, python: str | None, limit:
         "set": name,
         "method": method,
         "accuracy": [accuracy(model.labels_, truth) for model in models],
-        "calibration_error": calibration(models[0].posterior_, truth).error,
-        "calibration_error_calibrated": calibration(calibrate(models[0]).posterior, truth).error,
+        "calibration_error": calibration(models[0].posterior_, truth, n_bins=10).ece,
+        "calibration_error_calibrated": calibration(calibrate(models[0]).posterior, truth, n_bins=10).ece,
     }
     binary_only = method == "kos" and int(crowd["n_classes"]) > 2
     slow = method in SLOW_PEERS and len(annotations) > LARGE

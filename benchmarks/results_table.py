@@ -21,7 +21,7 @@ from typing import Any
 
 import script_tables
 from crowdwise.bench import paper
-from crowdwise.bench.experiments import TITLES
+from crowdwise.bench.experiments import load_experiment, title_of
 from crowdwise.registry import METHODS
 from script_tables import Record, listed, table
 
@@ -29,6 +29,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENTS = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("results", "taidtm", "reliability")))
 
+ORDER = tuple(load_experiment("table1").rows)  # the paper's, and where methods it does not have stand
 ALWAYS = ("CE", "BLTM", "TAIDTM-FT", "TAIDTM")  # methods that are shown even if they were not run
 
 
@@ -83,7 +84,7 @@ def read(folder: Path, *, trials: bool = False) -> list[Record]:
 
 
 def name_of(record: Record) -> str:
-    return str(record.get("row") or TITLES[record["method"]])
+    return str(record.get("row") or title_of(record["method"]))
 
 
 def trained(records: Iterable[Record], *experiments: str | None) -> list[Record]:
@@ -102,7 +103,7 @@ def in_setting(records: Iterable[Record], setting: Setting) -> list[Record]:
 def names_in(records: Sequence[Record], setting: Setting, always: Iterable[str] = ()) -> list[str]:
     """Methods with records, and those in ``always``, in the paper's order."""
     found = {name_of(record) for record in in_setting(records, setting)} | set(always)
-    return [name for name in TITLES.values() if name in found] + sorted(found - set(TITLES.values()))
+    return [name for name in ORDER if name in found] + sorted(found - set(ORDER))
 
 
 def runs(records: Iterable[Record], setting: Setting, name: str) -> list[list[Record]]:
@@ -155,7 +156,7 @@ def accuracy(records: list[Record]) -> str:
 def overview(records: list[Record]) -> str:
     """Our accuracy, and the paper's in brackets, for every method; a star where it is of few seeds or of less training."""
     settings = [setting for setting in SETTINGS if setting.overview]
-    names = [name for name in TITLES.values() if any(name in names_in(records, one, ALWAYS) for one in settings)]
+    names = [name for name in ORDER if any(name in names_in(records, one, ALWAYS) for one in settings)]
     rows = []
     for name in names:
         cells = []
@@ -175,7 +176,7 @@ def defaults(records: list[Record]) -> str:
     columns, names = (list(dict.fromkeys(record[key] for record in found)) for key in ("column", "row"))
     rows = [
         (name, *(mean([one for one in found if (one["column"], one["row"]) == (column, name)]) for column in columns))
-        for name in sorted(names, key=[*TITLES.values(), *names].index)
+        for name in sorted(names, key=[*ORDER, *names].index)
     ]
     return table(("method", *columns), rows, right=range(1, len(columns) + 1))
 
@@ -184,7 +185,7 @@ def estimation(records: list[Record]) -> str:
     """Mean absolute error of the row of T^j(x) that belongs to the true class; of the longest training there is."""
     measured = [record for record in records if "transition_row_error" in record]
     settings = [setting for setting in SETTINGS if in_setting(measured, setting)]
-    names = [name for name in TITLES.values() if any(name in names_in(measured, one) for one in settings)]
+    names = [name for name in ORDER if any(name in names_in(measured, one) for one in settings)]
     rows = []
     for name in names:
         groups = (runs(measured, setting, name) for setting in settings)

@@ -68,7 +68,11 @@ def streamed(job: dict[str, Any]) -> dict[str, Any]:
 
     marks: list[float] = []
     workers: list[float] = []
-    cluster = {"ray": "local", "workers": job["workers"]} if "workers" in job else {}
+    cluster: dict[str, Any] = {}
+    if "workers" in job:
+        from crowdwise.cluster import RayPasses
+
+        cluster = {"passes": RayPasses("local", job["workers"])}
     remember, recalled = StreamedCrowd.remember, StreamedCrowd.recalled
 
     def noted(self: Any, *arguments: Any) -> None:

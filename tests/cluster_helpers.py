@@ -18,9 +18,9 @@ def two_workers(**options: object) -> Iterator[None]:
     """What `crowdwise.cluster.connect` finds already there."""
     import ray
 
-    from crowdwise import cluster
+    from crowdwise.cluster.connection import import_ray
 
-    cluster._import()
+    import_ray()
     variables = {"PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"}
     ray.init(
         "local",

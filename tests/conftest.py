@@ -21,9 +21,38 @@ def in_memory(tmp_path: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Benchmarks start no processes of their own."""
+    from bench_helpers import InThisProcess
+    from crowdwise.bench import runner
+
+    monkeypatch.setattr(runner, "Processes", InThisProcess)
+
+
+LONGEST = (
+    "methods/test_contract.py",
+    "streaming/test_streaming.py",
+    "bench/test_runner.py",
+    "report/test_browser.py",
+    "methods/test_taidtm.py",
+    "test_documents.py",
+    "engine/test_loop.py",
+    "cli/test_cli_train.py",
+    "streaming/test_resuming.py",
+    "methods/test_large_crowds.py",
+    "cli/test_cli_report.py",
+    "methods/test_type_three.py",
+)
+"""Files that take longest come first, so that no process is left with one of them while the others have finished."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With ``--dist loadgroup`` the tests of a file go to one process, for the fixtures they share; damaged files to any."""
+    tests = Path(__file__).parent
+    place = {tests / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
     for item in items:
         if "in_memory" not in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))

@@ -29,7 +29,7 @@ from typing import Any, Self
 COMMAND_LINE = "from crowdwise.cli import main; main()"
 PREPARE = """
 import matplotlib.pyplot, rich.console, rich.table, torch._dynamo  # what is otherwise imported on first use
-import crowdwise.cli._pictures, crowdwise.cli._training
+import crowdwise.tasks.train
 from crowdwise.cli import app
 from typer.testing import CliRunner
 CliRunner().invoke(app, ["methods"])

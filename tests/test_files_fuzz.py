@@ -23,9 +23,8 @@ from crowdwise import datasets, presets
 from crowdwise.aggregation import DawidSkene
 from crowdwise.bench import figures, rendering, runner, tables
 from crowdwise.bench.experiments import load_experiment
-from crowdwise.cli import _info
 from crowdwise.datasets.image_folder import ImageFolder
-from crowdwise.engine.ledger import Ledger
+from crowdwise.engine.stage_store import StageStore
 from crowdwise.errors import CrowdwiseError, ModelFileError
 from crowdwise.methods.ce import CE
 from crowdwise.methods.taidtm import TAIDTM
@@ -35,9 +34,10 @@ from crowdwise.streaming.checkpoint import Checkpoint, pack
 from crowdwise.streaming.crowd import StreamedCrowd
 from crowdwise.streaming.passes import Threads
 from crowdwise.streaming.store import Store
+from crowdwise.tasks.info import describe
 from engine_helpers import QUICK, TAIDTM_QUICK, crowd
 
-ORDINARY, MANY = 200, 10_000
+ORDINARY, MANY = 60, 10_000
 PIECES = [
     *(
         b"{",
@@ -104,15 +104,15 @@ class Stop(Exception):
 
 def make_run(folder: Path) -> None:
     """A run that stopped after the first epoch of its second stage."""
-    save = Ledger.save
+    save = StageStore.save
 
-    def stop(self: Ledger, result: Any, *more: Any) -> None:
+    def stop(self: StageStore, result: Any, *more: Any) -> None:
         save(self, result, *more)
         if (self.index, len(result.history)) == (1, 1):
             raise Stop
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Ledger, "save", stop)
+        patch.setattr(StageStore, "save", stop)
         with pytest.raises(Stop):
             TAIDTM(**TAIDTM_QUICK | {"warmup_epochs": 1}).fit(X, ANNOTATIONS, run_dir=folder / "run")
 
@@ -124,20 +124,20 @@ def train_run(folder: Path) -> None:
 
 def resume_run(folder: Path) -> None:
     """Go on until the third stage begins: by then everything in the folder has been read, refused or repaired."""
-    begin = Ledger.open
+    begin = StageStore.open
 
-    def stop(self: Ledger, index: int, stage: Any) -> None:
+    def stop(self: StageStore, index: int, stage: Any) -> None:
         if index == 2:
             raise Stop
         begin(self, index, stage)
 
     with pytest.MonkeyPatch.context() as patch, suppress(Stop):
-        patch.setattr(Ledger, "open", stop)
+        patch.setattr(StageStore, "open", stop)
         train_run(folder)
 
 
 def info(folder: Path) -> None:
-    _info.describe(str(folder / "run"))
+    describe(folder / "run")
 
 
 def make_store(folder: Path) -> None:
@@ -319,7 +319,7 @@ def load_preset(folder: Path) -> None:
     preset = presets.load_preset(folder / "mine.toml")
     for method in ("ce", "taidtm"):
         preset.method_parameters(method)
-    _info.describe(str(folder / "mine.toml"))
+    describe(folder / "mine.toml")
 
 
 TARGETS = {

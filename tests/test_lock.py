@@ -20,7 +20,7 @@ import pytest
 
 from crowdwise.errors import InUseError, StorageError
 from crowdwise.storage import lock
-from crowdwise.storage.lock import entrusted, locked
+from crowdwise.storage.lock import lock_held_elsewhere, locked
 
 HOLDER = """
 import sys
@@ -96,7 +96,7 @@ def test_a_process_of_another_host_is_believed_and_the_remedy_named(tmp_path: Pa
     (tmp_path / ".lock").write_text(json.dumps(holder))
     with pytest.raises(InUseError, match=r"process 7 on elsewhere since 2026-01-02 03:04:05 \+0000") as refused:
         locked(tmp_path).__enter__()
-    assert f"if that process is no more, remove {tmp_path / '.lock'}" in str(refused.value)
+    assert f"if that process has ended, remove {tmp_path / '.lock'}" in str(refused.value)
     (tmp_path / ".lock").unlink()
     with locked(tmp_path):
         pass
@@ -163,7 +163,7 @@ def test_a_lock_covers_the_folders_inside_it(tmp_path: Path) -> None:
 
 def test_who_works_for_the_holder_is_let_in(tmp_path: Path) -> None:
     def work(trusted: bool) -> bool:
-        with entrusted(tmp_path) if trusted else nullcontext(), locked(tmp_path / "run"):
+        with lock_held_elsewhere(tmp_path) if trusted else nullcontext(), locked(tmp_path / "run"):
             return True
 
     with locked(tmp_path / "run"), ThreadPoolExecutor(1) as pool:

@@ -233,7 +233,7 @@ class TestTraps:
         region = {"from_name": "box", "to_name": "image", "type": "rectanglelabels", "value": {"x": 1}}
         (tmp_path / "a.json").write_text(json.dumps([{"id": 1, "annotations": [{"result": [region]}]}]))
         with pytest.raises(
-            ReadError, match="answers are of type 'rectanglelabels'; read are choices, rating, pairwise"
+            ReadError, match="answers are of type 'rectanglelabels'; supported are choices, rating, pairwise"
         ):
             read(tmp_path / "a.json")
 
@@ -351,7 +351,7 @@ class TestRefusals:
             (
                 "a.json",
                 json.dumps([{"id": 1, "annotations": [{"completed_by": "\ud800", "result": [ls_result("a")]}]}]),
-                "half of a character",
+                "half of a surrogate pair",
             ),
             ("a.jsonl", '{"_input_hash": 1, "answer": "accept"\n', "line 1, character .*: not valid JSON"),
             ("a.jsonl", '{"_input_hash": 1, "answer": "maybe", "accept": ["x"], "_session_id": "u"}', "line 1, answer"),
@@ -365,15 +365,19 @@ class TestRefusals:
                 "HITId,WorkerId,Answer.taskAnswers\nh,w,{\n",
                 "record 1, Answer.taskAnswers, line 1, character 2",
             ),
-            ("a.tsv", "OUTPUT:a\tASSIGNMENT:worker_id\nx\t\n", "record 1: neither ASSIGNMENT:task_id nor any INPUT:"),
+            (
+                "a.tsv",
+                "OUTPUT:a\tASSIGNMENT:worker_id\nx\t\n",
+                "record 1: the task is unknown: neither ASSIGNMENT:task_id nor any INPUT:",
+            ),
             ("a.csv", ",ann,bob\n1,x,x\n2,x\n3,x,y\n4,x,y\n", "record 2: 2 cells, but the first line has 3"),
             ("a.npy", b"\x93NUMPY\x01\x00", "is not a readable npy file"),
             ("a.xlsx", b"PK", "unknown format: the suffix must be one of"),
             ("a.zip", b"PK", "cannot be read as a zip file"),
-            ("a.zip", zipped({"readme.txt": b"hi"}), "the zip holds no export that is known"),
-            ("a.zip", zipped({"../ann.jsonl": b"{}"}), "names a file outside of itself: '../ann.jsonl'"),
-            ("a.zip", zipped({"/etc/ann.jsonl": b"{}"}), "names a file outside of itself"),
-            ("a.zip", zipped({"C:\\x\\ann.jsonl": b"{}"}), "names a file outside of itself"),
+            ("a.zip", zipped({"readme.txt": b"hi"}), "the zip holds no known export"),
+            ("a.zip", zipped({"../ann.jsonl": b"{}"}), "has a path outside of itself: '../ann.jsonl'"),
+            ("a.zip", zipped({"/etc/ann.jsonl": b"{}"}), "has a path outside of itself"),
+            ("a.zip", zipped({"C:\\x\\ann.jsonl": b"{}"}), "has a path outside of itself"),
             ("a.zip", zipped({"ann.jsonl": b'{"id": 1, "label": ["x"]}\n{"id": 2'}), r"ann\.jsonl, line 2, character"),
             (
                 "a.zip",

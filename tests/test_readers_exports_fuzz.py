@@ -14,7 +14,7 @@ from crowdwise.errors import ReadError
 from crowdwise.readers import READERS, read
 from export_samples import SAMPLES, sample, zipped
 
-ORDINARY, MANY = 200, 10_000
+ORDINARY, MANY = 100, 10_000
 PIECES = [
     b",",
     b"\t",

@@ -19,16 +19,17 @@ import pytest
 
 import crowdwise
 from crowdwise.bench.runner import read_records
+from crowdwise.data.inputs import read_inputs
 from crowdwise.datasets import cifar10
 from crowdwise.datasets.idx import read_idx
 from crowdwise.datasets.image_folder import ImageFolder
-from crowdwise.engine.checkpoint import read_json, read_tensors
+from crowdwise.engine.checkpoint import read_tensors
 from crowdwise.errors import ConfigError, CrowdwiseError, DataError, DatasetError, ModelFileError, ReadError
 from crowdwise.presets import load_preset
 from crowdwise.readers import read, read_table
-from crowdwise.readers._inputs import read_inputs
 from crowdwise.storage import limits
 from crowdwise.storage.arrays import read_npy, read_npz
+from crowdwise.storage.documents import read_json
 
 SOURCE = Path(crowdwise.__file__).parent
 HUGE = 10**13  # elements that no machine has room for
@@ -126,7 +127,7 @@ def test_zip_files_that_name_files_outside_are_refused(tmp_path: Path, name: str
     with zipfile.ZipFile(folder / "export.zip", "w") as file:
         file.writestr("ann.jsonl", '{"id": 1, "label": ["x"]}\n')
         file.writestr(name, "{}")
-    with pytest.raises(ReadError, match=r"export\.zip: the zip file names a file outside of itself"):
+    with pytest.raises(ReadError, match=r"export\.zip: the zip file has a path outside of itself"):
         read(folder / "export.zip")
     assert [path.name for path in tmp_path.rglob("*")] == ["folder", "export.zip"]
 
@@ -160,7 +161,7 @@ def test_tar_archives_are_read_in_memory_by_exact_names(tmp_path: Path) -> None:
 def test_records_cannot_name_folders_elsewhere(tmp_path: Path) -> None:
     record = {"row": "CE", "column": "x", "cell": "../../elsewhere"}
     (tmp_path / "records.jsonl").write_text(json.dumps(record))
-    with pytest.raises(ModelFileError, match=r"line 1: cell '../../elsewhere' is not a name"):
+    with pytest.raises(ModelFileError, match=r"line 1: cell must be a plain name, got '../../elsewhere'"):
         read_records(tmp_path)
 
 
@@ -244,7 +245,9 @@ def test_arrays_that_claim_another_shape_are_refused_before_memory_is_taken(
         lambda: read_npy(tmp_path / "a.npy", mapped=True),
         lambda: read_npz(tmp_path / "a.npz"),
     ):
-        with pytest.raises(DataError, match=r"not a readable np[yz] file: (24 bytes of values|it holds pickled)"):
+        with pytest.raises(
+            DataError, match=r"not a readable np[yz] file: (.* holds 24 bytes of values|it holds pickled)"
+        ):
             load()
 
 

@@ -48,6 +48,7 @@ _MODULES = (
     "report",
     "simulate",
     "streaming",
+    "tasks",
     "theory",
 )
 

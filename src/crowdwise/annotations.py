@@ -1,6 +1,6 @@
 """Annotations: who gave which label to what, as int32 triples with vocabularies, validated once.
 
-Everything else in crowdwise reads this one structure. It is sparse: nothing of size (instances x annotators) is made.
+Everything in crowdwise uses this one structure. It is sparse: nothing of size (instances x annotators) is ever made.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from crowdwise.constraints import check_value
 from crowdwise.data import frames
 from crowdwise.data.codes import (
     Codes,
@@ -29,7 +30,8 @@ from crowdwise.data.codes import (
     size_of,
 )
 from crowdwise.data.factorise import Column, Ids, Vocabulary, encode, encode_classes, merge
-from crowdwise.errors import AnnotationError, ConfigError, check_choice
+from crowdwise.data.types import Array, Ints, RandomState
+from crowdwise.errors import AnnotationError, ConfigError
 
 __all__ = ["Annotations", "Grouped"]
 
@@ -40,11 +42,11 @@ _COLUMNS = ("instance", "annotator", "label")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Annotations:
-    """Immutable triples (instance, annotator, label), with the ids that the codes stand for.
+    """Immutable triples (instance, annotator, label), with the ids behind the codes.
 
-    Build one with `from_frame`, `from_triples`, `from_dense` or `coerce`. Instances and annotators without labels,
-    classes that nobody chose, repeated (instance, annotator) pairs and no annotations at all are legal. Rows in error
-    messages count from 0.
+    Create them with `from_frame`, `from_triples`, `from_dense` or `coerce`. Instances and annotators without labels,
+    classes that nobody chose, repeated (instance, annotator) pairs and empty annotations are allowed. Error messages
+    count rows from 0.
 
     >>> table = {"task": ["t1", "t1", "t2"], "worker": ["ann", "bob", "ann"], "label": ["cat", "dog", "cat"]}
     >>> a = Annotations.from_frame(table)
@@ -95,8 +97,8 @@ class Annotations:
     ) -> Annotations:
         """Annotations from integer codes.
 
-        A size that is not passed is the length of its vocabulary, or else the largest code + 1; pass it wherever
-        trailing instances may be unlabelled, annotators silent or classes unseen.
+        A size that is not passed is the length of its vocabulary, else the largest code + 1; pass it if the last
+        instances may have no labels, the last annotators have given none, or the last classes may be unused.
 
         >>> Annotations.from_triples([0, 0, 2], [0, 1, 1], [1, 0, 1], n_instances=4)
         Annotations(4 instances, 2 annotators, 2 classes, 3 annotations)
@@ -109,7 +111,7 @@ class Annotations:
             _vocabulary(i, "instances", n_instances, instances),
             _vocabulary(j, "annotators", n_annotators, annotators),
             _vocabulary(y, "classes", n_classes, classes),
-        )._deduplicated(duplicates)
+        ).deduplicated(duplicates)
 
     @classmethod
     def from_frame(
@@ -126,15 +128,19 @@ class Annotations:
     ) -> Annotations:
         """Annotations from a long table: pandas, polars, arrow, or a mapping of columns.
 
-        Columns that are not named are found by the names in use (item, task, ...; worker, annotator, ...; label,
+        Columns that are not named are found by their usual names (item, task, ...; worker, annotator, ...; label,
         answer, ...), so a crowd-kit frame works as it is. Instances and annotators are numbered in order of first
         appearance, classes in ascending order; ``instances``, ``annotators`` and ``classes`` fix the vocabularies,
-        and may hold ids that the table lacks.
+        and may have ids that the table lacks.
         """
         chosen = {"instance": instance, "annotator": annotator, "label": label}
-        taken = frames.choose_columns(frames.frame_columns(frame), chosen)
+        try:
+            taken = frames.choose_columns(frames.frame_columns(frame), chosen)
+        except AnnotationError as error:
+            hint = "a matrix with one column per annotator goes through Annotations.from_dense"
+            raise AnnotationError(f"{error}; {hint}", parameter=error.parameter) from None
         i, j, y = frames.take_columns(frame, taken.values())
-        return cls._from_columns(i, j, y, instances, annotators, classes, duplicates)
+        return cls.from_columns(i, j, y, instances, annotators, classes, duplicates)
 
     @classmethod
     def from_dense(
@@ -142,8 +148,8 @@ class Annotations:
     ) -> Annotations:
         """Annotations from a matrix (n, R): one row per instance, one column per annotator.
 
-        ``matrix`` is an array, a list of rows or a frame, whose column names (and index, in pandas) then are the ids.
-        ``None`` and NaN are always missing, and so is every value in ``missing``.
+        ``matrix`` is an array, a list of rows, or a frame, whose column names (and pandas index) become the ids.
+        ``None``, NaN and every value in ``missing`` are missing.
 
         >>> Annotations.from_dense([[0, 1, -1], [1, None, 1]])
         Annotations(2 instances, 3 annotators, 2 classes, 4 annotations)
@@ -161,9 +167,9 @@ class Annotations:
 
     @classmethod
     def coerce(cls, data: Any) -> Annotations:
-        """Annotations from whatever a user has: annotations, a long table, a tuple of three arrays, a dense matrix.
+        """Annotations from annotations, a long table, a tuple of three arrays, or a dense matrix.
 
-        Three integer arrays are codes; three arrays of which one is not are ids.
+        Three integer arrays are codes; other arrays are ids.
 
         >>> Annotations.coerce((["a", "b"], ["ann", "ann"], ["yes", "no"]))
         Annotations(2 instances, 1 annotator, 2 classes, 2 annotations)
@@ -176,7 +182,7 @@ class Annotations:
             i, j, y = (Column.of(values, name) for values, name in zip(data, _COLUMNS, strict=True))
             if all(pa.types.is_integer(column.data.type) and not column.data.null_count for column in (i, j, y)):
                 return cls.from_triples(i.data.to_numpy(), j.data.to_numpy(), y.data.to_numpy())
-            return cls._from_columns(i, j, y)
+            return cls.from_columns(i, j, y)
         if frames.is_frame(data):
             return cls.from_frame(data)
         if isinstance(data, list) or hasattr(data, "__array__"):
@@ -188,7 +194,7 @@ class Annotations:
 
     @classmethod
     def concat(cls, parts: Iterable[Annotations]) -> Annotations:
-        """All annotations of several sets, in order; equal ids become one, new ids are appended to the vocabularies."""
+        """All annotations of several sets, in order; new ids are appended to the vocabularies."""
         parts = list(parts)
         instance, instances = merge([(p.instance, p.instance_vocabulary) for p in parts], "instances")
         annotator, annotators = merge([(p.annotator, p.annotator_vocabulary) for p in parts], "annotators")
@@ -196,7 +202,7 @@ class Annotations:
         return cls(instance, annotator, label, instances, annotators, classes)
 
     @classmethod
-    def _from_columns(
+    def from_columns(
         cls,
         instance: Column,
         annotator: Column,
@@ -206,7 +212,7 @@ class Annotations:
         classes: Ids | None = None,
         duplicates: Duplicates = "keep",
     ) -> Annotations:
-        """Annotations from arrow columns of ids; the vocabularies that are given are kept."""
+        """Annotations from arrow columns of ids, with the given vocabularies if any."""
         i, instance_vocabulary = encode(instance, instances)
         j, annotator_vocabulary = encode(annotator, annotators)
         y, class_vocabulary = encode_classes(label, classes)
@@ -214,7 +220,7 @@ class Annotations:
             lengths = ", ".join(f"{column.name} has {len(column.data)}" for column in (instance, annotator, label))
             raise AnnotationError(f"columns differ in length: {lengths}")
         made = cls(i, j, y, instance_vocabulary, annotator_vocabulary, class_vocabulary)
-        return made._deduplicated(duplicates, instance.where)
+        return made.deduplicated(duplicates, instance.where)
 
     # -- sizes and ids -----------------------------------------------------------------------------------------------
 
@@ -230,21 +236,21 @@ class Annotations:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes C, chosen by anybody or not."""
+        """Number of classes C, chosen or not."""
         return self.class_vocabulary.size
 
     @property
-    def instances(self) -> npt.NDArray[Any]:
+    def instances(self) -> Array:
         """Ids of the instances, (n,)."""
         return self.instance_vocabulary.values
 
     @property
-    def annotators(self) -> npt.NDArray[Any]:
+    def annotators(self) -> Array:
         """Ids of the annotators, (R,)."""
         return self.annotator_vocabulary.values
 
     @property
-    def classes(self) -> npt.NDArray[Any]:
+    def classes(self) -> Array:
         """Ids of the classes, (C,)."""
         return self.class_vocabulary.values
 
@@ -282,7 +288,7 @@ class Annotations:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and worker processes rebuild through the constructor, which freezes the arrays again."""
+        """Copies and worker processes rebuild by the constructor, which freezes the arrays again."""
         vocabularies = self.instance_vocabulary, self.annotator_vocabulary, self.class_vocabulary
         return Annotations, (self.instance, self.annotator, self.label, *vocabularies)
 
@@ -299,16 +305,16 @@ class Annotations:
         return Grouped.of(self.annotator, self.n_annotators)
 
     @cached_property
-    def labels_per_instance(self) -> npt.NDArray[np.int64]:
+    def labels_per_instance(self) -> Ints:
         """Number of annotations of every instance, (n,)."""
         return freeze(np.bincount(self.instance, minlength=self.n_instances))
 
     @cached_property
-    def labels_per_annotator(self) -> npt.NDArray[np.int64]:
+    def labels_per_annotator(self) -> Ints:
         """Number of annotations of every annotator, (R,)."""
         return freeze(np.bincount(self.annotator, minlength=self.n_annotators))
 
-    def votes(self) -> npt.NDArray[np.int64]:
+    def votes(self) -> Ints:
         """How often each class was chosen for each instance, (n, C)."""
         n, c = self.n_instances, self.n_classes
         return np.bincount(cells(self.instance, c, self.label), minlength=n * c).reshape(n, c)
@@ -324,7 +330,7 @@ class Annotations:
     # -- new annotations from these ----------------------------------------------------------------------------------
 
     def select(self, instances: Selection | None = None, annotators: Selection | None = None) -> Annotations:
-        """The annotations of some instances, some annotators, or both; each given as codes or as a boolean mask.
+        """The annotations of some instances, some annotators, or both, each as codes or a boolean mask.
 
         Instances are renumbered 0, 1, ... in the order given. Annotators and classes keep their codes, so that what
         was learnt about them still applies.
@@ -346,8 +352,33 @@ class Annotations:
             keep &= instance >= 0
         return self._rows(keep, instance, vocabulary)
 
+    def recoded(
+        self,
+        *,
+        instances: tuple[npt.NDArray[Any], Vocabulary] | None = None,
+        annotators: tuple[npt.NDArray[Any], Vocabulary] | None = None,
+        classes: tuple[npt.NDArray[Any], Vocabulary] | None = None,
+    ) -> Annotations:
+        """The same annotations in other vocabularies: of each that changes, the new code of every old one, and the new one.
+
+        >>> a = Annotations.from_triples([0, 1, 1], [0, 0, 1], [0, 1, 1])
+        >>> a.recoded(classes=(np.array([1, 0]), Vocabulary.of(["no", "yes"], "classes"))).to_frame()["label"].to_pylist()
+        ['yes', 'no', 'no']
+        """
+        i, instance_vocabulary = instances or (None, self.instance_vocabulary)
+        j, annotator_vocabulary = annotators or (None, self.annotator_vocabulary)
+        y, class_vocabulary = classes or (None, self.class_vocabulary)
+        return Annotations(
+            self.instance if i is None else i[self.instance],
+            self.annotator if j is None else j[self.annotator],
+            self.label if y is None else y[self.label],
+            instance_vocabulary,
+            annotator_vocabulary,
+            class_vocabulary,
+        )
+
     def where(self, mask: npt.ArrayLike) -> Annotations:
-        """The annotations for which ``mask`` (E,) is true; instances, annotators and classes stay as they are.
+        """The annotations for which ``mask`` (E,) is true; instances, annotators and classes do not change.
 
         >>> Annotations.from_triples([0, 1, 2], [0, 1, 1], [0, 1, 1]).where([True, False, True])
         Annotations(3 instances, 2 annotators, 2 classes, 2 annotations)
@@ -358,11 +389,11 @@ class Annotations:
         return self._rows(keep, self.instance, self.instance_vocabulary)
 
     def split(
-        self, fractions: float | Sequence[float], *, random_state: int | np.random.Generator | None = None
-    ) -> list[tuple[Annotations, npt.NDArray[np.int64]]]:
-        """Random parts by instance, each with the codes that its instances have here (ascending).
+        self, fractions: float | Sequence[float], *, random_state: RandomState = None
+    ) -> list[tuple[Annotations, Ints]]:
+        """Random parts by instance, each with the codes of its instances in these annotations (ascending).
 
-        ``fractions`` is the share of the last of two parts (``0.1``: nine tenths, then one tenth), or the shares of
+        ``fractions`` is the share of the second of two parts (``0.1``: nine tenths and one tenth), or the shares of
         all parts, which sum to 1.
 
         >>> a = Annotations.from_triples(range(10), [0] * 10, [0] * 10)
@@ -378,8 +409,8 @@ class Annotations:
         return [(self.select(codes), codes) for codes in map(np.sort, np.split(shuffled, borders))]
 
     def to_frame(self, backend: Backend = "pyarrow") -> Any:
-        """A table with columns instance, annotator and label, in the user's own ids."""
-        check_choice("backend", backend, Backend)
+        """A table with the columns instance, annotator and label, with the user's ids."""
+        check_value("backend", backend, Backend)
         table = pa.table(
             {
                 "instance": self.instance_vocabulary.take(self.instance),
@@ -393,7 +424,7 @@ class Annotations:
             return polars.from_arrow(table)
         return table.to_pandas() if backend == "pandas" else table
 
-    def _rows(self, rows: npt.NDArray[Any], instance: Codes, vocabulary: Vocabulary) -> Annotations:
+    def _rows(self, rows: Array, instance: Codes, vocabulary: Vocabulary) -> Annotations:
         return Annotations(
             freeze(instance[rows]),
             freeze(self.annotator[rows]),
@@ -403,8 +434,13 @@ class Annotations:
             self.class_vocabulary,
         )
 
-    def _deduplicated(self, policy: Duplicates, where: Callable[[int], str] = "row {}".format) -> Annotations:
-        check_choice("duplicates", policy, Duplicates)
+    def deduplicated(self, policy: Duplicates, where: Callable[[int], str] = "row {}".format) -> Annotations:
+        """The annotations without repeated (instance, annotator) pairs; errors name rows by ``where``.
+
+        >>> Annotations.from_triples([0, 0], [1, 1], [0, 1]).deduplicated("last").label
+        array([1], dtype=int32)
+        """
+        check_value("duplicates", policy, Duplicates)
         if policy == "keep" or not self.n_duplicates:
             return self
         rows = distinct_rows(cells(self.instance, self.n_annotators, self.annotator), last=policy == "last")
@@ -419,7 +455,7 @@ class Annotations:
         return self._rows(rows, self.instance, self.instance_vocabulary)
 
 
-def _vocabulary(codes: npt.NDArray[Any], kind: str, size: int | None, ids: Ids | None) -> Vocabulary:
+def _vocabulary(codes: Array, kind: str, size: int | None, ids: Ids | None) -> Vocabulary:
     if ids is None:
         return Vocabulary(size_of(size, codes, kind))
     vocabulary = Vocabulary.of(ids, kind)

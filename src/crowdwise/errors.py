@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
-from typing import Any, get_args
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
 
 
 class CrowdwiseError(Exception):
-    """Base class of every error that crowdwise raises on purpose."""
+    """Base class of every error that crowdwise raises on purpose.
+
+    ``parameter`` names the parameter that is wrong, or that would put it right, where there is one.
+    """
+
+    def __init__(self, *arguments: Any, parameter: str | None = None) -> None:
+        super().__init__(*arguments)
+        self.parameter = parameter
 
 
 class AnnotationError(CrowdwiseError, ValueError):
-    """Annotations that cannot be what they claim to be: names column, row and value."""
+    """Invalid annotations: names column, row and value."""
 
 
 class ConfigError(CrowdwiseError, ValueError):
     """A parameter, preset or command-line option that is unknown or out of range."""
+
+
+class UsageError(ConfigError):
+    """Parameters that do not go together, or one that is missing."""
 
 
 class DataError(CrowdwiseError, ValueError):
@@ -51,11 +64,11 @@ class StorageError(CrowdwiseError, OSError):
 
 
 class InUseError(CrowdwiseError, RuntimeError):
-    """A folder in which another process is at work: names folder, process, host and time."""
+    """A folder that another process is using: names folder, process, host and time."""
 
 
 class TrainingError(CrowdwiseError, RuntimeError):
-    """Training that cannot go on (no distilled examples, non-finite loss, ...)."""
+    """Training that cannot continue (no distilled examples, non-finite loss, ...)."""
 
 
 class CrowdwiseWarning(UserWarning):
@@ -70,18 +83,42 @@ def suggest(name: str, known: Iterable[str]) -> str:
     >>> suggest("zzz", ["b", "a"])
     "; known: 'a', 'b'"
     """
-    known = sorted(known)
+    known = known if isinstance(known, tuple) else sorted(known)  # the values of a Literal have an order of their own
     close = difflib.get_close_matches(name, known, n=1)
     if close:
         return f"; did you mean {close[0]!r}?"
     return "; known: " + ", ".join(map(repr, known)) if known else ""
 
 
-def check_choice(name: str, value: object, choices: Any) -> None:
-    """Refuse a value of the parameter ``name`` that is none of a ``Literal``'s."""
-    known = get_args(choices)
-    if value not in known:
-        raise ConfigError(f"unknown {name} {value!r}; known: {', '.join(map(repr, known))}")
+Spelling = Callable[[str, str], str]
+_spelling: ContextVar[Spelling] = ContextVar("spelling", default="{}={}".format)
+
+
+def spelled(parameter: str, value: str = "") -> str:
+    """A parameter in a message, as whoever called writes it: ``ids=FILE`` in Python, ``--ids FILE`` on the command line.
+
+    >>> spelled("ids", "FILE"), spelled("ids")
+    ('ids=FILE', 'ids=')
+    """
+    return _spelling.get()(parameter, value)
+
+
+@contextmanager
+def spelling(function: Spelling) -> Iterator[None]:
+    """Let ``function`` (of name and value) spell the parameters in messages: what a front end does."""
+    token = _spelling.set(function)
+    try:
+        yield
+    finally:
+        _spelling.reset(token)
+
+
+@contextmanager
+def renaming(**names: str) -> Iterator[None]:
+    """Inside, parameters of a function that is called go by the caller's own names for them: ``gold="gold_column"``."""
+    outer = _spelling.get()
+    with spelling(lambda name, value: outer(names.get(name, name), value)):
+        yield
 
 
 def shorten(values: Sequence[Any], limit: int = 20) -> str:

@@ -1,7 +1,7 @@
-"""Name -> object, for aggregators, methods, data sets and whatever else comes in families.
+"""Name -> object, for aggregators, methods, data sets and other families.
 
-A member registers itself where it is defined, so that adding one touches one file; the registry imports the modules of
-its package on first use, so that nothing is imported before it is asked for.
+Members register themselves where they are defined, so that adding one touches one file. The registry imports the modules
+of its package on first use, not before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """A family of named things that live in the modules of one package.
+    """Named members that live in the modules of one package.
 
     >>> tools: Registry[type] = Registry("tool")
     >>> @tools.register("hammer")
@@ -36,7 +36,7 @@ class Registry(Generic[T]):
         self._members: dict[str, T] = {}
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorator that puts what it decorates into the registry under ``name``."""
+        """Decorator: registers a member as ``name``."""
 
         def add(member: T) -> T:
             existing = self._members.get(name)

@@ -45,7 +45,7 @@ def simulated(
 
 
 def sparse(labels_per_annotator: int, seed: int) -> tuple[Annotations, Codes]:
-    """The crowd of the issue: three classes, 1,000 instances, three votes each, accuracies U(0.5, 0.95)."""
+    """A crowd in which everybody labels little: three classes, 1,000 instances, three votes each, accuracies U(0.5, 0.95)."""
     return simulated(1_000, 3_000 // labels_per_annotator, 3, 3, (0.5, 0.95), seed=seed)
 
 

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.bayes_kernels import glad_step
-from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.core.history import AnnotatorHistory
 from crowdwise.aggregation.glad import GLAD, evaluate
 from crowdwise.annotations import Annotations
@@ -35,7 +35,7 @@ def graded(n: int = 200, annotators: int = 20, seed: int = 0) -> tuple[Annotatio
 @pytest.mark.parametrize("small", [0, 10**9], ids=["compiled", "scipy"])
 def test_first_e_step_of_t1(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "SMALL", small)
-    layout = Crowd.of(t1()).layout
+    layout = MemoryCrowd.of(t1()).layout
     found = glad_step(layout, np.ones(3), np.ones(5)).posterior[:, 1]
     np.testing.assert_allclose(found, [0.061903, 0.999713, 0.000287, 0.938097, 0.5], atol=1e-6)
     found = glad_step(layout, np.ones(3), np.zeros(5)).posterior[:, 1]
@@ -46,7 +46,7 @@ def test_first_e_step_of_t1(small: int, monkeypatch: pytest.MonkeyPatch) -> None
 def test_gradient_agrees_with_finite_differences(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "SMALL", small)
     history = np.random.default_rng(1).uniform(0, 5, (5, 4, 4))
-    crowd = Crowd.of(t2(), np.array([-1, 2, -1, 0, -1, -1], np.int32), history)
+    crowd = MemoryCrowd.of(t2(), np.array([-1, 2, -1, 0, -1, -1], np.int32), history)
     at, step = np.random.default_rng(0).normal(0.5, 1, 11), 1e-6
     differences = [
         (evaluate(crowd, at + step * unit).objective - evaluate(crowd, at - step * unit).objective) / (2 * step)
@@ -60,9 +60,9 @@ def test_compiled_and_scipy_steps_agree_at_large_margins(monkeypatch: pytest.Mon
     gold = np.where(np.arange(200) % 10 == 0, truth, -1).astype(np.int32)
     rng = np.random.default_rng(0)
     ability, easiness = rng.normal(1, 2, 20), rng.normal(1, 0.7, 200)
-    expected = glad_step(Crowd.of(crowd, gold).layout, ability, easiness)
+    expected = glad_step(MemoryCrowd.of(crowd, gold).layout, ability, easiness)
     compile_always(monkeypatch)
-    found = glad_step(Crowd.of(crowd, gold).layout, ability, easiness)
+    found = glad_step(MemoryCrowd.of(crowd, gold).layout, ability, easiness)
     np.testing.assert_allclose(found.posterior, expected.posterior, atol=1e-10)
     assert found.log_likelihood == pytest.approx(expected.log_likelihood)
     np.testing.assert_allclose(found.by_ability, expected.by_ability, atol=1e-7)
@@ -72,7 +72,7 @@ def test_compiled_and_scipy_steps_agree_at_large_margins(monkeypatch: pytest.Mon
 def test_em_with_conjugate_gradients_finds_the_same_maximum() -> None:
     """The M step of the paper: fix the posterior, maximise Q, repeat."""
     a, _ = graded(60)
-    crowd, at = Crowd.of(a), np.ones(80)
+    crowd, at = MemoryCrowd.of(a), np.ones(80)
     for _ in range(60):
         q = evaluate(crowd, at).posterior[a.instance, a.label]
 

@@ -7,7 +7,7 @@ import pytest
 from crowds import LABEL_ONLY, accuracy, compile_always, compile_never, real, simulated, sparse
 
 from crowdwise.aggregation import DawidSkene, HierarchicalDawidSkene, MajorityVote, Wawa
-from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.hierarchical import evidence, scaled_diagonal
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError
@@ -47,7 +47,7 @@ KINDS = ("even", "good", "poor", "experts", "spammers", "adversaries", "biased",
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("n_classes", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_never_two_points_under_majority_vote(kind: str, n_classes: int) -> None:
     gains = []
     for seed in range(4):
@@ -109,7 +109,7 @@ def test_strengths_follow_the_crowd() -> None:
 
 def test_evidence_grows_with_agreement_and_labels() -> None:
     def trust(votes: int, low: float) -> float:
-        return evidence(Crowd.of(simulated(300, 20, 2, votes, (low, low), seed=4)[0])).trust
+        return evidence(MemoryCrowd.of(simulated(300, 20, 2, votes, (low, low), seed=4)[0])).trust
 
     assert trust(2, 0.6) < trust(2, 0.7) < trust(5, 0.7)
     assert trust(10, 0.9) == 1.0
@@ -145,7 +145,7 @@ def test_tiny_and_odd_crowds() -> None:
     assert HierarchicalDawidSkene().fit_predict(t2())[:4].tolist() == [0, 1, 2, 0]
     single = Annotations.from_triples(range(6), range(6), [0, 1, 2, 0, 1, 2])
     assert HierarchicalDawidSkene().fit_predict(single).tolist() == [0, 1, 2, 0, 1, 2]
-    with pytest.raises(ConfigError, match="strength and shrinkage must be positive"):
+    with pytest.raises(ConfigError, match="strength must be a number above 0, got 0"):
         HierarchicalDawidSkene(strength=0).fit(t1())
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from crowds import LABEL_ONLY, real, simulated
 
+from crowdwise import quality
 from crowdwise.aggregation import (
     DawidSkene,
     HierarchicalDawidSkene,
@@ -102,26 +103,35 @@ def test_intervals_narrow_with_labels_and_level() -> None:
     few, many = (Wawa().fit(simulated(n, 5, 3, 5, seed=2)[0]) for n in (20, 500))
     assert np.all(np.ptp(many.skill_interval(), axis=1) < np.ptp(few.skill_interval(), axis=1))
     assert np.all(np.ptp(few.skill_interval(0.5), axis=1) < np.ptp(few.skill_interval(0.99), axis=1))
-    with pytest.raises(ConfigError, match="level must lie between 0 and 1, got 95"):
+    with pytest.raises(ConfigError, match="level must be a number above 0 and below 1, got 95"):
         few.skill_interval(95)
 
 
 def test_calibration_error_of_known_posteriors() -> None:
     posterior = np.array([[0.8, 0.2]] * 10 + [[0.4, 0.6]] * 10)
     truth = np.array([0] * 8 + [1] * 2 + [1] * 6 + [0] * 4)
-    assert calibration(posterior, truth).error == pytest.approx(0)
-    assert calibration(posterior, 1 - truth).error == pytest.approx((0.6 + 0.2) / 2)
-    assert calibration(posterior, np.full(20, -1)).error == 0
-    assert calibration(posterior, truth).number.tolist() == [10, 10]
-    with pytest.raises(DataError, match="truth has shape"):
-        calibration(posterior, truth[:3])
+    assert quality.calibration(posterior, truth, n_bins=10).ece == pytest.approx(0)
+    assert quality.calibration(posterior, 1 - truth, n_bins=10).ece == pytest.approx((0.6 + 0.2) / 2)
+    assert quality.calibration(posterior, truth, n_bins=10).bins["count"].to_pylist() == [10, 10]
+
+
+def test_calibration_by_its_old_name() -> None:
+    posterior, truth = np.array([[0.8, 0.2], [0.4, 0.6]]), np.array([0, 0])
+    with pytest.warns(DeprecationWarning, match=r"use crowdwise\.quality\.calibration"):
+        found = calibration(posterior, truth)
+    assert found.error == pytest.approx((0.2 + 0.6) / 2)
+    assert (found.number.tolist(), found.accuracy.tolist()) == ([1, 1], [0.0, 1.0])
+    with pytest.warns(DeprecationWarning, match="deprecated"):
+        assert calibration(posterior, np.full(2, -1)).error == 0
+    with pytest.warns(DeprecationWarning, match="deprecated"), pytest.raises(DataError, match="truth has shape"):
+        calibration(posterior, truth[:1])
 
 
 def test_posteriors_are_calibrated_on_crowds_that_fit_the_model() -> None:
     crowd, truth = simulated(4_000, 40, 3, 3, (0.5, 0.9), seed=4)
     for model, bound in ((HierarchicalDawidSkene(), 0.03), (OneCoinDawidSkene(), 0.03), (DawidSkene(), 0.05)):
-        assert calibration(model.fit(crowd).posterior_, truth).error < bound, type(model).__name__
-    assert calibration(MajorityVote().fit(crowd).posterior_, truth).error > 0.03
+        assert quality.calibration(model.fit(crowd).posterior_, truth, n_bins=10).ece < bound, type(model).__name__
+    assert quality.calibration(MajorityVote().fit(crowd).posterior_, truth, n_bins=10).ece > 0.03
 
 
 def test_hard_instances_make_posteriors_overconfident_and_calibrating_mends_it() -> None:
@@ -135,7 +145,10 @@ def test_hard_instances_make_posteriors_overconfident_and_calibrating_mends_it()
     model = HierarchicalDawidSkene().fit(Annotations.from_triples(i, crowd.annotator, label, n_annotators=40))
     honest = calibrate(model)
     assert honest.temperature > 1.2
-    assert calibration(honest.posterior, truth).error < 0.8 * calibration(model.posterior_, truth).error
+    assert (
+        quality.calibration(honest.posterior, truth, n_bins=10).ece
+        < 0.8 * quality.calibration(model.posterior_, truth, n_bins=10).ece
+    )
     assert (honest.posterior.argmax(axis=1) == model.posterior_.argmax(axis=1)).mean() > 0.99
     np.testing.assert_allclose(honest.posterior.sum(axis=1), 1.0)
 
@@ -156,8 +169,8 @@ def test_calibrating_makes_posteriors_on_real_sets_more_honest() -> None:
     for name in LABEL_ONLY:
         crowd, truth = real(name)
         model = HierarchicalDawidSkene().fit(crowd)
-        before.append(calibration(model.posterior_, truth).error)
-        after.append(calibration(calibrate(model).posterior, truth).error)
+        before.append(quality.calibration(model.posterior_, truth, n_bins=10).ece)
+        after.append(quality.calibration(calibrate(model).posterior, truth, n_bins=10).ece)
     assert np.mean(after) < 0.8 * np.mean(before)
 
 
@@ -166,7 +179,7 @@ def test_calibrating_makes_posteriors_on_real_sets_more_honest() -> None:
 def test_calibration_on_real_sets(name: str) -> None:
     crowd, truth = real(name)
     for model in (HierarchicalDawidSkene(), DawidSkene()):
-        assert calibration(model.fit(crowd).posterior_, truth).error < 0.25
+        assert quality.calibration(model.fit(crowd).posterior_, truth, n_bins=10).ece < 0.25
 
 
 def test_sparse_crowds_warn_and_others_do_not() -> None:

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from crowdwise.aggregation import DawidSkene
 from crowdwise.aggregation.core import compiled, kernels
-from crowdwise.aggregation.core.crowd import Crowd, resolve_threads
+from crowdwise.aggregation.core.crowd import MemoryCrowd, resolve_threads
 from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError
 from fixtures import t2
 
 
-def both(crowd: Annotations, gold: np.ndarray | None = None, threads: int = 1) -> tuple[Crowd, Crowd]:
+def both(crowd: Annotations, gold: np.ndarray | None = None, threads: int = 1) -> tuple[MemoryCrowd, MemoryCrowd]:
     """The crowd for scipy, and for compiled loops."""
-    slow = Crowd.of(crowd, gold)
-    return slow, Crowd(crowd, slow.layout._replace(compiled=True, threads=threads))
+    slow = MemoryCrowd.of(crowd, gold)
+    return slow, MemoryCrowd(slow.layout._replace(compiled=True, threads=threads))
 
 
 @settings(max_examples=25, deadline=None)
@@ -112,11 +112,11 @@ def test_confusion_matrices_that_cannot_fit_are_refused(monkeypatch: pytest.Monk
     compile_never(monkeypatch)
     crowd = Annotations.from_triples([0], [0], [0], n_annotators=10**6, n_classes=10**4)
     with pytest.raises(DataError, match=r"confusion matrices of 1000000 annotators, 10000 labels by 10000 states"):
-        Crowd.of(crowd).check_table(10**4)
+        MemoryCrowd.of(crowd).check_table(10**4)
 
 
 def test_votes_and_hits_on_t2() -> None:
-    crowd = Crowd.of(t2())
+    crowd = MemoryCrowd.of(t2())
     np.testing.assert_allclose(crowd.votes()[2], [1, 0, 2, 0])
     np.testing.assert_allclose(crowd.votes(np.array([1.0, 2, 3, 4, 5]))[2], [3, 0, 3, 0])
     np.testing.assert_allclose(crowd.hits(crowd.majority()).sum(axis=1), [11 / 3, 19 / 6, 17 / 6, 1, 0])

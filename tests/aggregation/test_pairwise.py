@@ -9,7 +9,7 @@ from crowds import accuracy, compile_always, compile_never, simulated
 
 from crowdwise.aggregation import KOS, MMSR, MajorityVote
 from crowdwise.aggregation.core import kernels
-from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.mmsr import Factors, pair_covariance, rank_one_skill
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, CrowdwiseWarning
@@ -17,13 +17,13 @@ from fixtures import t1
 
 
 def test_agreement_of_pairs_on_t1() -> None:
-    covariance = pair_covariance(Crowd.of(t1())).toarray()
+    covariance = pair_covariance(MemoryCrowd.of(t1())).toarray()
     np.testing.assert_allclose(covariance, [[0, 0.6, 0], [0.6, 0, 0], [0, 0, 0]], atol=1e-12)
 
 
 def test_pairs_without_common_instances_are_not_held() -> None:
     crowd = Annotations.from_triples([0, 0, 1, 1], [0, 1, 2, 3], [0, 0, 0, 1], n_annotators=5)
-    covariance = pair_covariance(Crowd.of(crowd))
+    covariance = pair_covariance(MemoryCrowd.of(crowd))
     np.testing.assert_array_equal(np.diff(covariance.indptr), [1, 1, 1, 1, 0])
     np.testing.assert_allclose(covariance[[0], [1]], 1.0)
     np.testing.assert_allclose(covariance[[2], [3]], -1.0)
@@ -36,7 +36,7 @@ def test_a_rank_one_matrix_is_completed_exactly() -> None:
     rng, method = np.random.default_rng(0), MMSR()
     state = Factors(np.empty(0), -np.inf, sp.csr_array(matrix), *rng.random((2, 4)), 0)
     for _ in range(2_000):
-        state = method._round(Crowd.of(t1()), state, rng)
+        state = method._round(MemoryCrowd.of(t1()), state, rng)
     np.testing.assert_allclose(rank_one_skill(state.covariance, state.u, state.v), skill, atol=1e-9)
 
 
@@ -80,7 +80,7 @@ def test_compiled_and_numpy_trimmed_means_agree(monkeypatch: pytest.MonkeyPatch)
 
 def test_nothing_of_size_annotators_squared_is_needed() -> None:
     crowd, truth = simulated(2_000, 3_000, 3, 5, (0.6, 0.95), seed=3)  # three labels each: few pairs meet
-    covariance = pair_covariance(Crowd.of(crowd))
+    covariance = pair_covariance(MemoryCrowd.of(crowd))
     assert covariance.nnz <= 2_000 * 5 * 4
     model = MMSR(random_state=0, max_iter=200, tol=1e-6).fit(crowd)
     assert accuracy(model.labels_, truth) > 80
@@ -111,7 +111,7 @@ def test_kos_reads_a_random_sparse_crowd_and_does_not_overflow() -> None:
     model = KOS(random_state=0, max_iter=1_000).fit(crowd)
     assert np.all(np.isfinite(model.scores_))
     assert accuracy(model.labels_, truth) > accuracy(MajorityVote().fit_predict(crowd), truth)
-    with pytest.raises(ConfigError, match="init is 'normal' or 'ones'"):
+    with pytest.raises(ConfigError, match="unknown init 'zeros'; known: 'normal', 'ones'"):
         KOS(init="zeros").fit(crowd)  # type: ignore[arg-type]
 
 

@@ -153,8 +153,11 @@ def test_ratio_needs_non_negative_numbers() -> None:
         (lambda: agreement.pairwise(UNITS, weights="cubic"), "unknown weights 'cubic'"),
         (lambda: agreement.pairwise(UNITS, "cohn"), "unknown measure 'cohn'; did you mean 'cohen'"),
         (lambda: agreement.pairwise(UNITS, "scott", weights="linear"), "weights='linear' is for Cohen's kappa"),
-        (lambda: agreement.raw_agreement(UNITS, n_bootstrap=-1), "n_bootstrap must be 0"),
-        (lambda: agreement.raw_agreement(UNITS, confidence=95), "confidence must lie between 0 and 1, got 95"),
+        (lambda: agreement.raw_agreement(UNITS, n_bootstrap=-1), "n_bootstrap must be an integer of 0 or more, got -1"),
+        (
+            lambda: agreement.raw_agreement(UNITS, confidence=95),
+            "confidence must be a number above 0 and below 1, got 95",
+        ),
     ],
 )
 def test_errors_say_what_is_wrong(call: Callable[[], object], message: str) -> None:

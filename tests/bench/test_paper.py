@@ -76,7 +76,7 @@ def test_tables_4_and_5_share_rows_that_table_3_contradicts() -> None:
 
 
 def test_every_note_concerns_figures_that_exist() -> None:
-    for note in paper.NOTES:
+    for note in paper.all_notes():
         figures = paper.printed(note.table)
         assert set(note.columns) <= set(figures)
         assert all(set(note.rows) <= set(rows) for rows in figures.values())

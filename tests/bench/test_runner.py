@@ -20,8 +20,8 @@ from crowdwise.bench import measure, rendering, runner, tables
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.experiments import load_experiment
 from crowdwise.bench.processes import Processes
-from crowdwise.bench.records import Book, read_record
-from crowdwise.engine import ledger
+from crowdwise.bench.records import RecordLog, read_record
+from crowdwise.engine import stage_store
 from crowdwise.errors import InUseError, ModelFileError
 from killing import PREPARE, Attempt, Program, after_changes, kill_again_and_again
 
@@ -80,7 +80,7 @@ def one_thread() -> Any:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a benchmark of three cells that ran to its end."""
+    """The folder of a benchmark of three cells that ran to its end, in two processes."""
     folder = tmp_path_factory.mktemp("finished")
     records = runner.run(cells(folder), folder / "out", jobs=2, threads=1)
     assert ["error" in record for record in records] == [False] * 3, records
@@ -137,13 +137,14 @@ class TestFinishedCells:
         assert sorted(record["row"] for record in runner.read_records(finished / "out")) == ["BLTM", "CE", "TAIDTM"]
 
     def test_records_of_changed_settings_take_the_place_of_earlier_ones(self, finished: Path) -> None:
-        book = Book(cells(finished, methods=["ce"], parameters={"epochs": 4}), finished / "out")
-        assert sorted(record["row"] for record in book.others) == ["BLTM", "TAIDTM"]
+        log = RecordLog(cells(finished, methods=["ce"], parameters={"epochs": 4}), finished / "out")
+        assert sorted(record["row"] for record in log.others) == ["BLTM", "TAIDTM"]
         runner.run(cells(finished), finished / "out")
         assert len(runner.read_records(finished / "out")) == 3
 
 
 class TestFailures:
+    @pytest.mark.usefixtures("in_this_process")
     def test_a_failing_cell_stops_no_other_and_is_tried_again(self, tmp_path: Path) -> None:
         wanted = cells(tmp_path, methods=["ce", "taidtm"])
         broken = cells(tmp_path, methods=["ce"], seeds=[1], parameters={"backbone": "nonsense"})
@@ -162,6 +163,7 @@ class TestFailures:
         assert tried == ["CE"]
         assert [record.get("error") for record in again] == [record.get("error") for record in records]
 
+    @pytest.mark.slow
     def test_a_killed_worker_is_replaced_and_its_cell_has_failed(self, tmp_path: Path) -> None:
         wanted = cells(tmp_path, methods=["bltm", "taidtm"])  # one family, in one process
         killed: list[int] = []
@@ -209,7 +211,7 @@ class TestOneAtATime:
                 runner.run(wanted, tmp_path / "out")
 
 
-@pytest.mark.filterwarnings("ignore:.*going on from what was written before:crowdwise.errors.CrowdwiseWarning")
+@pytest.mark.filterwarnings("ignore:.*using what was written before:crowdwise.errors.CrowdwiseWarning")
 class TestDamage:
     """Files that were cut off, as by a full disk or a power cut: what can be saved is, the rest runs again."""
 
@@ -243,7 +245,7 @@ class TestDamage:
         self, bltm: tuple[Cell, Record], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         cell, whole = bltm
-        monkeypatch.setattr(ledger, "_SLOW_WRITE", 60)  # a checkpoint after every epoch, however slow the disk is
+        monkeypatch.setattr(stage_store, "_SLOW_WRITE", 60)  # a checkpoint after every epoch, however slow the disk is
         self.interrupted(cell, tmp_path / cell.id, "correction")
         trained, record = self.finish(cell, tmp_path / cell.id)
         assert [(one["stage"], one["epoch"]) for one in trained] == [("correction", 1), ("correction", 2)]
@@ -318,7 +320,7 @@ class TestDamage:
 
 @pytest.fixture(scope="module")
 def program() -> Iterator[Program]:
-    with Program(prepare=f"{PREPARE}\nimport crowdwise.bench.measure, crowdwise.cli._bench, rich.live") as started:
+    with Program(prepare=f"{PREPARE}\nimport crowdwise.bench.measure, crowdwise.tasks.bench, rich.live") as started:
         yield started
 
 
@@ -346,12 +348,6 @@ def outcome(out: Path) -> tuple[list[Record], str, dict[str, bytes], set[str]]:
     records = runner.read_records(out)
     maps = {str(path.relative_to(out)): path.read_bytes() for path in out.glob("cells/*/map.npz")}
     return results(records), rendering.to_markdown(tables.summarise(records)), maps, files(out)
-
-
-def test_a_benchmark_that_is_killed_at_random_moments_ends_with_the_same_table(
-    program: Program, tmp_path: Path
-) -> None:
-    survives(program, tmp_path, 3)
 
 
 @pytest.mark.slow

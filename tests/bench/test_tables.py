@@ -16,8 +16,9 @@ from rich.console import Console
 from crowdwise.bench import paper
 from crowdwise.bench.comparison import holm, paired
 from crowdwise.bench.rendering import plain, show, to_csv, to_latex, to_markdown, to_text, write
+from crowdwise.bench.results import TableCell
 from crowdwise.bench.selection import METRICS, select
-from crowdwise.bench.tables import Cell, rank, summarise
+from crowdwise.bench.tables import rank, summarise
 from crowdwise.errors import ConfigError, DataError
 
 Run = dict[str, Any]
@@ -132,15 +133,15 @@ class TestSummary:
     def test_too_few_seeds_mark_nothing_and_say_so(self) -> None:
         table = summarise(runs("a", 90.0, 91.0) + runs("b", 80.0, 81.0, 82.0))
         assert {cell.mark for cell in table.cells.values()} == {""}
-        assert any("Too few seeds to tell the best apart" in remark and "birds" in remark for remark in table.remarks)
+        assert any("Too few seeds to tell the best apart" in note and "birds" in note for note in table.notes)
         table = summarise(runs("a", 80.0, 81.0) + runs("b", 90.0, 91.0, 92.0))
         assert [table.cells["birds", row].mark for row in "ab"] == ["", "best"]
-        assert any("not compared: a (birds)" in remark for remark in table.remarks)
+        assert any("not compared: a (birds)" in note for note in table.notes)
 
     def test_a_row_alone_is_not_called_best(self) -> None:
         table = summarise(runs("a", 90.0, 91.0, 92.0))
         assert table.cells["birds", "a"].mark == ""
-        assert table.remarks == ()
+        assert table.notes == ()
 
     def test_a_row_ahead_on_common_seeds_is_not_called_worse(self) -> None:
         lucky = [run("best", seed, value) for seed, value in enumerate((80.0, 81.0, 82.0, 99.0, 99.0, 99.0))]
@@ -158,7 +159,7 @@ class TestSummary:
         assert average.mean == pytest.approx(71.0)
         assert average.sd is None
         assert average.values == pytest.approx({0: 70.0, 1: 71.5})
-        assert table.cells["birds|Avg", "b"] == Cell(status="not run")
+        assert table.cells["birds|Avg", "b"] == TableCell(status="not run")
 
     def test_a_column_of_ones_own_may_be_called_avg(self) -> None:
         table = summarise([run(column="Avg"), run(column="birds")])
@@ -180,7 +181,7 @@ class TestSummary:
     def test_values_that_are_no_numbers_are_not_measured(self) -> None:
         table = summarise([run("a"), run("b", accuracy=float("nan")), run("c", accuracy=None)])
         assert table.rows == ("a",)
-        assert table.remarks == ("Not measured: b, c.",)
+        assert table.notes == ("Not measured: b, c.",)
 
     def test_data_without_truth_are_sent_to_the_ranking(self) -> None:
         with pytest.raises(DataError, match=r"has test_accuracy; .* rank\(records\)"):
@@ -227,7 +228,7 @@ class TestBesideThePaper:
 
     def test_conditions_that_differ_everywhere_are_said_once(self) -> None:
         table = summarise(table3("CE", "Music", 60.0) + table3("BLTM", "Music", 61.0))
-        assert "Everywhere: 1 seed instead of 50." in table.remarks
+        assert "Everywhere: 1 seed instead of 50." in table.notes
         assert all(cell.departures == () for cell in table.cells.values())
 
     def test_known_errors_of_the_paper_stand_at_their_figures(self) -> None:
@@ -297,7 +298,7 @@ class TestRanking:
     def test_rows_without_a_measure_are_named(self) -> None:
         table = rank([*self.records(), run("no votes", 0, None)])
         assert "no votes" not in table.rows
-        assert "Not measured: no votes." in table.remarks
+        assert "Not measured: no votes." in table.notes
 
     def test_nothing_to_rank_by_is_an_error(self) -> None:
         with pytest.raises(DataError, match="no record of 'mine' has any of heldout_log_likelihood"):

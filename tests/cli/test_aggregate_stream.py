@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from crowdwise.cli import _streaming
+from crowdwise.tasks import aggregate
 
 
 @pytest.fixture
@@ -51,13 +51,13 @@ def test_streamed_tables_and_summary_are_those_in_memory(cli: Any, table: Path, 
 
 
 def test_many_rows_are_streamed_unasked(cli: Any, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_streaming, "MANY", 499)
+    monkeypatch.setattr(aggregate, "MANY", 499)
     options = ["--instance", "hit", "--method"]
     assert "streamed with 500 rows" in cli("aggregate", table, "-o", "a.parquet", *options, "wawa").output
     assert "streamed" not in cli("aggregate", table, "-o", "a.parquet", *options, "wawa", "--no-stream").output
     assert "streamed" not in cli("aggregate", table, "-o", "a.parquet", *options, "ebcc").output
     assert "streamed" not in cli("aggregate", table, "-o", "a.jsonl", *options, "wawa").output
-    monkeypatch.setattr(_streaming, "MANY", 500)
+    monkeypatch.setattr(aggregate, "MANY", 500)
     assert "streamed" not in cli("aggregate", table, "-o", "a.parquet", *options, "wawa").output
 
 
@@ -86,7 +86,7 @@ def test_a_folder_is_streamed_and_the_parts_are_kept_where_asked(cli: Any, table
         (["--stream", "--gold-column", "answer"], 2, "--stream knows no gold labels"),
         (["--no-stream", "--work", "work"], 2, "--memory, --work and --ray are for streaming"),
         (["--ray", "local", "--gold-column", "answer"], 2, "--ray is for streaming, which knows no gold labels"),
-        (["--workers", "2"], 2, "--workers are those of a Ray: say which with --ray"),
+        (["--workers", "2"], 2, "--workers are those of Ray: say which with --ray"),
     ],
 )
 def test_what_cannot_be_streamed_is_one_line(
@@ -114,7 +114,7 @@ def test_an_interrupted_run_says_how_to_go_on(cli: Any, table: Path, monkeypatch
 
     monkeypatch.setattr(OneCoinDawidSkene, "_round", interrupted)
     command = ["aggregate", table, "-o", "a.parquet", "--instance", "hit", "--method", "one-coin", "--stream"]
-    assert "interrupted: run the same command again to go on" in cli(*command, code=130).stderr
+    assert "interrupted: run it again to go on where it stopped" in cli(*command, code=130).stderr
     monkeypatch.setattr(OneCoinDawidSkene, "_start", lambda *arguments: pytest.fail("it started from the beginning"))
     cli(*command)
     assert pq.read_table("a.parquet").num_rows == 80

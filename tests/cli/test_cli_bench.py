@@ -16,6 +16,7 @@ import pytest
 
 from crowdwise.bench.experiments import load_experiment, names
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
 Files = dict[str, Path]
 OWN = """
 description = "Cats and dogs"
@@ -120,9 +121,12 @@ def test_failures_are_listed_and_end_with_an_error(cli: Any, own: Path, files: F
     ("arguments", "message"),
     [
         (("run", "qick"), "unknown experiment 'qick'; did you mean 'quick'?"),
-        (("run", "quick", "--set", "epoch=2"), "--set: unknown key 'epoch'; did you mean 'epochs'?"),
+        (
+            ("run", "quick", "--set", "epoch=2"),
+            "parameters of the methods: unknown key 'epoch'; did you mean 'epochs'?",
+        ),
         (("run", "quick", "--set", "epochs=many"), "epochs of method 'ce' must be an integer, not 'many'"),
-        (("run", "quick", "--noise", "0.9"), "no cell of experiment 'quick' is left"),
+        (("run", "quick", "--noise", "0.9"), "experiment 'quick' has no such runs"),
         (("run", "nowhere.toml"), "there is no experiment file nowhere.toml"),
         (("table", "quick"), "there are no records; `crowdwise bench run` writes them"),
         (("figures", "quick"), "there are no records"),
@@ -134,6 +138,7 @@ def test_mistakes_are_one_line(cli: Any, arguments: tuple[str, ...], message: st
     assert len(result.output.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
     start: Callable[..., subprocess.Popen[str]], cli: Any, own: Path, tmp_path: Path
 ) -> None:
@@ -156,6 +161,6 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
 
 def test_options_of_a_cluster_need_one(cli: Any) -> None:
     needs = cli("bench", "run", "quick", "--workers", "2", code=2).output
-    assert "--workers and --gpus-per-run are for a Ray" in " ".join(needs.replace("│", " ").split())
+    assert "--workers and --gpus-per-run are for Ray" in " ".join(needs.replace("│", " ").split())
     other = cli("bench", "run", "quick", "--ray", "local", "--jobs", "2", code=2).output
     assert "with --ray say --workers" in " ".join(other.replace("│", " ").split())

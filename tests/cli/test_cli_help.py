@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,10 +33,10 @@ VERBS = (
 
 
 def test_help_is_there_at_once(start: Callable[..., subprocess.Popen[str]]) -> None:
-    begun = time.perf_counter()
+    begun = os.times().children_user
     process = start("--help")
     output, _ = process.communicate(timeout=60)
-    assert time.perf_counter() - begun < 3  # 0.3 s on a quiet machine
+    assert os.times().children_user - begun < 3  # seconds of a processor; usually 0.3
     assert process.returncode == 0
     assert all(verb in output for verb in VERBS)
 

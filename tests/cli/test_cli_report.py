@@ -55,7 +55,7 @@ def test_a_result_of_aggregate_with_and_without_the_labels(cli: Any, files: dict
     alone = page_data(tmp_path / "alone.html")
     assert len(alone["items"]["rows"]) == 80
     assert {row["name"] for row in alone["annotators"]["rows"]} == {"0", "1", "2", "3"}
-    assert "pass --annotations FILE" in alone["overview"]["warnings"][0]
+    assert "pass --annotations FILE to see" in alone["overview"]["warnings"][0]
     cli("report", "labels.csv", "--annotations", files["named"], "-o", "both.html")
     both = page_data(tmp_path / "both.html")
     assert both["overview"]["method"]["name"] == "the labels of labels.csv"
@@ -91,7 +91,9 @@ def test_a_run_directory(cli: Any, files: dict[str, Path], tmp_path: Path) -> No
 def test_a_run_from_python(cli: Any, files: dict[str, Path], tmp_path: Path, method: str) -> None:
     """Its folder has no labels: the model tells what it can, and the page says how to see the rest."""
     read = crowdwise.read(files["rows"]).annotations
-    short = {"warmup_epochs": 8, "gcn_epochs": 1, "min_examples": 2} if method == "taidtm" else {}
+    short = (
+        {"warmup_epochs": 8, "transition_epochs": 1, "gcn_epochs": 1, "min_examples": 2} if method == "taidtm" else {}
+    )
     METHODS[method](epochs=1, verbose=0, **short).fit(np.load(files["X"]), read, run_dir=tmp_path / "run")
     cli("report", "run", "-o", "alone.html")
     alone = page_data(tmp_path / "alone.html")
@@ -173,7 +175,7 @@ def test_a_file_name_is_text(cli: Any, files: dict[str, Path], tmp_path: Path) -
 
 def test_a_page_about_labels_needs_no_torch(files: dict[str, Path], tmp_path: Path) -> None:
     code = (
-        "import sys; from crowdwise.cli._report import write_report; from crowdwise.cli._report_inputs import Request; "
+        "import sys; from crowdwise.tasks.report import Request, write_report; "
         "from pathlib import Path; write_report(Request(sys.argv[1]), Path(sys.argv[2])); print('torch' in sys.modules)"
     )
     command = [sys.executable, "-c", code, str(files["named"]), str(tmp_path / "r.html")]

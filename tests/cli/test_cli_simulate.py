@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from crowdwise import datasets, simulate
-from crowdwise.readers import read_table
-from crowdwise.readers._files import load_columns
+from crowdwise.readers import load_columns, read_table
 
 
 def test_the_table_is_the_crowd_of_the_library(cli: Any) -> None:
@@ -68,6 +67,6 @@ def test_what_cannot_be_simulated(cli: Any) -> None:
     assert "unknown data set 'digit'; did you mean 'digits'?" in cli("simulate", "digit", code=1).output
     assert "unknown format" in cli("simulate", "digits", "-o", "crowd.xyz", code=1).output
     assert (
-        "labels_per_instance must be between 1 and the number of annotators"
+        "labels_per_instance must be at most the number of annotators, 2, got 3"
         in cli("simulate", "digits", "--annotators", 2, "--labels-per-instance", 3, code=1).output
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import time
@@ -15,8 +16,8 @@ import pytest
 import torch
 
 import crowdwise
-from crowdwise.readers import read_table
-from crowdwise.readers._files import load_columns
+from crowdwise.readers import load_columns, read_table
+from crowdwise.tasks.train import Plan
 
 Files = dict[str, Path]
 SHORT = ("--set", "warmup_epochs=8", "--set", "transition_epochs=1", "--set", "gcn_epochs=1", "--set", "min_examples=2")
@@ -85,7 +86,7 @@ def test_an_export_of_an_annotation_tool_is_as_good_as_a_table(cli: Any, files: 
     assert not Path("tool").exists()
     output = cli(*common, "--annotations", "export.json", "--question", "label", "-o", "tool").output
     assert "export.json: label-studio, as its tasks have 'annotations' (--format NAME" in output
-    assert json.loads(Path("tool/invocation.json").read_text())["reading"] == {"question": "label"}
+    assert json.loads(Path("tool/run.json").read_text())["source"]["reading"] == {"question": "label"}
     cli(*common, "--annotations", files["rows"], "-o", "table")
     for run in ("tool", "table"):
         cli("predict", run, files["X"], "-o", f"{run}.csv", "--proba")
@@ -264,7 +265,7 @@ def test_a_directory_with_a_run_is_not_overwritten(cli: Any, files: Files) -> No
     arguments = ("train", "-m", "ce", "--inputs", files["X"], "--annotations", files["rows"], "--epochs", 1)
     cli(*arguments, "-o", "run")
     assert (
-        "run already holds a run: go on with it (crowdwise train --resume run)"
+        "run already holds a run: go on with it (--resume run), or choose another folder (--out)"
         in cli(*arguments, "-o", "run", code=1).output
     )
     cli(*arguments)
@@ -283,14 +284,61 @@ def test_resuming_a_finished_run_repeats_its_summary(cli: Any, files: Files) -> 
 
 def test_only_a_run_of_this_program_can_be_resumed(cli: Any, files: Files, tmp_path: Path) -> None:
     assert "nowhere: there is no such run directory" in cli("train", "--resume", "nowhere", code=1).output
-    assert "has no invocation.json" in cli("train", "--resume", tmp_path, code=1).output
+    assert "holds no run: it has no run.json" in cli("train", "--resume", tmp_path, code=1).output
     X, read = np.load(files["X"]), read_table(files["rows"])
     crowdwise.CE(epochs=1, verbose=0).fit(X, read.annotations, run_dir=tmp_path / "mine")
     assert "started from Python: go on with fit(..., resume=...)" in cli("train", "--resume", "mine", code=1).output
     Path("mine/invocation.json").write_text('{"version": 1, "metod": "ce"}')
-    assert "invocation.json is damaged" in cli("train", "--resume", "mine", code=1).output
+    assert (
+        "invocation.json: unknown key 'metod'; did you mean 'method'?"
+        in cli("train", "--resume", "mine", code=1).output
+    )
     Path("mine/invocation.json").write_text('{"version": 7}')
-    assert "is not of version 1" in cli("train", "--resume", "mine", code=1).output
+    assert "invocation.json: version must be 1, got 7" in cli("train", "--resume", "mine", code=1).output
+
+
+def test_the_source_in_a_run_is_checked(cli: Any, files: Files) -> None:
+    cli("train", "-m", "ce", "--inputs", files["X"], "--annotations", files["rows"], "--epochs", 1, "-o", "run")
+    about = json.loads(Path("run/run.json").read_text())
+    Path("run/run.json").write_text(json.dumps(about | {"source": {"file": "X.npy"}}))
+    assert "run.json: source: unknown key 'file'" in cli("train", "--resume", "run", code=1).output
+    Path("run/run.json").write_text('{"source": {}}')
+    assert "run.json is damaged: method, parameters or data" in cli("train", "--resume", "run", code=1).output
+
+
+def test_a_run_is_described_once_and_goes_on_as_it_was_started(cli: Any, files: Files) -> None:
+    data = ("--inputs", files["X"], "--annotations", files["rows"])
+    cli("train", "-m", "ce", *data, "--epochs", 1, "--device", "cpu", "--set", "lr=0.05", "-o", "run")
+    assert {path.name for path in Path("run").iterdir()} >= {"run.json", "metrics.jsonl", "results.json", "model"}
+    assert not Path("run/invocation.json").exists()
+    about = json.loads(Path("run/run.json").read_text())
+    assert set(about) == {"version", "method", "parameters", "data", "source"}
+    plan = Plan.read(Path("run"))
+    assert plan.method == "ce"
+    assert plan.inputs == str(files["X"])
+    assert (plan.parameters["epochs"], plan.parameters["lr"], plan.parameters["device"]) == (1, 0.05, "cpu")
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_a_run_of_an_earlier_version_goes_on(cli: Any, files: Files, started: bool) -> None:
+    """It has an ``invocation.json``, and a ``run.json`` that does not say where the data come from."""
+    data = ("--inputs", files["X"], "--annotations", files["rows"])
+    cli("train", "-m", "ce", *data, "--epochs", 3, "-o", "run")
+    weights = Path("run/model/weights.safetensors").read_bytes()
+    about = json.loads(Path("run/run.json").read_text())
+    given = {"method": "ce", **about.pop("source"), "parameters": {"epochs": 3}}
+    Path("run/invocation.json").write_text(json.dumps({"version": 1, "crowdwise": "0.1.0", **given}))
+    Path("run/run.json").write_text(json.dumps(about))
+    assert "this run is finished" in cli("train", "--resume", "run").output
+    assert "inputs" not in cli("report", "run", "-o", "page.html").output  # the data are found
+    for leftover in ("model", "stages"):
+        shutil.rmtree(Path("run", leftover))
+    Path("run/metrics.jsonl").unlink()
+    if not started:
+        Path("run/run.json").unlink()
+    assert "go on with  crowdwise train --resume run" in cli("info", "run").output
+    cli("train", "--resume", "run")
+    assert Path("run/model/weights.safetensors").read_bytes() == weights
 
 
 def test_changed_data_cannot_be_resumed(cli: Any, files: Files) -> None:

@@ -8,6 +8,7 @@ import os
 import random
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -77,15 +78,13 @@ def survives(program: Program, method: str, files: Files, folder: Path, kills: i
     )
 
 
-def test_a_second_command_in_the_same_folder_is_refused(
-    program: Program, files: Files, cli: Any, tmp_path: Path
-) -> None:
+def test_a_second_command_in_the_same_folder_is_refused(files: Files, cli: Any, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with locked(run):
-        second = attempt(program, "ce", files, run)
-        assert second.wait(60) == 1
-    assert second.said().splitlines()[-1].startswith(f"error: {run} is in use by process {os.getpid()} on ")
-    assert not (run / "invocation.json").exists()
+    data = ("--inputs", files["X"], "--annotations", files["rows"])
+    with locked(run), ThreadPoolExecutor(1) as pool:  # another thread is refused as another process is
+        second = pool.submit(cli, "train", "-m", "ce", *data, "-o", run, code=1).result()
+    assert second.output.splitlines()[-1].startswith(f"error: {run} is in use by process {os.getpid()} on ")
+    assert not (run / "run.json").exists()
 
 
 def test_a_full_disk_ends_with_a_line_that_says_how_to_go_on(
@@ -105,11 +104,6 @@ def test_a_full_disk_ends_with_a_line_that_says_how_to_go_on(
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     cli("train", "--resume", "run")
-
-
-@pytest.mark.parametrize("method", list(SETTINGS))
-def test_two_kills_change_nothing(method: str, program: Program, files: Files, tmp_path: Path) -> None:
-    survives(program, method, files, tmp_path, 2)
 
 
 @pytest.mark.slow

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from crowdwise.readers import read
-from crowdwise.readers._files import load_columns
+from crowdwise.readers import load_columns, read
 from export_samples import SAID, SAMPLES, label_studio, ls_result, sample
 
 

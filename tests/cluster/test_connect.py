@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
 from crowdwise import cluster
 from crowdwise.errors import ConfigError
+from crowdwise.streaming import aggregate
+from streaming_helpers import crowd, write
 
 
 def refused(address: str, workers: int | None = None) -> str:
@@ -21,6 +24,12 @@ def refused(address: str, workers: int | None = None) -> str:
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     assert refused("local") == "Ray is not installed: pip install crowdwise[ray]"
+
+
+def test_workers_need_a_cluster(tmp_path: Path) -> None:
+    path = write(tmp_path / "crowd.parquet", crowd())
+    with pytest.raises(ConfigError, match="workers are those of a Ray cluster"):
+        aggregate(path, "wawa", out=tmp_path / "labels.parquet", workers=2)
 
 
 class TestWithRay:

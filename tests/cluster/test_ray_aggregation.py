@@ -27,10 +27,14 @@ import crowdwise
 from cluster_helpers import SOURCES, once, two_workers
 from crowdwise import cluster
 from crowdwise.aggregation import Aggregator, DawidSkene
+from crowdwise.cluster import RayPasses, connection
+from crowdwise.cluster import passes as ray_passes
 from crowdwise.errors import ConfigError
-from crowdwise.streaming import aggregate, preparation, ray_passes
+from crowdwise.streaming import aggregate, preparation
 from crowdwise.streaming import crowd as crowds
 from streaming_helpers import MODELS, compare, crowd, fresh, text, write
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -80,7 +84,7 @@ def test_a_folder_that_all_nodes_see(tmp_path: Path) -> None:
 def test_a_node_that_is_of_no_use_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Any, message: str
 ) -> None:
-    monkeypatch.setattr(cluster, "_look", answer)
+    monkeypatch.setattr(connection, "_look", answer)
     with pytest.raises(ConfigError) as caught:
         cluster.check_nodes(tmp_path)
     assert message.format(folder=tmp_path, version=crowdwise.__version__) in str(caught.value)
@@ -93,22 +97,21 @@ def test_a_node_that_is_of_no_use_is_named(
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_numbers_are_those_in_memory(model: Aggregator, tmp_path: Path) -> None:
-    compare(write(tmp_path / "crowd.parquet", crowd()), model, tmp_path, ray="local")
+    compare(write(tmp_path / "crowd.parquet", crowd()), model, tmp_path, passes=RayPasses("local"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_numbers_are_those_in_memory_with_compiled_kernels(
     model: Aggregator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compile_always(monkeypatch)
-    compare(write(tmp_path / "crowd.parquet", text(crowd(seed=1))), model, tmp_path, ray="local")
+    compare(write(tmp_path / "crowd.parquet", text(crowd(seed=1))), model, tmp_path, passes=RayPasses("local"))
 
 
-def ended(path: Path, model: Aggregator, tmp_path: Path, **options: Any) -> tuple[Any, ...]:
+def ended(path: Path, model: Aggregator, tmp_path: Path, workers: int | None = None, **options: Any) -> tuple[Any, ...]:
     """Everything that a run leaves."""
     out, profile = tmp_path / "labels.parquet", tmp_path / "annotators.parquet"
-    options = {"ray": "local", **options}
+    options = {"passes": RayPasses("local", workers), **options}
     result = aggregate(path, fresh(model), out=out, annotators_out=profile, proba=True, **options)
     assert not out.with_name(".labels.parquet.work").exists()
     return pq.read_table(out), pq.read_table(profile), result.model.confusion_.tobytes(), result.figures
@@ -122,9 +125,12 @@ def test_the_number_of_workers_does_not_change_a_bit(model: Aggregator, tmp_path
 
 def slowed(monkeypatch: pytest.MonkeyPatch, notes: Path, seconds: float = 0.1) -> None:
     """Steps of EM take a while, and leave a note when they begin and when they are over."""
-    step = crowds._step
+    answer = crowds._answer
 
-    def slow(part: Any, total: Any, recipe: Any) -> Any:
+    def slow(part: Any, total: Any, question: Any) -> Any:
+        if question.query.__name__ != "em_step":
+            return answer(part, total, question)
+
         def note(what: str) -> None:
             with notes.open("a") as file:
                 file.write(f"{os.getpid()} {what} {part.start}\n")
@@ -132,10 +138,10 @@ def slowed(monkeypatch: pytest.MonkeyPatch, notes: Path, seconds: float = 0.1) -
         note("begins")
         time.sleep(seconds)
         note("ends")
-        return step(part, total, recipe)
+        return answer(part, total, question)
 
     slow.__module__ = "__main__"  # which Ray sends along, as workers have no such function
-    monkeypatch.setattr(crowds, "_step", slow)
+    monkeypatch.setattr(crowds, "_answer", slow)
 
 
 def busy(notes: Path, process: int) -> bool:
@@ -157,7 +163,6 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert disturbed == undisturbed
 
 
-@pytest.mark.slow
 def test_a_worker_that_hangs_is_overtaken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, model, notes = write(tmp_path / "crowd.parquet", crowd()), DawidSkene(max_iter=1, tol=0), tmp_path / "notes"
     undisturbed = ended(path, model, tmp_path)
@@ -171,7 +176,6 @@ def test_a_worker_that_hangs_is_overtaken(tmp_path: Path, monkeypatch: pytest.Mo
     assert disturbed == undisturbed
 
 
-@pytest.mark.slow
 def test_a_run_that_stopped_goes_on_with_another_number_of_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,13 +197,14 @@ def test_a_run_that_stopped_goes_on_with_another_number_of_workers(
     assert len(rounds) == 3 + 4
 
 
-def test_workers_need_a_cluster(tmp_path: Path) -> None:
+def test_the_old_names_of_a_cluster_still_work(tmp_path: Path) -> None:
     path = write(tmp_path / "crowd.parquet", crowd())
-    with pytest.raises(ConfigError, match="workers are those of a Ray cluster"):
-        aggregate(path, "wawa", out=tmp_path / "labels.parquet", workers=2)
+    with pytest.warns(DeprecationWarning, match=r"use passes=crowdwise\.cluster\.RayPasses\(ray, workers\)"):
+        aggregate(path, "wawa", out=tmp_path / "old.parquet", ray="local", workers=2)
+    aggregate(path, "wawa", out=tmp_path / "new.parquet", passes=RayPasses("local", 2))
+    assert (tmp_path / "old.parquet").read_bytes() == (tmp_path / "new.parquet").read_bytes()
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarning")
 def test_a_cluster_that_is_running_is_joined_by_its_address(tmp_path: Path) -> None:
     """Also the command line, and the Ray that it starts itself."""

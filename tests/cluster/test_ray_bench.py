@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ pytest.importorskip("ray", reason="needs Ray: pip install crowdwise[ray]")
 
 from bench.test_runner import TINY, Record, files, results
 from cluster_helpers import once, two_workers
-from crowdwise.bench import measure, ray_pool, runner
+from crowdwise.bench import measure, runner
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.experiments import load_experiment
+from crowdwise.cluster import RayPool
+from crowdwise.cluster import pool as ray_pool
 from crowdwise.errors import ConfigError
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -43,7 +48,7 @@ def test_records_are_those_of_this_machine(tmp_path: Path) -> None:
             seen.extend(status.running)
             tried.extend([record["cell"]] if record else [])
 
-        return runner.run(wanted, tmp_path / "out", ray="local", gpus_per_run=0.5, watch=watch)
+        return runner.run(wanted, tmp_path / "out", pool=partial(RayPool, address="local", gpus=0.5), watch=watch)
 
     failed, record = run(*broken, cell)
     assert failed["error"].startswith("ConfigError: unknown backbone 'nonsense'")
@@ -57,23 +62,21 @@ def test_records_are_those_of_this_machine(tmp_path: Path) -> None:
     assert tried == [broken[0].id]
 
 
-@pytest.mark.slow
 def test_a_killed_worker_changes_nothing(tmp_path: Path) -> None:
     wanted = cells(tmp_path, 20, methods=["bltm", "taidtm"])
-    undisturbed = runner.run(wanted, tmp_path / "one", ray="local", gpus_per_run=0)
+    undisturbed = runner.run(wanted, tmp_path / "one", pool=partial(RayPool, address="local", gpus=0))
     reached: list[str] = []
 
     def watch(status: runner.Status, _: Record | None) -> None:
         reached.extend(stage for stage in status.running.values() if "epoch" in stage)
 
     with once(signal.SIGKILL, "_cell", lambda _: bool(reached)) as killed:
-        disturbed = runner.run(wanted, tmp_path / "two", ray="local", gpus_per_run=0, watch=watch)
+        disturbed = runner.run(wanted, tmp_path / "two", pool=partial(RayPool, address="local", gpus=0), watch=watch)
     assert killed
     assert results(disturbed) == results(undisturbed)
     assert files(tmp_path / "two") == files(tmp_path / "one")
 
 
-@pytest.mark.slow
 def test_a_cell_that_kills_every_worker_fails_and_stops_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,7 +90,7 @@ def test_a_cell_that_kills_every_worker_fails_and_stops_no_other(
 
     deadly.__module__ = "__main__"  # which Ray sends along, as workers have no such function
     monkeypatch.setattr(ray_pool, "_cell", deadly)
-    records = runner.run(wanted, tmp_path / "out", ray="local", gpus_per_run=0)
+    records = runner.run(wanted, tmp_path / "out", pool=partial(RayPool, address="local", gpus=0))
     assert records[0]["error"].startswith("its worker was lost, also when it was tried again (WorkerCrashedError: ")
     assert "error" not in records[1]
 
@@ -95,6 +98,6 @@ def test_a_cell_that_kills_every_worker_fails_and_stops_no_other(
 def test_shares_of_gpus_that_are_not_there(tmp_path: Path) -> None:
     wanted = cells(tmp_path, methods=["ce"])
     with pytest.raises(ConfigError, match="takes 1 CPUs and 2 GPUs, and the Ray cluster at local has 2 and 1"):
-        runner.run(wanted, tmp_path / "out", ray="local", gpus_per_run=2)
+        runner.run(wanted, tmp_path / "out", pool=partial(RayPool, address="local", gpus=2))
     with pytest.raises(ConfigError, match=r"between 0 and 1, or a whole number; got 1\.5"):
-        runner.run(wanted, tmp_path / "out", ray="local", gpus_per_run=1.5)
+        runner.run(wanted, tmp_path / "out", pool=partial(RayPool, address="local", gpus=1.5))

@@ -19,10 +19,10 @@ pytest.importorskip("ray", reason="needs Ray: pip install crowdwise[ray]")
 
 import crowdwise
 from cluster_helpers import SOURCES, once, two_workers
-from crowdwise.cli._ray_training import _place
-from crowdwise.cli._training import Invocation, plan, resume, start
 from crowdwise.cluster import Cluster
 from crowdwise.errors import ConfigError, TrainingError
+from crowdwise.tasks.ray_training import place
+from crowdwise.tasks.train import Plan, Run, plan
 
 SETTINGS = {
     "simulate.n_annotators": 12,
@@ -40,13 +40,17 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(scope="module")
 def ray() -> Iterator[None]:
     with two_workers():
         yield
 
 
-def planned(**changes: Any) -> Invocation:
+def on_ray(test: Any) -> Any:
+    return pytest.mark.slow(pytest.mark.usefixtures("ray")(test))
+
+
+def planned(**changes: Any) -> Plan:
     return plan(method="taidtm", preset="digits", settings={**SETTINGS, **changes})
 
 
@@ -60,10 +64,11 @@ def probabilities(path: Path) -> Any:
     return model.predict_proba(crowdwise.datasets.load("digits").X_test)
 
 
+@on_ray
 def test_two_workers_equal_one_process_at_the_same_global_batch(tmp_path: Path) -> None:
     """Every stage of TAIDTM."""
-    start(planned(), tmp_path / "one")
-    start(planned(), tmp_path / "two", "local", 2)
+    Run(tmp_path / "one", planned()).start()
+    Run(tmp_path / "two", planned()).start(ray="local", workers=2)
     one, two = history(tmp_path / "one"), history(tmp_path / "two")
     assert [(r["stage"], r["epoch"]) for r in one] == [(r["stage"], r["epoch"]) for r in two]
     np.testing.assert_allclose([r["loss"] for r in one], [r["loss"] for r in two], atol=1e-5)
@@ -73,13 +78,13 @@ def test_two_workers_equal_one_process_at_the_same_global_batch(tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(ray: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("undisturbed") / "run"
-    start(planned(epochs=30), path, "local", 2)
+    Run(path, planned(epochs=30)).start(ray="local", workers=2)
     return path
 
 
-@pytest.mark.slow
+@on_ray
 @pytest.mark.parametrize("which", [0, -1], ids=["first", "last"])
 def test_a_killed_worker_changes_nothing(tmp_path: Path, undisturbed: Path, which: int) -> None:
     log = tmp_path / "run" / "metrics.jsonl"
@@ -88,23 +93,23 @@ def test_a_killed_worker_changes_nothing(tmp_path: Path, undisturbed: Path, whic
         return log.exists() and len(log.read_text().splitlines()) > 12
 
     with once(signal.SIGKILL, "RayTrainWorker", underway, which) as killed:
-        start(planned(epochs=30), tmp_path / "run", "local", 2)
+        Run(tmp_path / "run", planned(epochs=30)).start(ray="local", workers=2)
     assert killed
     assert history(tmp_path / "run") == history(undisturbed)
     np.testing.assert_array_equal(probabilities(tmp_path / "run"), probabilities(undisturbed))
 
 
-@pytest.mark.slow
+@on_ray
 def test_an_error_of_training_is_that_of_one_process(tmp_path: Path) -> None:
-    invocation = plan(method="ce", preset="digits", settings={"lr": 1e30, "epochs": 3})
+    hopeless = plan(method="ce", preset="digits", settings={"lr": 1e30, "epochs": 3})
     with pytest.raises(TrainingError, match=r"stage 'classifier', epoch 1, batch .*the loss became NaN"):
-        start(invocation, tmp_path / "run", "local", 2)
+        Run(tmp_path / "run", hopeless).start(ray="local", workers=2)
     with pytest.raises(TrainingError, match=r"stage 'classifier', epoch 1, batch .*the loss became NaN"):
-        resume(tmp_path / "run", None, "local", 2)
+        Run.open(tmp_path / "run").resume(ray="local", workers=2)
     assert not (tmp_path / "run" / ".ray").exists()
 
 
-@pytest.mark.slow
+@on_ray
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     """The command line, with a Ray of its own."""
     program = [
@@ -149,10 +154,10 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
 )
 def test_workers_have_a_gpu_each_or_none(device: str, gpus: int, workers: int | None, expected: Any) -> None:
     found = Cluster("auto", workers or 8, 8, gpus, 1)
-    assert _place(Invocation("ce", {"device": device}), found, workers) == expected
+    assert place(Plan("ce", {"device": device}), found, workers) == expected
 
 
 def test_gpus_that_are_not_there() -> None:
-    message = "device 'cuda' was asked for, for 2 workers, and the Ray at auto has 1 GPUs"
+    message = "device 'cuda' was asked for, for 2 workers, but Ray at auto has 1 GPUs"
     with pytest.raises(ConfigError, match=message):
-        _place(Invocation("ce", {"device": "cuda"}), Cluster("auto", 2, 8, 1, 1), 2)
+        place(Plan("ce", {"device": "cuda"}), Cluster("auto", 2, 8, 1, 1), 2)

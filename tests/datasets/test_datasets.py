@@ -64,7 +64,7 @@ def test_the_first_folder_that_holds_all_files_wins(tmp_path, monkeypatch):
 
 def test_an_incomplete_folder_is_reported_as_such(tmp_path):
     (tmp_path / "svhn_train.npz").touch()
-    with pytest.raises(DatasetError, match=r"holds only svhn_train.npz"):
+    with pytest.raises(DatasetError, match=r"has only svhn_train.npz"):
         load("svhn", root=tmp_path)
 
 
@@ -116,11 +116,11 @@ def test_parts_of_a_data_set_must_fit_each_other():
     crowd = Annotations.from_triples([0, 1, 2], [0, 0, 0], [0, 1, 0])
     with pytest.raises(DataError, match="test has 3 instances but 2 true classes"):
         Dataset("x", "features", ("a", "b"), X_test=np.zeros((3, 1)), y_test=y)
-    with pytest.raises(DataError, match=r"y_train holds class 1: there are 1 \(0..0\)"):
+    with pytest.raises(DataError, match=r"y_train has class 1, but there are 1 \(0..0\)"):
         Dataset("x", "features", ("a",), y_train=y)
-    with pytest.raises(DataError, match="truth holds class -2"):
+    with pytest.raises(DataError, match="truth has class -2"):
         Dataset("x", "labels", ("a", "b"), truth=np.array([-2, 0]))
-    with pytest.raises(DataError, match="y_train has 2 entries, but the annotations are of 3 instances"):
+    with pytest.raises(DataError, match="y_train has 2 entries, but the annotations cover 3 instances"):
         Dataset("x", "features", ("a", "b"), y_train=y, annotations=crowd)
 
 

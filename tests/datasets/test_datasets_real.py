@@ -44,8 +44,8 @@ def majority_vote_accuracy(annotations, truth):
     ("name", "shape", "n_test", "mean"),
     [
         ("fashion-mnist", (60_000, 28, 28), 10_000, [0.2860]),
-        ("cifar10", (50_000, 32, 32, 3), 10_000, [0.4914, 0.4822, 0.4465]),
-        ("svhn", (73_257, 32, 32, 3), 26_032, [0.4377, 0.4438, 0.4728]),
+        pytest.param("cifar10", (50_000, 32, 32, 3), 10_000, [0.4914, 0.4822, 0.4465], marks=pytest.mark.slow),
+        pytest.param("svhn", (73_257, 32, 32, 3), 26_032, [0.4377, 0.4438, 0.4728], marks=pytest.mark.slow),
     ],
 )
 def test_images(real, name, shape, n_test, mean):

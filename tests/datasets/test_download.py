@@ -230,7 +230,7 @@ def test_a_busy_server_is_asked_again(server, path):
 
 def test_retries_end(server, path):
     server.statuses = [503] * 9
-    with pytest.raises(DatasetError, match="in 3 tries"):
+    with pytest.raises(DatasetError, match="in 3 attempts"):
         fetch(server.url, path, retries=2)
     assert len(server.asked) == 3
 
@@ -239,7 +239,7 @@ def test_nobody_answers(server, path):
     closed = Server()
     url = closed.url
     closed.server_close()
-    with pytest.raises(DatasetError, match="in 1 tries"):
+    with pytest.raises(DatasetError, match="in 1 attempt"):
         fetch(url, path, retries=0)
 
 

@@ -62,7 +62,7 @@ def test_a_prepared_file_with_an_impossible_label_is_refused(tmp_path):
 
 def test_a_prepared_file_whose_truth_has_another_length_is_refused(tmp_path):
     np.savez(tmp_path / "agg_rte.npz", **triples(30, 5, 3) | {"clean": np.zeros(29, np.int16)})
-    with pytest.raises(DatasetError, match="truth has 29 entries, but the annotations are of 30 instances"):
+    with pytest.raises(DatasetError, match="truth has 29 entries, but the annotations cover 30 instances"):
         load("rte", root=tmp_path)
 
 
@@ -70,7 +70,7 @@ def test_a_prepared_file_without_an_array_is_named(tmp_path):
     data = triples(30, 5, 3)
     del data["label"]
     np.savez(tmp_path / "agg_rte.npz", **data)
-    with pytest.raises(DatasetError, match=r"agg_rte.npz lacks an array: label"):
+    with pytest.raises(DatasetError, match=r"agg_rte.npz has no array 'label'"):
         load("rte", root=tmp_path)
 
 
@@ -130,7 +130,7 @@ def test_changed_files_are_not_answered_from_an_old_cache(tmp_path):
 def test_a_cache_that_cannot_be_written_only_warns(tmp_path, cache):
     X = write_svhn(tmp_path)
     cache.write_text("a file where the folder should be")
-    with pytest.warns(CrowdwiseWarning, match="decoded anew each time"):
+    with pytest.warns(CrowdwiseWarning, match="has to be decoded each time"):
         np.testing.assert_array_equal(load("svhn", root=tmp_path).X_train, X)
 
 

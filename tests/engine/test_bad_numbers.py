@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import crowdwise
-from crowdwise.engine import Engine, Problem, ledger, loop, problem
+from crowdwise.engine import Engine, Problem, loop, problem, stage_store
 from crowdwise.engine.checkpoint import read_tensors
 from crowdwise.engine.tensors import StreamedInputs
 from crowdwise.errors import NonFiniteError, TrainingError
@@ -133,7 +133,7 @@ def test_inputs_that_scaling_made_infinite_are_named(monkeypatch: pytest.MonkeyP
 def test_weights_that_go_bad_in_the_last_batch_do_not_reach_the_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ledger, "_SLOW_WRITE", 60)  # a checkpoint after every epoch
+    monkeypatch.setattr(stage_store, "_SLOW_WRITE", 60)  # a checkpoint after every epoch
     model = Poisoned(epochs=3, batch_size=1000, verbose=0)
     model.how = "gradient"
     with pytest.raises(

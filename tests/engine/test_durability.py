@@ -17,7 +17,7 @@ import torch
 
 import crowdwise
 from crowdwise.callbacks import FromObserver
-from crowdwise.engine import checkpoint, ledger, loop, problem, step
+from crowdwise.engine import checkpoint, loop, problem, stage_store, step
 from crowdwise.engine.checkpoint import RunDirectory, read_tensors, stage_of, write_tensors
 from crowdwise.engine.tensors import ResidentInputs
 from crowdwise.engine.trouble import is_out_of_memory
@@ -48,7 +48,7 @@ def whole() -> CrowdClassifier:
 @pytest.fixture(autouse=True)
 def every_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint after every epoch, however slow the disk is."""
-    monkeypatch.setattr(ledger, "_SLOW_WRITE", 60)
+    monkeypatch.setattr(stage_store, "_SLOW_WRITE", 60)
 
 
 def cut_after(stage: str, epoch: int, run: Path) -> Path:
@@ -147,7 +147,8 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_used(
     changed = {"flipped": None, "cut": content[:-9], "empty": b"", "header": b"\xff" * 8 + content[8:]}[damage]
     last.write_bytes(changed) if changed is not None else flip(last, len(content) - 5)
     with pytest.warns(
-        CrowdwiseWarning, match=r"run/checkpoint\.safetensors (is damaged|cannot be read).*going on from"
+        CrowdwiseWarning,
+        match=r"run/checkpoint\.safetensors (is damaged|cannot be read).*using what was written before",
     ):
         model, trained = resume(run)
     assert trained == [("correction", 1), ("correction", 2)]
@@ -228,7 +229,7 @@ def test_what_was_built_upon_other_weights_is_not_used(tmp_path: Path) -> None:
     first = run / "stages" / "00.safetensors"
     stored = read_tensors(first)
     write_tensors(first, {name: tensor + 1e-3 for name, tensor in stored.tensors.items()}, stored.about)
-    with pytest.warns(CrowdwiseWarning, match="was trained upon other weights of the stage before") as caught:
+    with pytest.warns(CrowdwiseWarning, match="was trained on other weights of the previous stage") as caught:
         _, trained = resume(run)
     assert [str(warning.message).split(" was")[0] for warning in caught] == [str(run / "stages" / "01.safetensors")]
     assert {stage for stage, _ in trained} == {"global transition", "correction"}
@@ -248,7 +249,7 @@ def test_damaged_shared_stages_are_trained_again(whole: CrowdClassifier, tmp_pat
 def test_a_damaged_description_says_what_to_do(tmp_path: Path) -> None:
     run = cut_after("correction", 1, tmp_path / "run")
     (run / "run.json").write_text("{")
-    with pytest.raises(ModelFileError, match=r"run\.json is damaged.*start a new one, in another folder"):
+    with pytest.raises(ModelFileError, match=r"run\.json is damaged.*start a new one in another folder"):
         resume(run)
 
 
@@ -282,7 +283,7 @@ def test_a_run_that_stops_at_any_system_call_goes_on_to_the_same_end(whole: Crow
             attempt(run)
         countdown[0] = 0
         assert same(attempt(run), whole)
-        assert not [path for path in run.rglob("*") if path.name.endswith(".tmp")]
+        assert not [path for path in run.rglob("*") if ".tmp" in path.name]
         shutil.rmtree(run)
 
 
@@ -329,7 +330,7 @@ def test_a_full_disk_stops_the_run_which_goes_on_when_there_is_room(
             StorageError, match=rf"{name} cannot be written: No space left on device; .* MB are free in "
         ):
             bltm().fit(X, CROWD, run_dir=tmp_path / "run")
-    assert not [path for path in (tmp_path / "run").rglob("*") if path.name.endswith(".tmp")]
+    assert not [path for path in (tmp_path / "run").rglob("*") if ".tmp" in path.name]
     model, _ = resume(tmp_path / "run")
     assert same(model, whole)
 

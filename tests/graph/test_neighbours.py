@@ -97,7 +97,7 @@ def test_heads_of_any_similarity_agree_with_its_matrix():
 
 
 def test_wrong_input_is_named():
-    with pytest.raises(ConfigError, match="k must be at least 1 neighbour, not 0"):
+    with pytest.raises(ConfigError, match="k must be an integer of 1 or more, got 0"):
         knn_graph(np.eye(3), k=0)
     with pytest.raises(DataError, match=r"not \(2, 3\)"):
         knn_graph(np.zeros((2, 3)), k=1)

@@ -75,14 +75,14 @@ def test_weights_stay_in_the_unit_interval():
 def test_lanczos_equals_lapack(monkeypatch):
     A, _ = planted(200, 4, 12, 0.2)
     exact = purify(A).toarray()
-    monkeypatch.setattr(purify_module, "DENSE_SVD", 50)
+    monkeypatch.setattr("crowdwise.graph._largest.DENSE_SVD", 50)
     assert_allclose(purify(A).toarray(), exact, atol=1e-8)
     assert_array_equal(purify(A).toarray(), purify(A).toarray())
 
 
 def test_lanczos_handles_groups_with_equal_singular_values(monkeypatch):
     A = np.kron(np.eye(5), np.ones((30, 30)) - np.eye(30))
-    monkeypatch.setattr(purify_module, "DENSE_SVD", 50)
+    monkeypatch.setattr("crowdwise.graph._largest.DENSE_SVD", 50)
     assert_allclose(purify(A, rank=5).toarray()[0, 1:30], 29 / 30, atol=1e-6)
 
 
@@ -169,7 +169,7 @@ def test_wrong_input_is_named():
         normalise(np.zeros((2, 2)))
     with pytest.raises(ConfigError, match="unknown norm 'l2'"):
         normalise(np.eye(2), "l2")
-    with pytest.raises(ConfigError, match="rank must be at least 1, not 0"):
+    with pytest.raises(ConfigError, match="rank must be an integer of 1 or more, got 0"):
         purify(TWO_GROUPS, rank=0)
     with pytest.raises(DataError, match=r"skipped annotator 6 is out of range: this graph has 6 annotators \(0..5\)"):
         purify(TWO_GROUPS, skipped=[6])

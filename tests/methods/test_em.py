@@ -167,7 +167,7 @@ def test_mbem_learns_from_one_label_for_each_instance():
 
 def test_a_number_of_rounds_that_cannot_be_is_refused():
     X, annotations, _ = crowd(60)
-    with pytest.raises(ConfigError, match="rounds must be 1 or more, got 0"):
+    with pytest.raises(ConfigError, match="rounds must be an integer of 1 or more, got 0"):
         fit("mbem", X, annotations, rounds=0)
 
 

@@ -56,10 +56,10 @@ def test_nothing_is_trained_before_full_heads_are_refused(method, monkeypatch):
     assert epochs == []
 
 
-@pytest.mark.parametrize(("value", "message"), [(0, "at least 1, not 0"), ("many", "unknown head_rank='many'")])
+@pytest.mark.parametrize(("value", "message"), [(0, "got 0"), ("many", "got 'many'")])
 def test_impossible_ranks_are_named(value, message):
     X, annotations, _ = crowd(60)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=f"head_rank must be an integer of 1 or more, 'auto' or None, {message}"):
         crowdwise.TAIDTM(**TAIDTM_QUICK, head_rank=value).fit(X, annotations)
 
 
@@ -140,7 +140,7 @@ def test_batches_that_are_too_large_are_cut_between_annotators():
 )
 def test_variants_train_and_are_saved_and_loaded(variant, tmp_path):
     X, annotations, y = crowd(300)
-    model = crowdwise.TAIDTM(**(TAIDTM_QUICK | {"epochs": 15, "head_rank": 3} | variant)).fit(X, annotations)
+    model = crowdwise.TAIDTM(**(TAIDTM_QUICK | {"epochs": 6, "head_rank": 3} | variant)).fit(X, annotations)
     assert model.score(X, y) > 0.85
     loaded = crowdwise.load(model.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))

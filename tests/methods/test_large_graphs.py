@@ -72,6 +72,7 @@ def check(found: dict[str, float], n_annotators: int) -> None:
     assert found["edges"] <= 8_000_000 + 260 * n_annotators
 
 
+@pytest.mark.slow
 def test_the_graph_of_ten_thousand_annotators_takes_less_than_one_dense_matrix():
     found = fit(10_000, 10_000, 6)
     check(found, 10_000)

@@ -236,6 +236,12 @@ def test_distilled_examples_are_training_instances_with_classes():
     assert (label == y[at]).mean() > 0.9
 
 
+@pytest.fixture(scope="module")
+def first_stages(tmp_path_factory):
+    """Where runs that differ only later find each other's warm-up and global transition."""
+    return tmp_path_factory.mktemp("first-stages")
+
+
 MAPPING_SETTINGS: list[dict[str, object]] = [{}, {"purify": False}, {"k": 5}, {"residual": True}, {"gcn_layers": 1}]
 
 
@@ -268,9 +274,9 @@ MAPPING_SETTINGS: list[dict[str, object]] = [{}, {"purify": False}, {"k": 5}, {"
     ],
     ids=str,
 )
-def test_variants_train(variant, tmp_path):
+def test_variants_train(variant, tmp_path, first_stages):
     X, annotations, y = crowd(300)
-    model = crowdwise.TAIDTM(**(TAIDTM_QUICK | {"epochs": 15} | variant)).fit(X, annotations)
+    model = crowdwise.TAIDTM(**(TAIDTM_QUICK | {"epochs": 6} | variant)).fit(X, annotations, share=first_stages)
     assert model.score(X, y) > (0.3 if variant == {"classifier_start": "random"} else 0.85)
     loaded = crowdwise.load(model.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
@@ -304,10 +310,10 @@ def test_the_seed_decides_every_mapping_and_global_generators_are_left_alone(map
 
 @pytest.mark.parametrize("k", [1, 3, 50])
 @pytest.mark.parametrize("similarity", list(graph.SIMILARITIES))
-def test_every_annotator_has_k_neighbours_by_any_similarity(similarity, k):
+def test_every_annotator_has_k_neighbours_by_any_similarity(similarity, k, first_stages):
     X, annotations, _ = crowd()
     parameters = TAIDTM_QUICK | {"epochs": 1, "gcn_epochs": 1, "k": k, "similarity": similarity}
-    found = crowdwise.TAIDTM(**parameters).fit(X, annotations).annotator_graph_
+    found = crowdwise.TAIDTM(**parameters).fit(X, annotations, share=first_stages).annotator_graph_
     np.testing.assert_array_equal(found.before.sum(axis=1), min(k, 7))
     assert found.positions.shape == (8, 2)
     assert 0 <= found.unrelated <= 1
@@ -350,22 +356,30 @@ def test_paper_schedule():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"transfer": "grph"}, "unknown transfer='grph'; use one of 'graph', 'individual'"),
-        ({"protocol": "mine"}, "unknown protocol='mine'"),
-        ({"gcn_layers": 3}, "unknown gcn_layers=3"),
-        ({"similarity": "euclid"}, "unknown similarity='euclid'"),
-        ({"mapping": "transformer"}, "unknown mapping='transformer'"),
+        ({"transfer": "grph"}, "unknown transfer 'grph'; did you mean 'graph'"),
+        ({"protocol": "mine"}, "unknown protocol 'mine'"),
+        ({"gcn_layers": 3}, "gcn_layers must be 1 or 2, got 3"),
+        ({"similarity": "euclid"}, "unknown similarity 'euclid'"),
+        ({"mapping": "transformer"}, "unknown mapping 'transformer'"),
         ({"norm": "column"}, "unknown norm 'column'"),
         ({"mapping": "gat", "gcn_hidden": 6}, "4 attention heads cannot share 6 hidden units"),
         ({"mapping": "gat", "mapping_options": {"walks": 3}}, "mapping 'gat': .*unexpected keyword argument 'walks'"),
-        ({"mapping": "deepwalk", "mapping_options": {"window": 0}}, "window must be at least 1, not 0"),
-        ({"classifier_start": "cold"}, "unknown classifier_start='cold'"),
+        ({"mapping": "deepwalk", "mapping_options": {"window": 0}}, "window must be an integer of 1 or more, got 0"),
+        ({"classifier_start": "cold"}, "unknown classifier_start 'cold'"),
         ({"device": "tpu9"}, "unknown device 'tpu9'"),
         ({"precision": "fp8"}, "unknown precision 'fp8'"),
         ({"prepare": "whiten"}, "unknown prepare='whiten'"),
+        ({"epochs": -1}, "epochs must be an integer of 0 or more, got -1"),
+        ({"batch_size": 0}, "batch_size must be an integer of 1 or more, got 0"),
+        ({"batch_size": 2.5}, "batch_size must be an integer of 1 or more, got 2.5"),
+        ({"lr": -1}, "lr must be a number of 0 or more or None, got -1"),
+        ({"lr": float("nan")}, "lr must be a number of 0 or more or None, got nan"),
+        ({"momentum": 2}, "momentum must be a number of 0 or more and below 1, got 2"),
+        ({"milestones": [0.5, -1]}, "milestones must be a list, each a number of 0 or more, got"),
+        ({"k": 0}, "k must be an integer of 1 or more or None, got 0"),
         ({"optimiser": "lion"}, "unknown optimiser 'lion'"),
         ({"reduction": "sum"}, "unknown reduction 'sum'"),
-        ({"validation_fraction": 1.5}, r"validation_fraction must be in \[0, 1\), got 1.5"),
+        ({"validation_fraction": 1.5}, "validation_fraction must be a number of 0 or more and below 1, got 1.5"),
     ],
     ids=lambda value: str(value)[:30],
 )

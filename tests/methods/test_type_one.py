@@ -95,7 +95,7 @@ def test_truncated_labels_no_longer_pull():
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
-    [({"q": 1.5}, r"q must be between 0 .* got 1\.5"), ({"truncate": 1.0}, r"truncate must be .* got 1\.0")],
+    [({"q": 1.5}, r"q must be a number from 0 to 1, got 1\.5"), ({"truncate": 1.0}, r"truncate must be .* got 1\.0")],
 )
 def test_gce_refuses_what_is_out_of_range(parameters, message):
     X, annotations, _ = crowd(60)
@@ -136,7 +136,7 @@ def test_a_percentile_passes_over_outliers_and_changes_no_posterior():
     assert torch.equal(posterior, before)
     for c in range(4):  # six of 201 lie above
         close(filtered[c], posterior[posterior[:, c].argsort(descending=True)[6]])
-    with pytest.raises(ConfigError, match="anchor_percentile must be between 0 and 100, got 101"):
+    with pytest.raises(ConfigError, match="anchor_percentile must be a number from 0 to 100, got 101"):
         anchor_matrix(posterior, 101)
 
 
@@ -245,7 +245,7 @@ def test_a_class_nobody_names_is_never_predicted(method):
 
 def test_unknown_starts_are_refused():
     X, annotations, _ = crowd(60)
-    with pytest.raises(ConfigError, match="unknown classifier_start='random'; use 'afresh' or 'warm-up'"):
+    with pytest.raises(ConfigError, match="unknown classifier_start 'random'; known: 'afresh', 'warm-up'"):
         crowdwise.Forward(**QUICK, classifier_start="random").fit(X, annotations)
 
 
@@ -307,7 +307,7 @@ def test_how_often_the_bound_acts_is_told(tmp_path):
         model = crowdwise.Reweight(**quick("reweight"), weight_cap=cap).fit(X, annotations)
         assert low <= model.capped_share_ <= high
         assert crowdwise.load(model.save(tmp_path / str(cap))).capped_share_ == model.capped_share_
-    with pytest.raises(ConfigError, match="weight_cap must be positive, or 0 for no bound, got -1"):
+    with pytest.raises(ConfigError, match="weight_cap must be a number of 0 or more, got -1"):
         crowdwise.Reweight(**QUICK, weight_cap=-1).fit(X, annotations)
 
 
@@ -371,9 +371,9 @@ def test_transition_gives_the_revised_matrices(tmp_path):
 
 def test_variants_are_checked():
     X, annotations, _ = crowd(60)
-    with pytest.raises(ConfigError, match="unknown variant='authors'; use 'reference' or 'original'"):
+    with pytest.raises(ConfigError, match="unknown variant 'authors'; known: 'reference', 'original'"):
         crowdwise.BLTM(**QUICK, variant="authors").fit(X, annotations)
-    with pytest.raises(ConfigError, match="unknown variant='original'; use one of 'reference'"):
+    with pytest.raises(ConfigError, match="unknown variant 'original'; known: 'reference'"):
         crowdwise.TAIDTM(**QUICK, variant="original").fit(X, annotations)
 
 

@@ -196,8 +196,8 @@ def test_variants_of_max_mig_learn(options):
     ("options", "message"),
     [
         ({"divergence": "pearsn"}, "unknown divergence 'pearsn'; did you mean 'pearson'"),
-        ({"prior": "flat"}, "unknown prior 'flat'; use 'uniform' or 'votes'"),
-        ({"batch_size": 1}, "batch_size must be 2 or more to compare instances, got 1"),
+        ({"prior": "flat"}, "unknown prior 'flat'; known: 'uniform', 'votes'"),
+        ({"batch_size": 1}, "batch_size must be an integer of 2 or more, got 1"),
     ],
 )
 def test_max_mig_refuses_what_it_cannot_use(options, message):

@@ -18,7 +18,7 @@ from crowdwise.report.content import Content, gather, training
 from crowdwise.report.page import render, write
 from crowdwise.report.serve import ReportServer
 from crowdwise.report.source import Source, from_dataset
-from report_crowds import SHAPES
+from report_crowds import SHAPES, crowd
 
 EVIL = (
     "</script><script>window.pwned=1</script>",
@@ -31,9 +31,9 @@ EVIL = (
 )
 
 
-@pytest.fixture
-def page_file(source: Source, tmp_path: Path) -> Path:
-    return write(gather(source, budget=20), tmp_path / "report.html")
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(gather(crowd(), budget=20), tmp_path_factory.mktemp("page") / "report.html")
 
 
 def names(page: Any) -> list[str]:
@@ -221,8 +221,8 @@ def test_printing_from_a_dark_page_is_light_and_has_no_controls(page_file: Path,
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("light", {}),
-        ("dark", {"color_scheme": "dark"}),
+        pytest.param("light", {}, marks=pytest.mark.slow),
+        pytest.param("dark", {"color_scheme": "dark"}, marks=pytest.mark.slow),
         ("narrow", {"viewport": {"width": 390, "height": 844}}),
     ],
 )
@@ -234,7 +234,10 @@ def test_screenshots(page_file: Path, opened: Any, tmp_path: Path, name: str, op
     assert width <= inner  # nothing sticks out
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape",
+    [pytest.param(name, marks=[pytest.mark.slow] * (name not in ("long names", "one annotator"))) for name in SHAPES],
+)
 def test_nothing_sticks_out_whatever_the_crowd(shape: str, opened: Any, tmp_path: Path) -> None:
     page = opened(write(gather(SHAPES[shape], budget=10), tmp_path / "report.html"))
     for media, width in (("screen", 1280), ("screen", 390), ("print", 718)):  # the last is A4, within its margins
@@ -276,6 +279,7 @@ def pages() -> dict[str, Callable[[], Source]]:
     return {"labelme": lambda: public("labelme"), "rte": lambda: public("rte"), "digits": digits}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", pages())
 def test_pages_load_quickly(name: str, opened: Any, tmp_path: Path) -> None:
     """Measured on two cores: see docs/report.md; the bound is generous, as machines are busy."""

@@ -181,11 +181,19 @@ def test_more_classes_than_seen_are_kept():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"labels_per_instance": 0.9}, ConfigError, "labels_per_instance must be between 1 and .* 10, not 0.9"),
-        ({"labels_per_instance": 11}, ConfigError, "labels_per_instance must be between 1 and .* 10, not 11"),
-        ({"n_groups": 11}, ConfigError, "n_groups must be between 1 and the number of annotators, 10, not 11"),
-        ({"noise_rate": 0.7}, ConfigError, "0 <= noise_rate <= max_noise_rate <= 1, not 0.7 and 0.6"),
-        ({"noise_std": -1}, ConfigError, "noise_std must be at least 0, not -1"),
+        (
+            {"labels_per_instance": 0.9},
+            ConfigError,
+            "labels_per_instance must be a number of 1 or more or None, got 0.9",
+        ),
+        (
+            {"labels_per_instance": 11},
+            ConfigError,
+            "labels_per_instance must be at most the number of annotators, 10, got 11",
+        ),
+        ({"n_groups": 11}, ConfigError, "n_groups must be at most the number of annotators, 10, got 11"),
+        ({"noise_rate": 0.7}, ConfigError, "noise_rate must be at most max_noise_rate=0.6, got 0.7"),
+        ({"noise_std": -1}, ConfigError, "noise_std must be a number of 0 or more, got -1"),
         ({"n_classes": 3}, DataError, r"class 3 is out of range: this crowd has 3 classes \(0..2\)"),
     ],
 )

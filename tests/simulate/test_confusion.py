@@ -5,12 +5,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.simulate import Crowd, adversarial, confusion_matrices, correlated, hammer_spammer, one_coin
+from crowdwise.simulate import SimulatedCrowd, adversarial, confusion_matrices, correlated, hammer_spammer, one_coin
 
 Y = np.random.default_rng(0).integers(3, size=6_000)
 
 
-def observed(crowd: Crowd, annotator: int) -> np.ndarray:
+def observed(crowd: SimulatedCrowd, annotator: int) -> np.ndarray:
     """Confusion matrix of one annotator's labels against the truth."""
     a = crowd.annotations
     mine = a.annotator == annotator
@@ -131,14 +131,23 @@ def test_a_copier_is_as_good_as_the_mixture_of_itself_and_its_leader():
         (lambda: confusion_matrices([0, 1], [np.eye(2)], groups=[0, 1]), r"one entry per annotator, \(1,\)"),
         (lambda: one_coin([0, 1], [0.5, 1.5]), "accuracy of annotator 1 must be between 0 and 1, not 1.5"),
         (lambda: one_coin([0, 1], 0.5), r"one entry per annotator, \(R,\)"),
-        (lambda: hammer_spammer([0, 1], 5, spammer_share=2), "spammer_share must be between 0 and 1, not 2"),
-        (lambda: hammer_spammer([0, 1], 0), "n_annotators must be at least 1, not 0"),
+        (lambda: hammer_spammer([0, 1], 5, spammer_share=2), "spammer_share must be a number from 0 to 1, got 2"),
+        (lambda: hammer_spammer([0, 1], 0), "n_annotators must be an integer of 1 or more, got 0"),
         (lambda: adversarial([0, 1], 5, permutation=[0, 0]), r"each of the 2 classes once, not \[0, 0\]"),
-        (lambda: correlated([0, 1], 4, copier_share=1.0), "1 leaders and 4 copiers do not fit 4 annotators"),
-        (lambda: correlated([0, 1], 4, copy_rate=-1), "copy_rate must be between 0 and 1, not -1"),
+        (lambda: correlated([0, 1], 4, copier_share=1.0), "1 leaders and 4 copiers are more than 4 annotators"),
+        (lambda: correlated([0, 1], 4, copy_rate=-1), "copy_rate must be a number from 0 to 1, got -1"),
         (lambda: hammer_spammer([], 5), "at least one class code"),
     ],
 )
 def test_wrong_input_is_named(call, message):
     with pytest.raises((ConfigError, DataError), match=message):
         call()
+
+
+def test_the_old_name_of_a_simulated_crowd_warns():
+    from crowdwise import simulate
+
+    with pytest.warns(DeprecationWarning, match="now crowdwise.simulate.SimulatedCrowd"):
+        assert simulate.Crowd is SimulatedCrowd
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        simulate.nonsense

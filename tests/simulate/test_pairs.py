@@ -125,12 +125,12 @@ def test_many_annotators_cost_no_memory_of_their_own():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"labels_per_instance": 0.5}, "between 1 and the number of annotators, 4, not 0.5"),
-        ({"labels_per_instance": 5}, "between 1 and the number of annotators, 4, not 5"),
-        ({"labels_per_annotator": 11}, "between 1 and the number of instances, 10, not 11"),
+        ({"labels_per_instance": 0.5}, "labels_per_instance must be a number of 1 or more or None, got 0.5"),
+        ({"labels_per_instance": 5}, "labels_per_instance must be at most the number of annotators, 4, got 5"),
+        ({"labels_per_annotator": 11}, "labels_per_annotator must be at most the number of instances, 10, got 11"),
         (
             {"labels_per_annotator": 3, "labels_per_instance": 2},
-            "4 annotators x 3 labels are not 10 instances x 2 labels",
+            "4 annotators x 3 labels do not equal 10 instances x 2 labels",
         ),
         ({"pairs": "papper"}, "unknown pairs 'papper'; did you mean 'paper'"),
     ],
@@ -141,5 +141,5 @@ def test_wrong_input_is_named(arguments, message):
 
 
 def test_an_empty_crowd_is_refused():
-    with pytest.raises(ConfigError, match="n_annotators must be at least 1, not 0"):
+    with pytest.raises(ConfigError, match="n_annotators must be an integer of 1 or more, got 0"):
         draw_pairs(10, 0)

@@ -53,13 +53,9 @@ def survives(program: Program, folder: Path, kills: int) -> None:
 @pytest.fixture(scope="module")
 def program() -> Iterator[Program]:
     with Program(
-        prepare=f"{PREPARE}\nimport crowdwise.cli._streaming", environment={"PYTHONWARNINGS": "error"}
+        prepare=f"{PREPARE}\nimport crowdwise.tasks.aggregate", environment={"PYTHONWARNINGS": "error"}
     ) as started:
         yield started
-
-
-def test_a_command_that_is_killed_at_random_moments_ends_with_the_same_files(program: Program, tmp_path: Path) -> None:
-    survives(program, tmp_path, 4)
 
 
 @pytest.mark.slow

@@ -62,10 +62,10 @@ class Cut(BaseException):
 
 CUTS: dict[str, tuple[Any, str, int]] = {  # what is called for the last time, and how many times it is
     "reading": (preparation._Preparation, "_check_ids", 12),
-    "dealing": (preparation.np, "save", 1),
+    "vocabularies": (preparation.Store, "write_vocabulary", 3),
     "sorting": (preparation._Preparation, "_sort", 5),
     "manifest": (preparation.Store, "save", 1),
-    "renaming": (preparation.shutil, "rmtree", 6),
+    "renaming": (preparation.shutil, "rmtree", 3),
 }
 
 
@@ -92,7 +92,7 @@ def cut(path: Path, work: Path, where: str) -> None:
     ("where", "rows", "sorted_parts"),
     [
         ("reading", 1100, [17]),
-        ("dealing", 0, [17]),
+        ("vocabularies", 0, [17]),
         ("sorting", 0, [17 - 4]),
         ("manifest", 0, [0]),
         ("renaming", 0, [0]),
@@ -133,12 +133,11 @@ def test_what_was_prepared_of_another_table_is_not_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "file"),
     [
-        ("reading", "codes/000000.npz"),
-        ("sorting", "dealt/000010.bin"),
-        ("sorting", "dealt/000000.json"),
+        ("reading", "blocks/000000.npy"),
+        ("reading", "blocks/000000.npz"),
+        ("sorting", "blocks/000002.npy"),
+        ("sorting", "blocks/000002.npz"),
         ("sorting", "parts/000000.bin"),
-        ("sorting", "dealt.json"),
-        ("sorting", "instances.arrow"),
         ("sorting", "source.json"),
     ],
 )
@@ -152,11 +151,7 @@ def test_what_was_prepared_and_is_damaged_is_prepared_again(tmp_path: Path, wher
         found.unlink()
     else:
         found.write_bytes(content[:-9] if damage == "cut" else content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
-    if damage == "gone" and file in (
-        "codes/000000.npz",
-        "source.json",
-        "dealt.json",
-    ):  # as if it had not been written yet
+    if damage == "gone" and not file.endswith(".npy"):  # as if it had not been written yet
         aggregate(path, "wawa", out=out, work=work)
     else:
         with pytest.warns(CrowdwiseWarning, match="the table is prepared from its beginning"):
@@ -195,10 +190,15 @@ def test_a_run_that_stopped_between_rounds_goes_on_and_ends_alike(
     assert pq.read_table(tmp_path / "labels.parquet").equals(pq.read_table(tmp_path / "whole.parquet"))
 
 
-def test_a_process_that_was_killed_between_rounds_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "patch",
+    ["os.replace = dying(os.replace, 6)", "checkpoint.write_arrays = dying(checkpoint.write_arrays, 4)"],
+    ids=["while it prepares", "between rounds"],
+)
+def test_a_process_that_was_killed_goes_on(tmp_path: Path, patch: str) -> None:
     path, out, work = write(tmp_path / "crowd.parquet", crowd()), tmp_path / "labels.parquet", tmp_path / "work"
     method = "streaming._model(__import__('crowdwise.aggregation').aggregation.DawidSkene(max_iter=9, tol=0), 0)[0]"
-    killed(path, out, work, "os.replace = dying(os.replace, 6)", method)
+    killed(path, out, work, patch, method)
     result = aggregate(path, DawidSkene(max_iter=9, tol=0), out=out, work=work)
     expected = DawidSkene(max_iter=9, tol=0).fit(read_table(path).annotations)
     np.testing.assert_allclose(result.model.objective_, expected.objective_, rtol=1e-10)  # type: ignore[attr-defined]
@@ -277,7 +277,7 @@ def test_a_full_disk_is_named_and_the_next_run_prepares_the_table_again(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(preparation, "write_ids", full)
+        patch.setattr(preparation.Store, "write_vocabulary", full)
         with pytest.raises(
             StorageError, match=rf"{work}/table cannot be written: No space left.* MB are free in {work}"
         ):

@@ -104,7 +104,7 @@ def test_the_number_of_threads_changes_rounding_only(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow", "csv", "tsv"])
 def test_labels_in_every_format(tmp_path: Path, suffix: str) -> None:
-    from crowdwise.readers._files import load_columns
+    from crowdwise.readers import load_columns
 
     path = write(tmp_path / "crowd.parquet", text(crowd()))
     aggregate(path, "wawa", out=tmp_path / f"labels.{suffix}")
@@ -239,7 +239,7 @@ def test_partitions_and_batches_are_bounded(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(preparation, "factorise", lambda column: seen.append(len(column.data)) or original(column))
     store = preparation.prepare(path, tmp_path / "work", {}, 10**9, 2, Progress())
     assert max(seen) == 90
-    parts = [store.load(k) for k in range(len(store.partitions))]
+    parts = [store.load(k) for k in range(len(store))]
     assert len(parts) > 10
     assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
     assert sum(len(part.layout.cells) for part in parts) == 1500

@@ -13,13 +13,12 @@ from crowdwise.aggregation.core.bayes_kernels import (
     entropy,
     evidence,
     expected_log,
-    require_count,
-    require_positive,
     softmax,
 )
 from crowdwise.aggregation.core.crowd import Crowd, confusion
 from crowdwise.aggregation.core.kernels import Floats, Step
 from crowdwise.aggregation.ibcc import BayesianConfusion, LatentState
+from crowdwise.constraints import PositiveFloat, PositiveInt
 from crowdwise.registry import AGGREGATORS
 
 
@@ -49,11 +48,11 @@ class CBCC(BayesianConfusion[CBCCState]):
     [0, 1, 0, 1]
     """
 
-    n_communities: int = 3
+    n_communities: PositiveInt = 3
     """Communities, M."""
-    community_count: float = 1.0
+    community_count: PositiveFloat = 1.0
     """Pseudo-count of every community, a."""
-    n_restarts: int = 10
+    n_restarts: PositiveInt = 10
     """Random starts, of which the one with the highest bound wins."""
 
     def _starts(self) -> int:
@@ -107,8 +106,3 @@ class CBCC(BayesianConfusion[CBCCState]):
 
     def _needs(self, n_classes: int) -> int:
         return 0  # communities pool the labels of many
-
-    def _check(self) -> None:
-        super()._check()
-        require_count(n_communities=self.n_communities, n_restarts=self.n_restarts)
-        require_positive(community_count=self.community_count)

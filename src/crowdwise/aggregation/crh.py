@@ -10,7 +10,7 @@ import numpy as np
 from crowdwise.aggregation.core.base import IterativeAggregator, State
 from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import Floats
-from crowdwise.errors import ConfigError
+from crowdwise.constraints import PositiveFloat
 from crowdwise.registry import AGGREGATORS
 
 
@@ -39,12 +39,13 @@ class CRH(IterativeAggregator[Weights]):
     """Disagreements as a share of the annotator's labels, or their number (which punishes busy annotators)."""
     normaliser: Literal["max", "sum"] = "max"
     """What the losses are divided by: the largest (which then weighs 0), or their sum."""
-    floor: float | Literal["half"] = 1e-8
+    floor: PositiveFloat | Literal["half"] = 1e-8
     """Smallest loss. An annotator without disagreements weighs about 16 and overrules all others; ``"half"`` takes half
     a disagreement instead."""
 
     settles = False
     streams = True
+    state = Weights
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Weights:
         posterior = crowd.majority()
@@ -67,12 +68,3 @@ class CRH(IterativeAggregator[Weights]):
 
     def _finish(self, crowd: Crowd, state: Weights) -> None:
         self.weight_ = state.weight
-
-    def _check(self) -> None:
-        super()._check()
-        if self.loss not in ("mean", "sum") or self.normaliser not in ("max", "sum"):
-            raise ConfigError(
-                f"loss is 'mean' or 'sum' and normaliser 'max' or 'sum', got {self.loss!r} and {self.normaliser!r}"
-            )
-        if self.floor != "half" and not self.floor > 0:
-            raise ConfigError(f"floor must be positive or 'half', got {self.floor!r}")

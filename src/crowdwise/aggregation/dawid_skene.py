@@ -26,6 +26,7 @@ class Confusions(State):
     emission: Floats  # (R, C, C): P(label | class) as [annotator, label, class]
     class_prior: Floats  # (C,)
     pseudo: Floats | None  # (C, C) the prior in labels, [label, class]; the same in all rounds
+    soft: bool = True  # whether the next round counts posteriors; False: most probable classes only
 
 
 @AGGREGATORS.register("dawid-skene")
@@ -53,6 +54,7 @@ class DawidSkene(IterativeAggregator[Confusions]):
 
     uses_history = True
     streams = True
+    state = Confusions
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Confusions:
         posterior = crowd.initial()

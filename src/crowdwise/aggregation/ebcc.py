@@ -14,12 +14,11 @@ from crowdwise.aggregation.core.bayes_kernels import (
     entropy,
     evidence,
     expected_log,
-    require_count,
-    require_positive,
 )
 from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import Floats, Step
 from crowdwise.aggregation.ibcc import BayesianConfusion, LatentState
+from crowdwise.constraints import PositiveFloat, PositiveInt
 from crowdwise.registry import AGGREGATORS
 
 EMPTY = 1e-10  # instances in a subtype below which it is dropped: E ln tau is about -M / a_pi, it cannot come back
@@ -48,12 +47,12 @@ class EBCC(BayesianConfusion[EBCCState]):
     [0, 1, 0, 1]
     """
 
-    class_count: float | Literal["empirical"] = "empirical"
-    n_subtypes: int = 10
+    class_count: PositiveFloat | Literal["empirical"] = "empirical"
+    n_subtypes: PositiveInt = 10
     """Subtypes of every class, M."""
-    concentration: float = 0.1
+    concentration: PositiveFloat = 0.1
     """a_pi: the proportions of the subtypes of a class are Dirichlet(a_pi / M); small values use few of them."""
-    n_restarts: int = 10
+    n_restarts: PositiveInt = 10
     """Random starts, of which the one with the highest bound wins. The paper has 40: bounds of single starts differ by
     several nats on small crowds, where more starts cost little."""
 
@@ -99,11 +98,6 @@ class EBCC(BayesianConfusion[EBCCState]):
         table = prior * weight.sum(axis=2)[:, None, :]
         table[rows.annotator, rows.label] += (state.counts.reshape(-1, *eta.shape) * weight[rows.annotator]).sum(axis=2)
         self._set_confusion(table, state.alpha + crowd.mass(self._posterior(crowd, state)))
-
-    def _check(self) -> None:
-        super()._check()
-        require_count(n_subtypes=self.n_subtypes, n_restarts=self.n_restarts)
-        require_positive(concentration=self.concentration)
 
 
 def occupied(step: Step, n_classes: int) -> tuple[Floats, Floats]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,15 +31,13 @@ class FastDawidSkene(DawidSkene):
     """Soft rounds first, until the class shares move by less than 0.005."""
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Confusions:
-        self._soft = self.hybrid
         state = super()._start(crowd, rng)
         return state if self.hybrid else self._harden(crowd, state.posterior, -np.inf, state.pseudo, rng)
 
     def _round(self, crowd: Crowd, state: Confusions, rng: np.random.Generator) -> Confusions:
-        if self._soft:
+        if state.soft:
             after = super()._round(crowd, state, rng)
-            self._soft = bool(np.abs(after.class_prior - state.class_prior).sum() > 0.005)
-            return after
+            return replace(after, soft=bool(np.abs(after.class_prior - state.class_prior).sum() > 0.005))
         step = crowd.em_step(state.emission, state.class_prior, out=state.posterior)
         likelihood = step.log_likelihood + self._log_prior(crowd, state)
         return self._harden(crowd, step.posterior, likelihood, state.pseudo, rng)
@@ -49,7 +47,7 @@ class FastDawidSkene(DawidSkene):
     ) -> Confusions:
         """M step from the most probable class of every instance."""
         counts, mass, logs = crowd.hard_counts(posterior, self.tie, rng)
-        return self._maximise(crowd, posterior, likelihood + logs, counts, mass, pseudo)
+        return replace(self._maximise(crowd, posterior, likelihood + logs, counts, mass, pseudo), soft=False)
 
     def _converged(self, crowd: Crowd, before: Confusions, after: Confusions) -> bool:
-        return not self._soft and bool(np.abs(after.class_prior - before.class_prior).sum() < self.tol)
+        return not after.soft and bool(np.abs(after.class_prior - before.class_prior).sum() < self.tol)

@@ -51,8 +51,10 @@ class GLAD(IterativeAggregator[GLADState]):
 
     uses_history: ClassVar[bool] = True
     streams: ClassVar[bool] = True
+    state: ClassVar[type[State]] = GLADState
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> GLADState:
+        crowd.check_vectors(2 * MEMORY + 10)  # the last steps, and those of a round
         return evaluate(crowd, np.full(crowd.n_annotators + crowd.n_instances, MEAN))
 
     def _round(self, crowd: Crowd, state: GLADState, rng: np.random.Generator) -> GLADState:

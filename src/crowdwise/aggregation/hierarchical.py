@@ -13,7 +13,7 @@ from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import FLOOR, Floats
 from crowdwise.aggregation.dawid_skene import normalised
 from crowdwise.aggregation.wawa import agreement
-from crowdwise.errors import ConfigError
+from crowdwise.constraints import PositiveFloat
 from crowdwise.registry import AGGREGATORS
 
 _STRENGTHS = 0.01, 1e4  # smallest and largest strength of a prior, in labels
@@ -34,7 +34,9 @@ class Hierarchy(State):
 
     counts: Floats  # (R, C, C) [annotator, label, class]
     mass: Floats  # (C,)
-    evidence: Evidence
+    trust: float  # these three as in `Evidence`
+    shape: float
+    votes: Floats
     skill_strength: float  # τ
     row_strength: float  # κ
     emission: Floats  # (R, C, C) of the last round
@@ -65,9 +67,9 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
     max_iter: int = 60
     tol: float = 1e-5
     """Stop when no posterior changes by more; 0: exactly ``max_iter`` rounds."""
-    strength: float = 5.0
+    strength: PositiveFloat = 5.0
     """Labels that the priors of skills and rows weigh before the crowd says how much (mode of a Gamma hyper-prior)."""
-    shrinkage: float = 300.0
+    shrinkage: PositiveFloat = 300.0
     """Labels per class that speak for even errors in the crowd's mean matrix."""
     warm_start: bool = False
     """Start `partial_fit` at the posterior of the last fit; see `DawidSkene`."""
@@ -75,6 +77,7 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
     uses_history = True
     streams = True
     settles = False
+    state = Hierarchy
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Hierarchy:
         if crowd.earlier is None:
@@ -82,8 +85,9 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
         else:
             posterior = crowd.initial()
         counts, mass = crowd.counts(posterior), crowd.mass(posterior)
+        trust, shape, votes = evidence(crowd)
         start = self.strength, self.strength, counts, mass
-        return Hierarchy(posterior, -np.inf, counts, mass, evidence(crowd), *start)
+        return Hierarchy(posterior, -np.inf, counts, mass, trust, shape, votes, *start)
 
     def _round(self, crowd: Crowd, state: Hierarchy, rng: np.random.Generator) -> Hierarchy:
         after = self._maximise(crowd, state)
@@ -94,9 +98,8 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
 
     def _maximise(self, crowd: Crowd, state: Hierarchy) -> Hierarchy:
         """Parameters from expected counts; arrays are [annotator, label, class]."""
-        trust, shape, votes = state.evidence
-        accuracy, mean = self._crowd_matrix(state.counts, shape)
-        counts = trust * state.counts + (0.0 if crowd.history is None else crowd.history)
+        accuracy, mean = self._crowd_matrix(state.counts, state.shape)
+        counts = state.trust * state.counts + (0.0 if crowd.history is None else crowd.history)
         given, right = counts.sum(axis=1), np.einsum("jcc->jc", counts)  # (R, C) each
 
         of, all_right, all_given = slice(None, None, len(counts) // _ENOUGH + 1), right.sum(axis=1), given.sum(axis=1)
@@ -111,7 +114,7 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
         means += counts
         np.maximum(means, FLOOR, out=means)
         means /= means.sum(axis=1, keepdims=True)
-        prior = normalised(state.mass + 1.0 + votes)
+        prior = normalised(state.mass + 1.0 + state.votes)
         return replace(state, skill_strength=tau, row_strength=kappa, emission=means, class_prior=prior)
 
     def _crowd_matrix(self, counts: Floats, shape: float) -> tuple[float, Floats]:
@@ -138,15 +141,10 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
         self.class_prior_ = normalised(state.mass)
         self.skill_ = np.einsum("jcc,c->j", last.emission, self.class_prior_)
         self.skill_strength_, self.row_strength_ = last.skill_strength, last.row_strength
-        _, self._mean = self._crowd_matrix(state.counts, state.evidence.shape)
+        _, self._mean = self._crowd_matrix(state.counts, state.shape)
 
     def _believed(self, crowd: Crowd) -> Floats:
         return self.row_strength_ * self._mean if hasattr(self, "row_strength_") else super()._believed(crowd)
-
-    def _check(self) -> None:
-        super()._check()
-        if not self.strength > 0 or not self.shrinkage > 0:
-            raise ConfigError(f"strength and shrinkage must be positive, got {self.strength!r} and {self.shrinkage!r}")
 
 
 def evidence(crowd: Crowd) -> Evidence:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 
 from crowdwise.aggregation.core.base import IterativeAggregator, State, choose
-from crowdwise.aggregation.core.bayes_kernels import Rows, entropy, evidence, expected_log, require_positive
+from crowdwise.aggregation.core.bayes_kernels import Rows, entropy, evidence, expected_log
 from crowdwise.aggregation.core.crowd import Crowd, confusion
 from crowdwise.aggregation.core.kernels import Floats, Step
-from crowdwise.errors import ConfigError, check_choice
+from crowdwise.constraints import NonNegativeInt, PositiveFloat
+from crowdwise.errors import ConfigError
 from crowdwise.registry import AGGREGATORS
 
 Inference = Literal["variational", "gibbs"]
@@ -26,6 +27,11 @@ class LatentState(State):
     log_prior: Floats  # (K,)
     alpha: Floats  # (C,) prior of the class proportions
 
+    def content(self) -> dict[str, Any]:
+        return {
+            name: value for name, value in super().content().items() if name != "rows"
+        }  # they follow from the crowd
+
 
 S = TypeVar("S", bound=State)
 
@@ -36,11 +42,11 @@ class BayesianConfusion(IterativeAggregator[S]):
 
     max_iter: int = 500
     tol: float = 1e-6
-    diagonal: float = 4.0
+    diagonal: PositiveFloat = 4.0
     """Pseudo-count of right labels in every confusion row, beta_pp."""
-    off_diagonal: float = 1.0
+    off_diagonal: PositiveFloat = 1.0
     """Pseudo-count of each wrong label in every confusion row, beta_pq."""
-    class_count: float | Literal["empirical"] = 1.0
+    class_count: PositiveFloat | Literal["empirical"] = 1.0
     """Pseudo-count of every class, alpha; ``"empirical"``: the class sums of the soft majority vote."""
     warm_start: bool = False
     """Start `partial_fit` at the posterior of the last fit; see `DawidSkene`."""
@@ -53,6 +59,9 @@ class BayesianConfusion(IterativeAggregator[S]):
             return np.maximum(crowd.mass(crowd.majority()), 1e-3)  # a class without votes stays possible
         return np.full(crowd.n_classes, float(self.class_count))
 
+    def revived(self, crowd: Crowd, content: dict[str, Any]) -> Any:
+        return super().revived(crowd, {**content, "rows": self._rows(crowd)})
+
     def _rows(self, crowd: Crowd) -> Rows:
         return Rows.of(crowd, self.diagonal, self.off_diagonal)
 
@@ -62,12 +71,6 @@ class BayesianConfusion(IterativeAggregator[S]):
 
     def _needs(self, n_classes: int) -> int:
         return n_classes
-
-    def _check(self) -> None:
-        super()._check()
-        require_positive(diagonal=self.diagonal, off_diagonal=self.off_diagonal)
-        if self.class_count != "empirical":
-            require_positive(class_count=self.class_count)
 
     def _set_confusion(self, table: Floats, class_parameters: Floats) -> None:
         """Fitted means: ``table`` (R, C, C) holds parameters or probabilities [annotator, label, class]."""
@@ -108,10 +111,16 @@ class IBCC(BayesianConfusion[LatentState | Chain]):
 
     method: Inference = "variational"
     """How the posterior is found: ``"variational"`` or ``"gibbs"``."""
-    burn_in: int = 100
+    burn_in: NonNegativeInt = 100
     """Gibbs sweeps that are left out of the mean."""
 
     streams: ClassVar[bool] = True
+    state: ClassVar[type[State]] = LatentState
+
+    def check_streams(self) -> None:
+        super().check_streams()
+        if self.method == "gibbs":
+            raise ConfigError("ibcc with method='gibbs' cannot be streamed; use method='variational'")
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> LatentState | Chain:
         q, alpha = crowd.initial(), self._alpha(crowd)
@@ -155,6 +164,5 @@ class IBCC(BayesianConfusion[LatentState | Chain]):
 
     def _check(self) -> None:
         super()._check()
-        check_choice("method", self.method, Inference)
-        if self.method == "gibbs" and not 0 <= self.burn_in < self.max_iter:
-            raise ConfigError(f"burn_in must be 0 or more and less than max_iter={self.max_iter}, got {self.burn_in!r}")
+        if self.method == "gibbs" and self.burn_in >= self.max_iter:
+            raise ConfigError(f"burn_in must be less than max_iter={self.max_iter}, got {self.burn_in!r}")

@@ -12,7 +12,6 @@ from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.base import IterativeAggregator, State
 from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import Floats
-from crowdwise.errors import ConfigError
 from crowdwise.registry import AGGREGATORS
 
 
@@ -86,11 +85,6 @@ class KOS(IterativeAggregator[Messages]):
         self.scores_ = scores
         posterior = np.exp(logits - logits.max(axis=1, keepdims=True))
         return crowd.clamp(posterior / posterior.sum(axis=1, keepdims=True))
-
-    def _check(self) -> None:
-        super()._check()
-        if self.init not in ("normal", "ones"):
-            raise ConfigError(f"init is 'normal' or 'ones', got {self.init!r}")
 
 
 def _sums(values: Floats, group: npt.NDArray[np.int64], size: int) -> Floats:

@@ -9,10 +9,10 @@ from typing import ClassVar, Literal, NamedTuple
 import numpy as np
 
 from crowdwise.aggregation.core.base import IterativeAggregator, State, uniform
-from crowdwise.aggregation.core.bayes_kernels import expected_log, log_beta, require_count, require_positive
+from crowdwise.aggregation.core.bayes_kernels import expected_log, log_beta
 from crowdwise.aggregation.core.crowd import Crowd, confusion
 from crowdwise.aggregation.core.kernels import FLOOR, Floats
-from crowdwise.errors import check_choice
+from crowdwise.constraints import PositiveFloat, PositiveInt
 from crowdwise.registry import AGGREGATORS
 
 Training = Literal["vb", "em"]
@@ -56,17 +56,18 @@ class MACE(IterativeAggregator[MACEState]):
     tol: float = 0.0
     method: Training = "vb"
     """M step: ``"vb"``, variational Bayes with the priors below, or ``"em"``, maximum likelihood with smoothing."""
-    behaviour_count: float = 0.5
+    behaviour_count: PositiveFloat = 0.5
     """Pseudo-count of spamming and of knowing: eps_j ~ Beta(0.5, 0.5) in VB."""
-    strategy_count: float = 10.0
+    strategy_count: PositiveFloat = 10.0
     """Pseudo-count of every label in the strategy: xi_j ~ Dirichlet(10) in VB."""
-    smoothing: float = 0.01
+    smoothing: PositiveFloat = 0.01
     """Added to the counts in EM, divided by the number of classes."""
-    n_restarts: int = 10
+    n_restarts: PositiveInt = 10
     """Random starts, of which the one with the highest objective wins."""
 
     uses_history: ClassVar[bool] = True
     streams: ClassVar[bool] = True
+    state: ClassVar[type[State]] = MACEState
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> MACEState:
         behaviour = rng.uniform(1.0, 2.5, (2, crowd.n_annotators, self.n_restarts))
@@ -116,14 +117,6 @@ class MACE(IterativeAggregator[MACEState]):
 
     def _needs(self, n_classes: int) -> int:
         return 2
-
-    def _check(self) -> None:
-        super()._check()
-        check_choice("method", self.method, Training)
-        require_count(n_restarts=self.n_restarts)
-        require_positive(
-            behaviour_count=self.behaviour_count, strategy_count=self.strategy_count, smoothing=self.smoothing
-        )
 
 
 def odds(behaviour: Floats, strategy: Floats) -> Floats:

@@ -9,6 +9,7 @@ import numpy as np
 from crowdwise.aggregation.core.base import Aggregator, share
 from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import Floats
+from crowdwise.aggregation.core.queries import labels_within
 from crowdwise.registry import AGGREGATORS
 
 
@@ -44,7 +45,7 @@ class GoldMajorityVote(Aggregator):
     def _infer(self, crowd: Crowd, rng: np.random.Generator) -> Floats:
         known = np.zeros((crowd.n_instances, crowd.n_classes))  # rows of instances without gold stay 0
         right = crowd.hits(crowd.clamp(known)).sum(axis=1)
-        asked = crowd.labels_within(crowd.gold >= 0) if crowd.gold.size else np.zeros(crowd.n_annotators)
+        asked = labels_within(crowd.layout, crowd.gold >= 0) if crowd.gold.size else np.zeros(crowd.n_annotators)
         past_right, past = crowd.past_accuracy()
         self.skill_ = share(right + past_right, asked + past, crowd.n_classes)
         return crowd.weighted_majority(self.skill_)

@@ -12,7 +12,7 @@ from crowdwise.aggregation.core.base import IterativeAggregator, State
 from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import FLOOR, Floats
 from crowdwise.aggregation.dawid_skene import AUTO, normalised
-from crowdwise.errors import ConfigError
+from crowdwise.constraints import NonNegativeFloat
 from crowdwise.registry import AGGREGATORS
 
 
@@ -22,7 +22,7 @@ class Coins(State):
 
     skill: Floats  # (R,)
     class_prior: Floats  # (C,)
-    believed: tuple[Floats, Floats]  # right and wrong labels before this crowd, by prior and history, (R,) each
+    believed: Floats  # (2, R) right and wrong labels before this crowd, by prior and history
 
 
 @AGGREGATORS.register("one-coin")
@@ -37,7 +37,7 @@ class OneCoinDawidSkene(IterativeAggregator[Coins]):
     array([0.8, 0.8, 0.6])
     """
 
-    prior: tuple[float, float] | Literal["auto"] | None = "auto"
+    prior: tuple[NonNegativeFloat, NonNegativeFloat] | Literal["auto"] | None = "auto"
     """Right and wrong labels that every annotator is taken to have given before. ``"auto"``: four, right and wrong as
     the whole crowd is when majority vote is taken for the truth; None is maximum likelihood."""
     warm_start: bool = False
@@ -45,6 +45,7 @@ class OneCoinDawidSkene(IterativeAggregator[Coins]):
 
     uses_history = True
     streams = True
+    state = Coins
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Coins:
         posterior = crowd.initial()
@@ -70,7 +71,7 @@ class OneCoinDawidSkene(IterativeAggregator[Coins]):
         objective: float,
         hits: Floats,
         mass: Floats,
-        believed: tuple[Floats, Floats],
+        believed: Floats,
     ) -> Coins:
         """M step: accuracies from expected numbers of right labels (R,), and the class prior from class sums."""
         right, wrong = believed
@@ -80,14 +81,15 @@ class OneCoinDawidSkene(IterativeAggregator[Coins]):
         skill = np.clip(skill, self._skill_floor, 1.0 - self._skill_floor)
         return Coins(posterior, objective, skill, self._class_prior(mass), believed)
 
-    def _beliefs(self, crowd: Crowd) -> tuple[Floats, Floats]:
+    def _beliefs(self, crowd: Crowd) -> Floats:
+        """Right and wrong labels before this crowd, (2, R)."""
         right, total = crowd.past_accuracy()
         if self.prior is None:
-            return right, total - right
+            return np.stack([right, total - right])
         if isinstance(self.prior, str):
-            accuracy = float(crowd.hits(crowd.majority()).sum()) / len(crowd.annotations)
-            return right + AUTO * accuracy, total - right + AUTO * (1.0 - accuracy)
-        return right + self.prior[0], total - right + self.prior[1]
+            accuracy = float(crowd.hits(crowd.majority()).sum()) / crowd.n_annotations
+            return np.stack([right + AUTO * accuracy, total - right + AUTO * (1.0 - accuracy)])
+        return np.stack([right + self.prior[0], total - right + self.prior[1]])
 
     _skill_floor: ClassVar[float] = FLOOR
 
@@ -112,10 +114,3 @@ class OneCoinDawidSkene(IterativeAggregator[Coins]):
 
     def _needs(self, n_classes: int) -> int:
         return 2
-
-    def _check(self) -> None:
-        super()._check()
-        if self.prior is None or (isinstance(self.prior, str) and self.prior == "auto"):
-            return
-        if isinstance(self.prior, str) or np.shape(self.prior) != (2,) or not np.all(np.asarray(self.prior) >= 0):
-            raise ConfigError(f"prior must be 'auto', None or (right, wrong) of 0 or more each, got {self.prior!r}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from crowdwise.aggregation.core.base import Aggregator
-from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.crowd import Crowd, MemoryCrowd
 from crowdwise.aggregation.majority_vote import MajorityVote
 from crowdwise.annotations import Annotations
 from crowdwise.registry import AGGREGATORS
@@ -54,44 +54,41 @@ def recommend(
     ('hierarchical-dawid-skene', ['cat', 'dog', 'cat', 'dog'], 0.0)
     """
     data = Annotations.coerce(annotations)
-    crowd = Crowd.of(data)
-    name, reason = _choose(crowd)
+    crowd = MemoryCrowd.of(data)
+    name, reason = suitable_method(crowd)
     estimator = AGGREGATORS[name](random_state=random_state).fit(data, gold)
     vote = MajorityVote(random_state=random_state).fit(data, gold)
     differs = (estimator.labels_ != vote.labels_)[crowd.labelled]
     return Recommendation(name, estimator, vote, reason, float(differs.mean()) if differs.size else 0.0)
 
 
-def _choose(crowd: Crowd) -> tuple[str, str]:
-    """Name and reason."""
+def suitable_method(crowd: Crowd) -> tuple[str, str]:
+    """Name of the method for a crowd, and the reason for it."""
     given = crowd.labels_per_annotator[crowd.labels_per_annotator > 0]
     shared = float(np.mean(crowd.labels_per_instance[crowd.labelled] > 1)) if crowd.n_labelled else 0.0
     if len(given) < 3 or shared == 0.0:
         few = "fewer than three annotators" if len(given) < 3 else "one label per instance"
-        return "majority-vote", f"There is {few}, so that nothing tells a good annotator from a bad one."
+        return "majority-vote", f"With {few}, the quality of annotators cannot be estimated."
     agreement = crowd.agreement_beyond_chance()
     if agreement < _CHANCE:
         return "majority-vote", (
-            f"Two labels of an instance agree no more than by chance ({agreement:+.2f} beyond it), so that no method "
-            "can tell right from wrong: look at the task and its instructions."
+            f"Two labels of an instance agree no more than by chance ({agreement:+.2f} beyond it), so no method can "
+            "tell right from wrong: check the task and its instructions."
         )
     if agreement > _UNANIMOUS:
         return (
             "majority-vote",
-            f"Annotators agree almost always ({agreement:.2f} beyond chance): nothing is left to gain.",
+            f"Annotators agree almost always ({agreement:.2f} beyond chance): there is nothing left to gain.",
         )
-    typical, votes = float(np.median(given)), len(crowd.annotations) / crowd.n_labelled
+    typical, votes = float(np.median(given)), crowd.n_annotations / crowd.n_labelled
     facts = (
         f"{typical:g} labels per annotator (median), {votes:.1f} per instance, agreement {agreement:.2f} beyond chance"
     )
     if 8.0 * crowd.n_annotators * crowd.n_classes**2 > _TABLES:
         return "one-coin", (
-            f"With {crowd.n_classes} classes and {crowd.n_annotators} annotators confusion matrices are out of "
-            f"reach, one accuracy each is not ({facts})."
+            f"Confusion matrices of {crowd.n_annotators} annotators by {crowd.n_classes} classes do not fit into "
+            f"memory; one accuracy per annotator does ({facts})."
         )
-    why = (
-        "annotators differ and can be compared"
-        if typical >= 2 * crowd.n_classes
-        else ("annotators gave few labels each, so that they have to borrow strength from the crowd")
-    )
+    enough = typical >= 2 * crowd.n_classes
+    why = "annotators can be compared" if enough else "annotators with few labels each borrow strength from the crowd"
     return "hierarchical-dawid-skene", f"Confusion matrices with a learnt prior, because {why} ({facts})."

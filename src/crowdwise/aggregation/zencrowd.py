@@ -11,7 +11,7 @@ from crowdwise.aggregation.core.base import uniform
 from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.aggregation.one_coin import Coins, OneCoinDawidSkene
-from crowdwise.errors import ConfigError
+from crowdwise.constraints import OpenProbability
 from crowdwise.registry import AGGREGATORS
 
 
@@ -29,7 +29,7 @@ class ZenCrowd(OneCoinDawidSkene):
     tol: float = 0.0
     prior: tuple[float, float] | None = None
     """Right and wrong labels that every annotator is taken to have given before; the original has none."""
-    initial_skill: float = 0.8
+    initial_skill: OpenProbability = 0.8
     """Accuracy of every annotator at the start; silent annotators keep it."""
 
     _skill_floor: ClassVar[float] = 1e-6
@@ -46,8 +46,3 @@ class ZenCrowd(OneCoinDawidSkene):
 
     def _needs(self, n_classes: int) -> int:
         return 0
-
-    def _check(self) -> None:
-        super()._check()
-        if not 0 < self.initial_skill < 1:
-            raise ConfigError(f"initial_skill must lie between 0 and 1, got {self.initial_skill!r}")

@@ -10,6 +10,7 @@ from crowdwise.aggregation.core.base import IterativeAggregator, State
 from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.aggregation.wawa import agreement
+from crowdwise.constraints import PositiveFloat, PositiveInt
 from crowdwise.registry import AGGREGATORS
 
 
@@ -34,13 +35,14 @@ class ZeroBasedSkill(IterativeAggregator[Skills]):
     """
 
     tol: float = 1e-12
-    lr: float = 1.0
+    lr: PositiveFloat = 1.0
     """Step towards the agreement; halved every ``lr_steps`` rounds."""
-    lr_steps: int = 20
+    lr_steps: PositiveInt = 20
 
     uses_history = True
     streams = True
     settles = False
+    state = Skills
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Skills:
         skill = np.full(crowd.n_annotators, 1.0 / crowd.n_classes + 1e-5)

@@ -1,10 +1,9 @@
-"""How far annotators agree, beyond chance, with bootstrap intervals over instances.
+"""How well annotators agree beyond chance, with bootstrap intervals over instances.
 
-Every measure takes annotations in any form that `crowdwise.Annotations.coerce` reads and returns an `Agreement`:
-``value``, ``interval``, ``n``. ``n_bootstrap`` is how often the instances are resampled for the interval (0: no
-interval), ``confidence`` the share of the resampled values that it holds, ``random_state`` makes it repeatable.
-A repeated (instance, annotator) pair counts as another label; build the annotations with ``duplicates="last"`` to
-drop such repeats.
+Every measure takes annotations in any form that `crowdwise.Annotations.coerce` accepts and returns an `Agreement`:
+``value``, ``interval``, ``n``. The interval comes from ``n_bootstrap`` resamples of the instances (0: no interval) and
+holds the share ``confidence`` of them; ``random_state`` makes it reproducible. A repeated (instance, annotator) pair
+counts as another label; build the annotations with ``duplicates="last"`` to drop repeats.
 """
 
 from crowdwise.agreement._cohen import cohen_kappa

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -10,10 +10,11 @@ from scipy import sparse
 from crowdwise.agreement._measures import corrected, within
 from crowdwise.agreement._result import Agreement
 from crowdwise.agreement._values import Values, Weights, class_credit, class_values
-from crowdwise.agreement._votes import CHUNK, Bootstrap, Floats, RandomState, Votes
+from crowdwise.agreement._votes import CHUNK, Bootstrap, Votes
 from crowdwise.annotations import Annotations
-from crowdwise.data.codes import cells
-from crowdwise.errors import ConfigError, suggest
+from crowdwise.constraints import check_value
+from crowdwise.data.codes import cells, row_blocks
+from crowdwise.data.types import Floats, RandomState
 
 
 def cohen_kappa(
@@ -25,11 +26,11 @@ def cohen_kappa(
     n_bootstrap: int = 1000,
     random_state: RandomState = None,
 ) -> Agreement:
-    """Cohen's kappa (Cohen 1960, 1968) of a crowd: for two annotators Cohen's own, for more that of Conger (1980).
+    """Cohen's kappa (Cohen 1960, 1968) of a crowd; for more than two annotators, the generalisation of Conger (1980).
 
-    Chance agreement is the mean over all pairs of annotators of the chance that their labels agree, each choosing
-    classes as often as in all labels given; annotators without labels do not count. `pairwise` has the kappa of every
-    two annotators, and the meaning of ``weights`` and ``values``.
+    Chance agreement is averaged over all pairs of annotators, each choosing classes with the frequencies of all labels
+    he or she gave; annotators without labels do not count. `pairwise` computes the kappa of every two annotators, and
+    explains ``weights`` and ``values``.
 
     >>> round(cohen_kappa([[0, 0], [1, 1], [0, 0], [1, 0]], n_bootstrap=0).value, 3)
     0.5
@@ -45,9 +46,9 @@ def cohen(
     weights: Weights | None = None,
     values: Values | None = None,
 ) -> Agreement:
-    """`cohen_kappa` from votes that were counted before."""
-    if weights is not None and weights not in get_args(Weights):
-        raise ConfigError(f"unknown weights {weights!r}{suggest(str(weights), get_args(Weights))}")
+    """`cohen_kappa` from votes already counted."""
+    if weights is not None:
+        check_value("weights", weights, Weights)
     credit = None if weights is None else class_credit(class_values(annotations, values), weights)
     size = len(votes.pattern)
     if credit is None:
@@ -64,18 +65,17 @@ def cohen(
         labels = (given @ times).reshape(annotations.n_annotators, annotations.n_classes, times.shape[1])
         return corrected(observed, _chance(labels, credit))
 
-    drawn, step = bootstrap.draws(size), max(1, CHUNK // (given.shape[0] + size + 1))
-    chunks = (drawn[start : start + step].T.astype(np.float64) for start in range(0, bootstrap.times, step))
+    drawn, chunks = bootstrap.draws(size), row_blocks(bootstrap.n_bootstrap, given.shape[0] + size + 1, CHUNK)
     with np.errstate(divide="ignore", invalid="ignore"):  # undefined values are NaN
         estimate = value(np.ones((size, 1)))
-        samples = np.concatenate([np.empty(0), *(value(times) for times in chunks)])
+        samples = np.concatenate([np.empty(0), *(value(drawn[rows].T.astype(np.float64)) for rows in chunks)])
     low, high = bootstrap.interval(samples)
     name = "Cohen's kappa" + (f" ({weights})" if weights else "")
     return Agreement(name, float(estimate[0]), (float(low), float(high)), votes.n_pairable, bootstrap.confidence)
 
 
 def _given(annotations: Annotations, size: int) -> sparse.csr_array[Any]:
-    """Labels by annotator and class (R * C, n), over the labelled instances."""
+    """Labels by annotator and class (R * C, n), for the labelled instances."""
     width = annotations.n_classes
     rows = cells(annotations.annotator, width, annotations.label)
     columns = (np.cumsum(annotations.labels_per_instance > 0) - 1)[annotations.instance]
@@ -83,7 +83,7 @@ def _given(annotations: Annotations, size: int) -> sparse.csr_array[Any]:
 
 
 def _chance(labels: Floats, credit: Floats | None) -> Floats:
-    """Chance agreement (B,), mean over pairs of annotators, from their labels by class (R, C, B)."""
+    """Chance agreement (B,), averaged over pairs of annotators, from their labels by class (R, C, B)."""
     total = labels.sum(axis=1, keepdims=True)
     share = labels / np.maximum(total, 1)
     everyone = share.sum(axis=0)  # (C, B)

@@ -1,22 +1,24 @@
 """Agreement of a whole crowd in one number.
 
-Notation: instance i has m_i labels, n_ic of them for class c. Instances with one label count only where a measure
-estimates how often classes are chosen from all labels (Fleiss, Gwet).
+Notation: instance i has m_i labels, n_ic of them for class c. Instances with one label only count in measures that
+estimate class frequencies from all labels (Fleiss, Gwet).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
 
 from crowdwise.agreement._result import Agreement
 from crowdwise.agreement._values import Values, class_values
-from crowdwise.agreement._votes import Bootstrap, Floats, RandomState, Statistic, Votes, following
+from crowdwise.agreement._votes import Bootstrap, Statistic, Votes, following
 from crowdwise.annotations import Annotations
-from crowdwise.errors import AnnotationError, ConfigError, suggest
+from crowdwise.constraints import check_value
+from crowdwise.data.types import Floats, RandomState
+from crowdwise.errors import AnnotationError, ConfigError
 
 Level = Literal["nominal", "ordinal", "interval", "ratio"]
 
@@ -24,7 +26,7 @@ Level = Literal["nominal", "ordinal", "interval", "ratio"]
 def raw_agreement(
     annotations: Any, *, confidence: float = 0.95, n_bootstrap: int = 1000, random_state: RandomState = None
 ) -> Agreement:
-    """Share of the pairs of labels of an instance that agree, mean over the instances with two labels or more.
+    """Share of the pairs of labels of an instance that agree, averaged over the instances with two or more labels.
 
     >>> round(raw_agreement([[0, 0, 1], [1, 1, 1]], n_bootstrap=0).value, 3)
     0.667
@@ -38,8 +40,8 @@ def fleiss_kappa(
 ) -> Agreement:
     """Fleiss' kappa (Fleiss 1971), for any number of labels per instance.
 
-    Chance agreement is the sum over classes of p_c^2, with p_c the mean over labelled instances of n_ic / m_i (Gwet
-    2014, section 2.6): Fleiss' own p_c where every instance has equally many labels.
+    Chance agreement is the sum of p_c^2 over the classes, where p_c is the mean of n_ic / m_i over the labelled
+    instances (Gwet 2014, section 2.6). This is Fleiss' own p_c if all instances have equally many labels.
 
     >>> round(fleiss_kappa([[0, 0, 1], [1, 1, 1]], n_bootstrap=0).value, 3)
     0.25
@@ -51,7 +53,7 @@ def fleiss_kappa(
 def gwet_ac1(
     annotations: Any, *, confidence: float = 0.95, n_bootstrap: int = 1000, random_state: RandomState = None
 ) -> Agreement:
-    """Gwet's AC1 (Gwet 2008), which stays meaningful where one class is much more frequent than the others.
+    """Gwet's AC1 (Gwet 2008), which stays meaningful if one class is much more frequent than the others.
 
     Chance agreement is the sum of p_c (1 - p_c) over the classes, divided by C - 1, with p_c as in `fleiss_kappa`.
     Classes that nobody chose count in C.
@@ -69,7 +71,7 @@ def scott_pi(
     """Scott's pi (Scott 1955), over all pairs of labels of the crowd.
 
     Every pair of labels of an instance counts once, so instances with many labels weigh more than in Fleiss' kappa;
-    where all have equally many, the two are the same. `pairwise` has Scott's pi of every two annotators.
+    if all have equally many, the two are the same. `pairwise` has Scott's pi of every two annotators.
 
     >>> round(scott_pi([[0, 0, 1], [1, 1, 1]], n_bootstrap=0).value, 3)
     0.25
@@ -87,11 +89,11 @@ def krippendorff_alpha(
     n_bootstrap: int = 1000,
     random_state: RandomState = None,
 ) -> Agreement:
-    """Krippendorff's alpha (Krippendorff 2011), with any labels missing.
+    """Krippendorff's alpha (Krippendorff 2011); any labels may be missing.
 
-    ``level`` says what difference between labels means: none but being different (nominal), ranks (ordinal),
-    differences (interval), or differences relative to the sum (ratio). ``values`` holds the number of each class; by
-    default the classes themselves where they are numbers (strings of digits count), else, for ordinal only, their
+    ``level`` decides how the difference between two labels is measured: equal or not (nominal), by rank (ordinal), by
+    difference (interval), or by difference relative to the sum (ratio). ``values`` holds the number of each class. It
+    defaults to the classes themselves if they are numbers (or strings of digits), else, for ordinal only, to their
     order in ``annotations.classes``.
 
     >>> rows = [[1, 1, None], [2, 2, 3], [3, 3, 3], [None, 1, 2]]
@@ -121,12 +123,12 @@ RAW, FLEISS, GWET, SCOTT = "raw agreement", "Fleiss' kappa", "Gwet's AC1", "Scot
 
 
 def alpha_name(level: Level) -> str:
-    """The name of alpha in results."""
+    """Name of alpha in results."""
     return f"Krippendorff's alpha ({level})"
 
 
 def measured(name: str, votes: Votes, statistic: Statistic, bootstrap: Bootstrap) -> Agreement:
-    """A statistic of the votes with its interval."""
+    """A statistic of the votes, with its interval."""
     value, interval = bootstrap.estimate(votes, statistic)
     return Agreement(name, value, interval, votes.n_pairable, bootstrap.confidence)
 
@@ -165,9 +167,8 @@ def scott_statistic(votes: Votes) -> Statistic:
 
 
 def alpha_statistic(annotations: Annotations, votes: Votes, level: Level, values: Values | None) -> Statistic:
-    """1 - observed / expected disagreement, with the squared differences of a level of measurement."""
-    if level not in get_args(Level):
-        raise ConfigError(f"unknown level {level!r}{suggest(str(level), get_args(Level))}")
+    """1 - observed / expected disagreement, with the squared differences of ``level``."""
+    check_value("level", level, Level)
     if level == "ordinal":
         return _ordinal_alpha(votes, class_values(annotations, values))
     if level == "nominal":
@@ -185,7 +186,7 @@ def alpha_statistic(annotations: Annotations, votes: Votes, level: Level, values
 
 
 Disagreement = tuple[Floats, Callable[[Floats], Floats]]
-"""Observed within each pattern (P,), and a function of all labels by class (B, C) to what is expected (B,)."""
+"""Observed disagreement of each pattern (P,), and a function from labels by class (B, C) to the expected one (B,)."""
 
 
 def _nominal(votes: Votes) -> Disagreement:
@@ -194,7 +195,7 @@ def _nominal(votes: Votes) -> Disagreement:
 
 
 def _interval(votes: Votes, number: Floats) -> Disagreement:
-    # Alpha knows neither unit nor origin; from 0 to 1, no digits are lost where numbers are large.
+    # Alpha does not depend on unit or origin; scaling to 0..1 keeps precision if the numbers are large.
     scaled = (number - number.min(initial=np.inf)) / (np.ptp(number) if len(np.unique(number)) > 1 else 1.0)
     observed = within(votes, lambda c, k: (scaled[c] - scaled[k]) ** 2)
     return observed, lambda labels: _spread(labels.sum(axis=1), labels @ scaled, labels @ scaled**2)
@@ -209,10 +210,10 @@ def _ratio(votes: Votes, number: Floats) -> Disagreement:
 
 
 def _ordinal_alpha(votes: Votes, number: Floats) -> Statistic:
-    """Alpha whose difference between classes is that of their mid-ranks among all labels.
+    """Alpha with the difference of mid-ranks among all labels as the difference of two classes.
 
-    Krippendorff's n_c/2 + n_c+1 + ... + n_k/2 is the mid-rank of k less that of c. The ranks change with the
-    resampled labels, so they are computed for each resample.
+    Krippendorff's n_c/2 + n_c+1 + ... + n_k/2 is the mid-rank of k minus that of c. Ranks depend on the labels, so
+    they are recomputed for each resample.
     """
     if len(np.unique(number)) < len(number):
         raise ConfigError(f"ordinal alpha needs different values for different classes, got {number.tolist()}")
@@ -232,13 +233,13 @@ def _ordinal_alpha(votes: Votes, number: Floats) -> Statistic:
 
 
 def _alpha(total: Floats, observed: Floats, expected: Floats) -> Floats:
-    """1 - observed / expected disagreement; NaN where all labels are the same (0, but for rounding)."""
+    """1 - observed / expected disagreement; NaN if all labels are the same (expected is 0, up to rounding)."""
     varied = expected > 1e-12 * total**2
     return np.where(varied, 1 - (total - 1) * observed / np.where(varied, expected, 1), np.nan)
 
 
 def corrected(observed: Floats, chance: Floats) -> Floats:
-    """Agreement above chance, as a share of what is possible; NaN where chance agreement is certain."""
+    """Agreement above chance as a share of what is possible; NaN if chance agreement is 1."""
     possible = 1 - chance
     return np.where(possible > 1e-12, (observed - chance) / np.where(possible > 1e-12, possible, 1), np.nan)
 
@@ -248,7 +249,7 @@ def _squares(numbers: Floats) -> Floats:
 
 
 def _spread(total: Floats, first: Floats, second: Floats) -> Floats:
-    """Sum over all ordered pairs of squared differences, from the number, sum and sum of squares of the values."""
+    """Sum of squared differences over all ordered pairs, from the count, sum and sum of squares of the values."""
     return 2 * (total * second - first**2)
 
 
@@ -264,7 +265,7 @@ def _per_partner(votes: Votes) -> Floats:
 
 
 def _pairable(votes: Votes) -> sparse.csr_array[Any]:
-    """The votes of patterns with two labels or more; the others are emptied."""
+    """The votes of patterns with two or more labels; other rows are zero."""
     return sparse.csr_array(votes.table.multiply((votes.size >= 2)[:, None]))
 
 
@@ -274,13 +275,13 @@ def _agreeing(votes: Votes) -> Floats:
 
 
 def _class_shares(votes: Votes) -> Callable[[Floats], Floats]:
-    """Mean over instances of the share of labels that each class has, (B, C)."""
+    """Mean share of each class among the labels of an instance, (B, C)."""
     shares = sparse.csr_array(votes.table.multiply(1 / votes.size[:, None]))
     return lambda weights: (weights @ shares) / weights.sum(axis=1, keepdims=True)
 
 
 def within(votes: Votes, difference: Callable[[Any, Any], Floats]) -> Floats:
-    """Disagreement inside each pattern, (P,): squared differences over ordered pairs of labels, divided by m - 1."""
+    """Disagreement in each pattern, (P,): squared differences over ordered pairs of labels, divided by m - 1."""
     number, label = votes.table.data, votes.table.indices
     pattern = np.repeat(np.arange(len(votes.count)), np.diff(votes.table.indptr))
     last = votes.table.indptr[1:][pattern].astype(np.int64)

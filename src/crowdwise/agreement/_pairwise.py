@@ -1,11 +1,11 @@
-"""Agreement of every two annotators, on the instances that both labelled."""
+"""Agreement of every two annotators on the instances both labelled."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from scipy import sparse
@@ -13,10 +13,12 @@ from scipy import sparse
 from crowdwise.agreement._measures import corrected
 from crowdwise.agreement._result import PairwiseAgreement
 from crowdwise.agreement._values import Values, Weights, class_credit, class_values
-from crowdwise.agreement._votes import Bootstrap, Floats, Ints, RandomState, following, runs
+from crowdwise.agreement._votes import Bootstrap, following, runs
 from crowdwise.annotations import Annotations
-from crowdwise.data.codes import Codes, cells
-from crowdwise.errors import ConfigError, suggest
+from crowdwise.constraints import check_value
+from crowdwise.data.codes import Codes, cells, row_blocks
+from crowdwise.data.types import Floats, Ints, RandomState
+from crowdwise.errors import ConfigError
 
 Measure = Literal["cohen", "scott", "gwet", "raw"]
 
@@ -37,9 +39,9 @@ def pairwise(
     """Agreement of every two annotators who share an instance: one row per pair, or a matrix (R, R) on demand.
 
     ``weights`` gives partial credit for near misses: 1 - |v - w| / range (linear) or 1 - (v - w)^2 / range^2
-    (quadratic; Cohen 1968), where the number v of a class is its entry of ``values``, else the class itself where all
-    are numbers, else its code. Chance agreement comes from the common instances alone, so a pair that shares k of them
-    is pulled towards 0 by about 1/k, and a kappa of a pair that shares one is 0 or undefined.
+    (quadratic; Cohen 1968). The number v of a class is its entry of ``values``, else the class itself if all classes
+    are numbers, else its code. Chance agreement is estimated from the common instances only: with k of them, values
+    are biased towards 0 by about 1/k; with one, a kappa is 0 or undefined.
 
     >>> pairs = pairwise([[0, 0, 1], [1, 1, 1], [0, 0, None], [1, 0, None]])
     >>> pairs.matrix().round(2)
@@ -49,9 +51,9 @@ def pairwise(
     >>> pairs.n_common.tolist()
     [4, 2, 2]
     """
-    for name, chosen, known in (("measure", measure, Measure), ("weights", weights, Weights)):
-        if chosen is not None and chosen not in get_args(known):
-            raise ConfigError(f"unknown {name} {chosen!r}{suggest(str(chosen), get_args(known))}")
+    check_value("measure", measure, Measure)
+    if weights is not None:
+        check_value("weights", weights, Weights)
     if weights is not None and measure != "cohen":
         raise ConfigError(f"weights={weights!r} is for Cohen's kappa; leave it out for measure={measure!r}")
     crowd, bootstrap = Annotations.coerce(annotations), Bootstrap(n_bootstrap, confidence, random_state)
@@ -64,9 +66,7 @@ def pairwise(
         common, value = block.compare()
         samples = np.empty((len(value), n_bootstrap))
         drawn = draws[:, labelled[block.instances]] if n_bootstrap else draws
-        step = max(1, NUMBERS // block.height)
-        for start in range(0, n_bootstrap, step):
-            chunk = slice(start, start + step)
+        for chunk in row_blocks(n_bootstrap, block.height, NUMBERS):
             samples[:, chunk] = block.compare(drawn[chunk].T.astype(np.float64))[1]
         ends = bootstrap.interval(samples)
         parts.append((block.first, block.second, common[:, 0].astype(np.int64), value[:, 0], *ends))
@@ -80,7 +80,7 @@ def pairwise(
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Some pairs of annotators (K), and every two labels that they gave to a common instance (L rows, by pair)."""
+    """Some pairs of annotators (K), and every two labels they gave to a common instance (L rows, by pair)."""
 
     first: Ints  # (K,)
     second: Ints  # (K,)
@@ -93,7 +93,7 @@ class _Block:
     credit: Floats | None  # (C, C)
 
     def compare(self, weights: Floats | None = None) -> tuple[Floats, Floats]:
-        """Common instances and agreement of each pair, (K, B), where ``instances`` have ``weights`` (I, B), or 1."""
+        """Common instances and agreement of each pair, (K, B); ``instances`` have ``weights`` (I, B), by default 1."""
         sums: Iterator[Floats]
         if weights is None:
             sums = (np.bincount(rows, data, height)[:, None].astype(np.float64) for rows, data, height in self._sums)
@@ -111,7 +111,7 @@ class _Block:
         return common, np.where(common > 0, value, np.nan)
 
     def _both(self, given: Floats, received: Floats) -> Floats:
-        """How often both would choose a class by chance, from how often each did, (U, B)."""
+        """How often both would choose a class by chance, given how often each did, (U, B)."""
         if self.measure != "cohen":
             return ((given + received) / 2) ** 2
         if self.credit is not None:
@@ -120,7 +120,7 @@ class _Block:
 
     @cached_property
     def instances(self) -> Ints:
-        """Codes of the instances that the pairs share, (I,)."""
+        """Codes of the instances the pairs share, (I,)."""
         return np.flatnonzero(np.bincount(self.instance))
 
     @property
@@ -130,7 +130,7 @@ class _Block:
 
     @cached_property
     def _cells(self) -> tuple[Ints, Ints, Ints]:
-        """The (pair, class) cells that chance agreement depends on (U,), and where the labels are among them."""
+        """The (pair, class) cells that chance agreement depends on (U,), and the positions of the labels in them."""
         given, received = self.pair * self.n_classes + self.given, self.pair * self.n_classes + self.received
         if self.credit is not None:  # near misses count, so all cells do
             return np.arange(len(self.first) * self.n_classes), given, received
@@ -139,7 +139,7 @@ class _Block:
 
     @cached_property
     def _sums(self) -> list[tuple[Ints, Floats | None, int]]:
-        """Rows to sum into, data and number of rows: common, agreeing, and labels of the first and of the second."""
+        """Target rows, data and number of rows of the sums: common, agreeing, labels of the first and of the second."""
         cells, given, received = self._cells
         agreeing = (
             np.equal(self.given, self.received) if self.credit is None else self.credit[self.given, self.received]
@@ -155,7 +155,7 @@ class _Block:
 
     @cached_property
     def _matrices(self) -> list[sparse.csr_array[Any]]:
-        """The sums as matrices whose columns are the instances."""
+        """The sums as matrices with one column per instance."""
         width, column = len(self.instances), np.searchsorted(self.instances, self.instance)
         return [
             sparse.csr_array((np.ones(len(rows)) if data is None else data, (rows, column)), (height, width))
@@ -187,7 +187,7 @@ def _blocks(annotations: Annotations, measure: Measure, credit: Floats | None, l
         key = cells(annotator[one], size, annotator[other])
         order = np.argsort(key)
         one, other, key = one[order], other[order], key[order]
-        different = annotator[one] != annotator[other]  # a repeated label of one annotator is no pair
+        different = annotator[one] != annotator[other]  # repeated labels of one annotator are not a pair
         if not different.all():
             one, other, key = one[different], other[different], key[different]
         if len(key):

@@ -1,4 +1,4 @@
-"""Every measure of one crowd."""
+"""All measures of one crowd."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from crowdwise.agreement._measures import (
 )
 from crowdwise.agreement._result import Report
 from crowdwise.agreement._values import Values
-from crowdwise.agreement._votes import Bootstrap, RandomState, Votes
+from crowdwise.agreement._votes import Bootstrap, Votes
 from crowdwise.annotations import Annotations
+from crowdwise.data.types import RandomState
 
 
 def report(
@@ -35,11 +36,11 @@ def report(
     n_bootstrap: int = 1000,
     random_state: RandomState = None,
 ) -> Report:
-    """Every measure of a crowd in a small table, with Krippendorff's alpha at each of ``levels``.
+    """All measures of a crowd in a small table, with Krippendorff's alpha at each of ``levels``.
 
     >>> print(report([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 0, 1]], n_bootstrap=0))
     Annotations(4 instances, 3 annotators, 2 classes, 12 annotations)
-    4 with two labels or more
+    4 with two or more labels
                                      value   95% interval
     raw agreement                    0.667       -      -
     Krippendorff's alpha (nominal)   0.389       -      -

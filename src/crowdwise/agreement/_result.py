@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from crowdwise.agreement._votes import Floats, Ints
 from crowdwise.data.factorise import Vocabulary
+from crowdwise.data.types import Array, Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -23,13 +21,13 @@ class Agreement:
 
     measure: str
     value: float
-    """NaN where the measure is undefined: no instance has two labels, or nothing but one class was ever chosen."""
+    """NaN if undefined: no instance has two labels, or only one class was ever chosen."""
     interval: tuple[float, float]
     """Percentile interval over resampled instances; NaN without a bootstrap."""
     n: int
-    """Instances with two labels or more, on which the measure rests."""
+    """Instances with two or more labels: the basis of the measure."""
     confidence: float = 0.95
-    """Share of the resampled values that the interval holds."""
+    """Share of the resampled values inside the interval."""
 
     def __float__(self) -> float:
         return self.value
@@ -42,34 +40,31 @@ class Agreement:
 
 @dataclass(frozen=True, eq=False)
 class PairwiseAgreement:
-    """Agreement of every two annotators who share an instance; pair k is (``first[k]``, ``second[k]``)."""
+    """Agreement of every two annotators with a common instance; pair k is (``first[k]``, ``second[k]``)."""
 
     measure: str
     first: Ints
     """Code of the first annotator, (K,), smaller than that of the ``second``."""
     second: Ints
     value: Floats
-    """Agreement of the two, (K,); NaN where undefined (both chose one and the same class only)."""
+    """Agreement of the two, (K,); NaN if undefined (both only ever chose the same class)."""
     n_common: Ints
-    """Instances that both labelled, (K,); repeated labels count again."""
+    """Instances both labelled, (K,); repeated labels count again."""
     low: Floats
     """Ends of the bootstrap interval, (K,); NaN without a bootstrap."""
     high: Floats
     confidence: float
-    """Share of the resampled values that the interval holds."""
+    """Share of the resampled values inside the interval."""
     annotators: Vocabulary
     labels: Ints
     """Labels given by each annotator, (R,)."""
 
     def matrix(self) -> Floats:
-        """Values as a symmetric matrix (R, R): NaN where two share no instance; 1 on the diagonal.
-
-        An annotator without labels has NaN on the diagonal too.
-        """
+        """Values as a symmetric matrix (R, R): NaN without a common instance, 1 on the diagonal (NaN without labels)."""
         return self._dense(self.value, np.where(self.labels > 0, 1.0, np.nan), np.nan)
 
     def common(self) -> Ints:
-        """Numbers of common instances as a symmetric matrix (R, R), with the labels given on the diagonal."""
+        """Numbers of common instances as a symmetric matrix (R, R); the diagonal counts the labels given."""
         return self._dense(self.n_common, self.labels, 0)
 
     def to_table(self) -> pa.Table:
@@ -78,7 +73,7 @@ class PairwiseAgreement:
         ids = {"first": self.annotators.take(self.first), "second": self.annotators.take(self.second)}
         return pa.table({**ids, **columns})
 
-    def _dense(self, values: npt.NDArray[Any], diagonal: npt.NDArray[Any], default: float) -> npt.NDArray[Any]:
+    def _dense(self, values: Array, diagonal: Array, default: float) -> Array:
         size = len(self.labels)
         dense = np.full((size, size), default, values.dtype)
         dense[self.first, self.second] = dense[self.second, self.first] = values
@@ -88,12 +83,12 @@ class PairwiseAgreement:
 
 @dataclass(frozen=True)
 class Report:
-    """Every measure of one crowd; print it, or take its ``to_table``."""
+    """All measures of one crowd; print it, or call ``to_table``."""
 
     crowd: str
-    """The sizes of the crowd, in words."""
+    """The size of the crowd, in words."""
     n: int
-    """Instances with two labels or more."""
+    """Instances with two or more labels."""
     rows: tuple[Agreement, ...]
 
     def __getitem__(self, measure: str) -> Agreement:
@@ -114,7 +109,7 @@ class Report:
     def __str__(self) -> str:
         width = max(len(row.measure) for row in self.rows)
         confidence = f"{self.rows[0].confidence:.0%} interval"
-        lines = [self.crowd, f"{self.n:,} with two labels or more", f"{'':<{width}}   value   {confidence}"]
+        lines = [self.crowd, f"{self.n:,} with two or more labels", f"{'':<{width}}   value   {confidence}"]
         for row in self.rows:
             low, high = (_shown(end) for end in row.interval)
             lines.append(f"{row.measure:<{width}}  {_shown(row.value)}  {low} {high}")

@@ -1,4 +1,4 @@
-"""Numbers that classes stand for, where a measure needs an order or a distance."""
+"""The numbers classes stand for, for measures that need an order or a distance."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.agreement._votes import Floats
 from crowdwise.annotations import Annotations
+from crowdwise.data.types import Floats
 from crowdwise.errors import AnnotationError, ConfigError
 
 Values = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
@@ -17,9 +17,9 @@ Weights = Literal["linear", "quadratic"]
 
 
 def class_values(annotations: Annotations, values: Values | None, need: str | None = None) -> Floats:
-    """The number of every class, (C,): ``values``, else the class itself where all are numbers, else its code.
+    """The number of every class, (C,): ``values``, else the class itself if all are numbers, else its code.
 
-    ``need`` names a measure that cannot do with codes: then classes that are not numbers are an error.
+    ``need`` names a measure for which codes will not do: classes that are not numbers are then an error.
 
     >>> crowd = Annotations.from_frame({"item": [1, 2], "worker": [1, 1], "label": ["2", "10"]})
     >>> class_values(crowd, None)
@@ -46,7 +46,7 @@ def class_values(annotations: Annotations, values: Values | None, need: str | No
 
 
 def class_credit(number: Floats, weights: Weights) -> Floats:
-    """Agreement of two classes, (C, C): 1 for the same, 0 for the two farthest apart."""
+    """Credit for confusing two classes, (C, C): 1 if they are the same, 0 for the two farthest apart."""
     distance = np.abs(number[:, None] - number)
     scaled = distance / (distance.max(initial=0) or 1)
     return np.asarray(1 - (scaled if weights == "linear" else scaled**2))

@@ -1,7 +1,8 @@
 """Votes of a crowd by pattern, and the bootstrap over instances.
 
-Measures of overall agreement see an instance only through how often each class was chosen. Instances with equal votes
-are one pattern with a count, so a bootstrap draws new counts of patterns instead of new annotations: exact, and cheap.
+Measures of overall agreement depend on an instance only through how often each class was chosen. Instances with equal
+votes form one pattern with a count, so the bootstrap can resample counts of patterns instead of annotations: exact and
+cheap.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ import numpy.typing as npt
 from scipy import sparse
 
 from crowdwise.annotations import Annotations
-from crowdwise.data.codes import cells
-from crowdwise.errors import ConfigError
+from crowdwise.constraints import NonNegativeInt, OpenProbability, check_parameters
+from crowdwise.data.codes import cells, row_blocks
+from crowdwise.data.types import Floats, Ints, RandomState
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-RandomState = int | np.random.Generator | None
 Statistic = Callable[[Floats], Floats]
 """Weights of the patterns (B, P) -> values of a measure (B,)."""
 
@@ -38,7 +37,7 @@ class Votes:
     """
 
     table: sparse.csr_array[Any]  # (P, C) how often each class was chosen
-    count: Ints  # (P,) instances that have these votes
+    count: Ints  # (P,) instances with these votes
     pattern: Ints  # (n,) pattern of each labelled instance, in order of code
 
     @classmethod
@@ -49,7 +48,7 @@ class Votes:
         instance, label = np.divmod(chosen, max(width, 1))
         start = starts(instance)
         indptr = np.append(start, len(chosen))
-        # Equal votes have equal sums of random 64-bit numbers. That different ones do has chance n^2 / 2^65.
+        # Equal votes have equal sums of random 64-bit numbers; different votes do with probability n^2 / 2^65.
         hashes = np.random.default_rng(0).integers(0, 2**64, width, dtype=np.uint64)
         sums = np.add.reduceat(hashes[label] * number.astype(np.uint64), start) if len(start) else hashes[:0]
         _, first, pattern, count = np.unique(sums, return_index=True, return_inverse=True, return_counts=True)
@@ -63,23 +62,21 @@ class Votes:
 
     @property
     def n_pairable(self) -> int:
-        """Instances with two labels or more: the others say nothing about agreement."""
+        """Instances with two or more labels; the others say nothing about agreement."""
         return int(self.count[self.size >= 2].sum())
 
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """How often to resample the instances, and the share of the results that the interval holds."""
+    """How often to resample the instances, and the share of the results inside the interval."""
 
-    times: int
-    confidence: float
+    n_bootstrap: NonNegativeInt
+    """0: no interval."""
+    confidence: OpenProbability
     random_state: RandomState
 
     def __post_init__(self) -> None:
-        if self.times < 0:
-            raise ConfigError(f"n_bootstrap must be 0 (no interval) or more, got {self.times}")
-        if not 0 < self.confidence < 1:
-            raise ConfigError(f"confidence must lie between 0 and 1, got {self.confidence}")
+        check_parameters(self)
 
     def estimate(self, votes: Votes, statistic: Statistic) -> tuple[float, tuple[float, float]]:
         """The value of a statistic, and its percentile interval (NaN without a bootstrap)."""
@@ -90,7 +87,7 @@ class Bootstrap:
         return float(value[0]), (float(low), float(high))
 
     def interval(self, samples: Floats) -> tuple[Floats, Floats]:
-        """Percentiles along the last axis; NaNs are left out, and all NaN gives NaN."""
+        """Percentiles along the last axis; NaNs are ignored unless there is nothing else."""
         if not samples.shape[-1]:
             undefined = np.full(samples.shape[:-1], np.nan)
             return undefined, undefined
@@ -100,22 +97,21 @@ class Bootstrap:
         return _quantile(ranked, last, tail), _quantile(ranked, last, 1 - tail)
 
     def draws(self, size: int) -> npt.NDArray[np.uint8]:
-        """How often each of ``size`` instances is drawn in each resample, (B, size); a byte is plenty for that."""
+        """How often each of ``size`` instances is drawn in each resample, (B, size); a byte is plenty."""
         rng = np.random.default_rng(self.random_state)
-        drawn = np.empty((self.times, size), np.uint8)
+        drawn = np.empty((self.n_bootstrap, size), np.uint8)
         for times in drawn if size else ():
             times[:] = np.bincount(rng.integers(0, size, size), minlength=size)
         return drawn
 
     def _weights(self, votes: Votes) -> Iterator[Floats]:
-        """Resampled counts of the patterns, (B, P) in chunks of rows."""
+        """Resampled counts of the patterns, (B, P), in chunks of rows."""
         n, patterns = len(votes.pattern), len(votes.count)
         if not n:
             return
         rng = np.random.default_rng(self.random_state)
-        rows = max(1, CHUNK // sum(votes.table.shape))
-        for start in range(0, self.times, rows):
-            size = min(rows, self.times - start)
+        for rows in row_blocks(self.n_bootstrap, sum(votes.table.shape), CHUNK):
+            size = rows.stop - rows.start
             if patterns < n / 8:  # a binomial per pattern costs about as much as eight draws
                 yield rng.multinomial(n, votes.count / n, size).astype(np.float64)
             else:
@@ -137,7 +133,7 @@ def starts(ascending: Ints) -> Ints:
 
 
 def runs(ascending: Ints) -> tuple[Ints, Ints]:
-    """The distinct values of an ascending array of codes, and how often each occurs.
+    """The distinct values of an ascending array, and how often each occurs.
 
     >>> runs(np.array([0, 0, 3]))
     (array([0, 3]), array([2, 1]))
@@ -147,7 +143,7 @@ def runs(ascending: Ints) -> tuple[Ints, Ints]:
 
 
 def following(last: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """All pairs (r, s) of a row r of ``rows`` and a later row s of its group, which ends before ``last[r]``.
+    """All pairs (r, s) of a row r in ``rows`` and a later row s of its group, which ends before ``last[r]``.
 
     >>> following(np.array([3, 3, 3, 4]), np.arange(4))
     (array([0, 0, 1]), array([1, 2, 2]))

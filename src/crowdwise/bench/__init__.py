@@ -1,1 +1,1 @@
-"""Experiments at one command: grids of data, noise, methods and seeds that can be interrupted, and their tables and figures."""
+"""Experiments: interruptible grids of data, noise, methods and seeds, with tables and figures."""

@@ -11,33 +11,33 @@ from pathlib import Path
 from typing import Any
 
 FILES = ("inputs", "annotations", "ids")
-"""Keys of ``Cell.data`` that name files of the user's."""
+"""Keys of ``Cell.data`` that name the user's files."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a run is made from, and where in a table it belongs."""
+    """The inputs of a run, and its place in a table."""
 
     experiment: str
     column: str
-    """The setting: data and noise, in the paper's words where it is one of the paper's."""
+    """The setting, data and noise; named as in the paper if it is one of the paper's."""
     row: str
     """The method or variant."""
     method: str
     seed: int
     data: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of `crowdwise.datasets.load`, or ``inputs``, ``annotations`` and ``ids`` of the user's files, with
-    ``content``, a digest of what is in them."""
+    """Arguments of `crowdwise.datasets.load`, or the user's files ``inputs``, ``annotations`` and ``ids``, with ``content``,
+    a digest of their contents."""
     simulate: Mapping[str, Any] = field(default_factory=dict)
     parameters: Mapping[str, Any] = field(default_factory=dict)
     heldout: float = 0.0
-    """Share of the annotations that is held out to judge by, where there is no truth."""
+    """Fraction of the annotations held out for evaluation, if there is no truth."""
 
     @property
     def id(self) -> str:
-        """A name that changes with everything that decides the result, but not with the cell's place in a table.
+        """A name that depends on everything that determines the result, but not on the cell's place in a table.
 
-        Files count with their names and contents, wherever they lie.
+        Files count by name and content, wherever they are.
         """
         text = re.sub(r"[^\w.-]+", "-", f"{self.dataset}-{self.method}-seed{self.seed}".lower()).strip("-")
         decides = [self.method, self.seed, self._source(), self.simulate, self.parameters, self.heldout]
@@ -45,12 +45,12 @@ class Cell:
 
     @property
     def family(self) -> str:
-        """Cells of one family have crowd and seed in common, and so the first stages of their methods."""
+        """Cells of one family share crowd and seed, and so their methods can share first stages."""
         return _digest([self._source(), self.simulate, self.seed, self.heldout])
 
     @property
     def dataset(self) -> str:
-        """The data set's name, or that of the file with the inputs."""
+        """The data set's name, or that of the inputs' file."""
         return str(self.data.get("name", Path(str(self.data.get("inputs", "data"))).stem))
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Whether two rows of a table differ by more than their seeds do."""
+"""Whether two rows of a table differ by more than chance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Paired(NamedTuple):
 
 
 def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Paired | None:
-    """Two rows by seed, compared; None with fewer than three seeds in common.
+    """Compare two rows by seed; None with fewer than three seeds in common.
 
     >>> paired({0: 1.0, 1: 2.0, 2: 6.0}, {0: 0.0, 1: 1.0, 2: 2.0, 7: 9.0})
     Paired(difference=2.0, p=0.18350...)
@@ -43,7 +43,7 @@ def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Paired | N
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """p values corrected for being several (Holm, Scandinavian Journal of Statistics 1979).
+    """p values corrected for multiple comparisons (Holm, Scandinavian Journal of Statistics 1979).
 
     >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
     {'a': 0.03, 'c': 0.06, 'b': 0.06}

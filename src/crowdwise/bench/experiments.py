@@ -1,7 +1,7 @@
-"""Experiments: TOML files that span a grid of columns (data and noise), rows (methods and variants) and seeds.
+"""Experiments: TOML files that define a grid of columns (data and noise), rows (methods and variants) and seeds.
 
 An experiment has ``description``, ``seeds``, rows as ``methods = [...]`` or as tables ``[rows."NAME"]`` with ``method`` and
-parameters, and one table ``[[columns]]`` for each kind of crowd::
+parameters, and a table ``[[columns]]`` for each kind of crowd::
 
     [[columns]]
     label = "F-MNIST|AIDN-{noise_rate:.0%}"
@@ -9,8 +9,8 @@ parameters, and one table ``[[columns]]`` for each kind of crowd::
     vary = { "simulate.noise_rate" = [0.1, 0.2] }
     parameters = { epochs = 20 }             # of every method that has them
 
-Paths are relative to the file. A data set may have its annotations replaced by those of a table: ``annotations`` without
-``inputs``. ``paper = 1`` says which of the paper's tables it is.
+Paths are relative to the file. ``annotations`` without ``inputs`` replaces the annotations of a data set. ``paper = 1`` names
+the table of the paper that it reproduces.
 """
 
 from __future__ import annotations
@@ -18,70 +18,44 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import inspect
 import itertools
 import re
 import string
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from crowdwise import presets
 from crowdwise.bench.cells import FILES, Cell
-from crowdwise.errors import ConfigError, suggest
+from crowdwise.constraints import Interval, check_settings, check_value, parameters_of, refuse_unknown
+from crowdwise.errors import ConfigError
 from crowdwise.registry import METHODS
-from crowdwise.storage.text import toml_table
+from crowdwise.storage.documents import named_toml, read_as, toml_names
 
-TITLES = {
-    "ce": "CE",
-    "gce": "GCE",
-    "forward": "Forward",
-    "reweight": "Reweight",
-    "bltm": "BLTM",
-    "dl-mv": "DL-MV",
-    "dl-crh": "DL-CRH",
-    "dl-mmsr": "DL-MMSR",
-    "max-mig": "Max-MIG",
-    "dl-ds": "DL-DS",
-    "dl-ibcc": "DL-IBCC",
-    "dl-ebcc": "DL-EBCC",
-    "agg-net": "AggNet",
-    "crowd-layer": "CrowdLayer",
-    "mbem": "MBEM",
-    "union-net": "UnionNet",
-    "conal": "CoNAL",
-    "geo-crowd-net": "GeoCrowdNet",
-    "trace-reg": "TraceReg",
-    "taidtm-ft": "TAIDTM-FT",
-    "taidtm": "TAIDTM",
-}
-"""Methods as the paper's tables call them, in its order."""
-_TOP: dict[str, tuple[type | tuple[type, ...], str]] = {
-    "description": (str, "text"),
-    "paper": (int, "the number of a table"),
-    "seeds": (int, "a number of seeds"),
-    "heldout": ((int, float), "a share of the annotations"),
-    "methods": (list, "a list of methods"),
-    "rows": (dict, 'tables [rows."NAME"]'),
-    "columns": (list, "tables [[columns]], in double brackets"),
-}
-_COLUMN: dict[str, tuple[type | tuple[type, ...], str]] = {
-    "label": (str, "text"),
-    "preset": (str, "the name of a preset, or a TOML file"),
-    "inputs": (str, "a file"),
-    "annotations": (str, "a file"),
-    "ids": (str, "a file, a column or an array"),
-    "methods": (list, "a list of methods"),
-    "data": (dict, "a table"),
-    "simulate": (dict, "a table"),
-    "parameters": (dict, "a table"),
-    "vary": (dict, "a table of lists"),
-}
 _PARTS = ("simulate", "parameters", "data")
 MOST_SEEDS = 10_000
 _FORM = re.compile(r"\d{0,2}(\.\d{1,2})?[a-zA-Z%]?")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A table ``[[columns]]``: one kind of crowd, or several that differ in what they ``vary``."""
+
+    label: str | None = None
+    preset: str | None = None
+    """The name of a preset, or a TOML file."""
+    inputs: str | None = None
+    annotations: str | None = None
+    ids: str | None = None
+    methods: Sequence[str] | None = None
+    """Of the experiment's methods, those that this column has; by default all."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    simulate: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    vary: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,11 +65,14 @@ class Experiment:
     name: str
     description: str = ""
     paper: int | None = None
-    seeds: int = 3
+    """The number of the paper's table."""
+    seeds: Annotated[int, Interval(1, MOST_SEEDS)] = 3
+    methods: Sequence[str] = ()
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    columns: Sequence[Mapping[str, Any]] = ()
-    heldout: float | None = None
-    """Share of the annotations that is held out to judge by; by default a tenth of those of your own files."""
+    """``method`` and parameters by name; once loaded, ``methods`` are among them."""
+    columns: Sequence[Column] = ()
+    heldout: Annotated[float, Interval(0, 1, open="high")] | None = None
+    """Fraction of the annotations held out for evaluation; by default a tenth, if the data are your own files."""
     folder: Path = Path()
 
     def cells(
@@ -107,7 +84,7 @@ class Experiment:
         seeds: Sequence[int] | None = None,
         parameters: Mapping[str, Any] | None = None,
     ) -> list[Cell]:
-        """The cells of the grid, or of the part of it with the given data sets, methods (or row names) and noise rates.
+        """The cells of the grid, or those with the given data sets, methods (or row names) and noise rates.
 
         ``parameters`` override those of the experiment, in every method that has them.
         """
@@ -119,23 +96,23 @@ class Experiment:
         found = [cell for cell in found if not rates or float(cell.simulate.get("noise_rate", -1)) in rates]
         if not found:
             raise ConfigError(
-                f"no cell of experiment {self.name!r} is left: it has the data sets "
-                f"{_listed(cell.dataset for cell in self._of_seed(0, {}))}, the methods "
-                f"{_listed(spec['method'] for spec in self.rows.values())} and the noise rates "
+                f"experiment {self.name!r} has no such runs: its data sets are "
+                f"{_listed(cell.dataset for cell in self._of_seed(0, {}))}, its methods "
+                f"{_listed(spec['method'] for spec in self.rows.values())}, its noise rates "
                 f"{_listed(cell.simulate.get('noise_rate') for cell in self._of_seed(0, {}))}"
             )
         return found
 
     def _of_seed(self, seed: int, parameters: Mapping[str, Any]) -> Iterator[Cell]:
         for column in self.columns:
-            for values in _combinations(column.get("vary", {})):
+            for values in _combinations(column.vary):
                 for row, spec in self.rows.items():
-                    if "methods" not in column or spec["method"] in column["methods"]:
+                    if column.methods is None or spec["method"] in column.methods:
                         yield self._cell(column, values, row, spec, seed, parameters)
 
     def _cell(
         self,
-        column: Mapping[str, Any],
+        column: Column,
         values: Mapping[str, Any],
         row: str,
         spec: Mapping[str, Any],
@@ -144,22 +121,24 @@ class Experiment:
     ) -> Cell:
         method = spec["method"]
         known = settable(method)
-        preset = presets.load_preset(_path(column["preset"], self.folder)) if "preset" in column else presets.Preset("")
+        preset = presets.Preset("")
+        if column.preset is not None:
+            preset = presets.load_preset(_path(column.preset, self.folder))
         varied: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
         for key, value in values.items():
             table, _, name = key.partition(".")
             varied[table][name] = value
-        common = {**column.get("parameters", {}), **varied["parameters"], **overrides}
-        files = _files({key: column[key] for key in FILES if key in column}, self.folder, f"experiment {self.name}")
+        common = {**column.parameters, **varied["parameters"], **overrides}
+        files = _files(column, self.folder, f"experiment {self.name}")
         names = {key.rpartition(".")[2]: value for key, value in values.items()}
         return Cell(
             experiment=self.name,
-            column=_filled(str(column.get("label", column.get("preset", self.name))), names, self.name),
+            column=_filled(column.label or column.preset or self.name, names, self.name),
             row=row,
             method=method,
             seed=seed,
-            data={**preset.data, **column.get("data", {}), **varied["data"], **files},
-            simulate={**preset.simulate, **column.get("simulate", {}), **varied["simulate"]},
+            data={**preset.data, **column.data, **varied["data"], **files},
+            simulate={**preset.simulate, **column.simulate, **varied["simulate"]},
             parameters={
                 **preset.method_parameters(method),
                 **{key: value for key, value in common.items() if key in known},
@@ -175,122 +154,88 @@ def names() -> list[str]:
     >>> "quick" in names()
     True
     """
-    folder = resources.files(__package__) / "experiments"
-    return sorted(file.name[:-5] for file in folder.iterdir() if file.name.endswith(".toml"))
+    return toml_names(*_folders())
+
+
+def _folders() -> tuple[Traversable, Traversable]:
+    """Where the experiments are that come with crowdwise: its own, and those of the paper."""
+    bench = resources.files(__package__)
+    return bench / "experiments", bench / "paper" / "experiments"
 
 
 def load_experiment(name: str | Path) -> Experiment:
-    """An experiment by name, or from a TOML file of yours. Unknown keys are errors."""
-    path = Path(name)
-    if path.suffix == ".toml":
-        if not path.is_file():
-            raise ConfigError(f"there is no experiment file {path}")
-        text, label, folder = path.read_bytes(), path.stem, path.parent
-    else:
-        if str(name) not in names():
-            raise ConfigError(f"unknown experiment {str(name)!r}{suggest(str(name), names())}")
-        file = resources.files(__package__) / "experiments" / f"{name}.toml"
-        text, label, folder = file.read_bytes(), str(name), Path()
-    try:
-        content = toml_table(text)
-    except ValueError as error:
-        raise ConfigError(f"experiment {name}: {error}") from error
-    return _checked(label, content, folder)
-
-
-def _checked(name: str, content: dict[str, Any], folder: Path) -> Experiment:
-    where = f"experiment {name}"
-    _check(where, content, _TOP)
-    if not 1 <= content.get("seeds", 1) <= MOST_SEEDS:
-        raise ConfigError(f"{where}: seeds must be 1 to {MOST_SEEDS:,}, not {str(content['seeds'])[:60]}")
-    if not 0 <= content.get("heldout", 0) < 1:
-        raise ConfigError(f"{where}: heldout is a share of the annotations in [0, 1), not {content['heldout']}")
-    tables = content.pop("rows", {})
-    for row, spec in tables.items():
-        if not isinstance(spec, dict):
-            raise ConfigError(f"{where}, [rows.{row!r}] must be a table, not {str(spec)[:60]!r}")
-    rows = {str(row): dict(spec) for row, spec in tables.items()}
-    for method in _names(f"{where}, methods", content.pop("methods", [])):
-        rows.setdefault(TITLES.get(method, method), {"method": method})
-    for row, spec in rows.items():
-        if "method" not in spec:
-            raise ConfigError(f"{where}, [rows.{row!r}]: say which method it is: method = ...")
-        (method,) = _names(f"{where}, [rows.{row!r}], method", [spec["method"]])
-        _refuse(f"{where}, [rows.{row!r}]", spec, {"method", *settable(method)})
-    columns = content.pop("columns", [])
-    if not rows or not columns:
+    """An experiment by name, or from your own TOML file. Unknown keys are errors."""
+    label, content = named_toml("experiment", name, *_folders())
+    where, folder = f"experiment {label}", Path(name).parent
+    experiment = read_as(Experiment, content, where, name=label, folder=folder)
+    rows = dict(experiment.rows)
+    for method in experiment.methods:
+        rows.setdefault(title_of(method), {"method": method})
+    if not rows or not experiment.columns:
         raise ConfigError(f"{where}: it needs methods (or [rows]) and at least one table [[columns]]")
+    for row, spec in rows.items():
+        check_value(f"{where}, row {row!r}: method", spec.get("method"), str)
+        known = ("method", *settable(spec["method"]))
+        check_settings(f"{where}, row {row!r}", spec, METHODS[spec["method"]], known)
     methods = list(dict.fromkeys(spec["method"] for spec in rows.values()))
-    for number, column in enumerate(columns, start=1):
-        _check_column(f"{where}, [[columns]] {number}", column, methods)
-    return Experiment(name, rows=rows, columns=columns, folder=folder, **content)
+    for number, column in enumerate(experiment.columns, start=1):
+        _check(f"{where}: columns {number}", column, methods)
+    return dataclasses.replace(experiment, rows=rows, methods=methods)
 
 
-def _check_column(where: str, column: Mapping[str, Any], methods: Sequence[str]) -> None:
+def _check(where: str, column: Column, methods: Sequence[str]) -> None:
     from crowdwise.simulate import aidn
 
-    _check(where, column, _COLUMN)
-    _refuse(f"{where}, methods", _names(f"{where}, methods", column.get("methods", [])), methods)
     known: dict[str, Iterable[str]] = {
-        "simulate": inspect.signature(aidn).parameters,
+        "simulate": parameters_of(aidn),
         "parameters": {name for method in METHODS for name in settable(method)},
     }
-    for part, keys in known.items():
-        _refuse(f"{where}, {part}", column.get(part, {}), keys)
-    for key, values in column.get("vary", {}).items():
+    refuse_unknown(f"{where}, methods", column.methods or (), methods)
+    check_settings(f"{where}, simulate", column.simulate, aidn)
+    refuse_unknown(f"{where}, parameters", column.parameters, known["parameters"])
+    for key, values in column.vary.items():
         part, dot, name = key.partition(".")
         if part not in _PARTS or not dot:
             raise ConfigError(f"{where}: vary {key!r} must be simulate.NAME, parameters.NAME or data.NAME")
-        _refuse(f"{where}, vary {part}", [name], known.get(part, [name]))
-        if not isinstance(values, list) or not values:
-            raise ConfigError(f"{where}: vary {key!r} must be a list of values, not {values!r}")
-    if "inputs" in column and "annotations" not in column:
+        refuse_unknown(f"{where}, vary {part}", [name], known.get(part, [name]))
+        if not values:
+            raise ConfigError(f"{where}: vary {key!r} must have at least one value")
+    if column.inputs is not None and column.annotations is None:
         raise ConfigError(f"{where}: inputs need annotations")
-    if not any(key in column for key in ("preset", "data", "inputs")):
+    if column.preset is None and column.inputs is None and not column.data:
         raise ConfigError(f"{where}: no data: give a preset, data = {{ name = ... }}, or inputs and annotations")
 
 
-def _check(where: str, content: Mapping[str, Any], known: Mapping[str, tuple[type | tuple[type, ...], str]]) -> None:
-    if not isinstance(content, Mapping):
-        raise ConfigError(f"{where} must be a table, not {content!r}")
-    _refuse(where, content, known)
-    for key, value in content.items():
-        kind, words = known[key]
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise ConfigError(f"{where}: {key} must be {words}, not {value!r}")
+def title_of(method: str) -> str:
+    """A method's row in a table: its title, where its own class declares one.
 
-
-def _names(where: str, given: Sequence[Any]) -> Sequence[str]:
-    for name in given:
-        if not isinstance(name, str):
-            raise ConfigError(f"{where}: {str(name)[:60]!r} is not a name")
-    return given
-
-
-def _refuse(where: str, given: Iterable[str], known: Iterable[str]) -> None:
-    for key in given:
-        if key not in known:
-            raise ConfigError(f"{where}: unknown key {key!r}{suggest(key, list(known))}")
+    >>> title_of("union-net"), title_of("deep-aggregate")
+    ('UnionNet', 'deep-aggregate')
+    """
+    return vars(METHODS[method]).get("title") or method
 
 
 def settable(method: str) -> set[str]:
-    """The parameters that an experiment may set: seeds and output are the benchmark's own business."""
-    return {f.name for f in dataclasses.fields(METHODS[method])} - {"random_state", "verbose"}
+    """The parameters that an experiment may set; the benchmark itself sets seeds and output."""
+    return {*parameters_of(METHODS[method])} - {"random_state", "verbose"}
 
 
 def _path(name: str, folder: Path) -> str | Path:
-    """A preset's name as it is; a file relative to the folder of the experiment's file."""
+    """A preset's name unchanged, or its file relative to the experiment's folder."""
     return folder / name if name.endswith(".toml") else name
 
 
-def _files(files: Mapping[str, str], folder: Path, where: str) -> dict[str, str]:
-    """The user's files by their absolute paths, with a digest of their contents.
+def _files(column: Column, folder: Path, where: str) -> dict[str, str]:
+    """The user's files as absolute paths, with a digest of their contents.
 
-    ``inputs`` may name one array of an npz file (``data.npz:X``), and ``ids`` a column or an array instead of a file.
+    ``inputs`` may name an array of an npz file (``data.npz:X``), and ``ids`` a column or an array instead of a file.
     """
     found: dict[str, str] = {}
     contents: list[str] = []
-    for key, value in files.items():
+    for key in FILES:
+        value = getattr(column, key)
+        if value is None:
+            continue
         path, colon, array = str(folder / value), "", ""
         if not Path(path).is_file() and ".npz:" in value:
             path, colon, array = path.rpartition(":")
@@ -317,7 +262,7 @@ def _combinations(vary: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]
 
 
 def _filled(label: str, values: Mapping[str, Any], name: str) -> str:
-    """The label with values in the place of {NAME} and {NAME:FORMAT}; nothing else can be reached from there."""
+    """The label with values for {NAME} and {NAME:FORMAT}; no other expressions are allowed."""
     try:
         for _, field, form, conversion in string.Formatter().parse(label):
             if field is not None and (not field.isidentifier() or conversion or not _FORM.fullmatch(form or "")):

@@ -25,8 +25,9 @@ from scipy import sparse
 from crowdwise.bench.rendering import plain
 from crowdwise.bench.selection import Metric, Record, metric_of, select, value_of
 from crowdwise.errors import ConfigError, DataError, suggest
-from crowdwise.report.pictures import GROUP_COLOURS, INK, MUTED, new_figure
+from crowdwise.report.pictures import GROUP_COLOURS, INK, MUTED, edges_of, new_figure
 from crowdwise.storage.arrays import read_npz
+from crowdwise.storage.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,14 +70,14 @@ def accuracy_curves(
     experiment: str | None = None,
     highlight: str | None = None,
 ) -> Figure:
-    """A metric against a setting: a line for each row, bars of one standard deviation over seeds, a panel for each data set.
+    """A metric by setting: a line for each row with bars of one standard deviation over seeds, a panel for each data set.
 
     Args:
-        records: of one experiment, in which nothing but ``x``, row, seed and data set varies.
-        x: what varies. From a ratio of 10 on, its axis is logarithmic.
+        records: of one experiment, in which only ``x``, row, seed and data set vary.
+        x: the setting that varies. From a ratio of 10 on, its axis is logarithmic.
         metric: a key of `crowdwise.bench.selection.METRICS`.
         experiment: which one, if the records are of several.
-        highlight: a row whose line is thick and black.
+        highlight: a row to draw thick and black.
     """
     if x not in SETTINGS:
         raise ConfigError(f"unknown setting {x!r}{suggest(x, SETTINGS)}")
@@ -98,7 +99,7 @@ def accuracy_curves(
 
 @dataclass(frozen=True)
 class AnnotatorMap:
-    """Annotators as points, and who is whose neighbour before and after purifying."""
+    """Annotators as points, and their neighbours before and after purifying."""
 
     title: str
     positions: NDArray[np.float64]
@@ -108,14 +109,14 @@ class AnnotatorMap:
     after: Graph
     """Purified graph (R, R), weighted."""
     groups: NDArray[np.int64] | None = None
-    """(R,) true group of each annotator, where known."""
+    """(R,) true group of each annotator, if known."""
 
 
 def annotator_maps(maps: Sequence[AnnotatorMap], *, threshold: float = 0.1) -> Figure:
-    """Maps side by side, e.g. over k or over the number of groups: above before purifying, below after.
+    """Maps side by side, for instance over k: before purifying above, after purifying below.
 
-    Colour and shape of a point are its group. Edges (entries above ``threshold``, self loops left out) inside a group
-    and between groups have two colours, and each panel says which share stays inside.
+    Colour and shape show the group. Edges (entries above ``threshold``, without self loops) inside and between groups
+    have different colours, and each panel gives the percentage inside.
     """
     from matplotlib.lines import Line2D
 
@@ -145,7 +146,7 @@ def annotator_maps(maps: Sequence[AnnotatorMap], *, threshold: float = 0.1) -> F
 
 
 def write_map(path: str | os.PathLike[str], one: AnnotatorMap) -> Path:
-    """Write a map as an .npz file of plain arrays, which appears whole or not at all."""
+    """Write a map atomically, as an .npz file of plain arrays."""
     from crowdwise.graph.purify import as_graph
 
     _check(one)
@@ -155,13 +156,14 @@ def write_map(path: str | os.PathLike[str], one: AnnotatorMap) -> Path:
     for name, graph in (("before", as_graph(one.before)), ("after", as_graph(one.after))):
         arrays |= {f"{name}_{part}": getattr(graph, part) for part in ("data", "indices", "indptr")}
     path = Path(path)
-    with _whole(path) as partial, partial.open("wb") as file:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **arrays)
     return path
 
 
 def read_map(path: str | os.PathLike[str]) -> AnnotatorMap:
-    """A map that :func:`write_map` wrote. Nothing in the file is executed."""
+    """Read a map written by :func:`write_map`. Nothing in the file is executed."""
     path = Path(path)
     if not path.exists():
         raise DataError(f"there is no map {path}")
@@ -181,7 +183,7 @@ def read_map(path: str | os.PathLike[str]) -> AnnotatorMap:
 
 
 def save(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 200) -> Path:
-    """Write a figure as .png, .svg or .pdf, the same bytes for the same figure; it appears whole or not at all."""
+    """Write a figure as .png, .svg or .pdf, atomically; the same figure gives the same bytes."""
     import matplotlib
 
     path = Path(path)
@@ -189,25 +191,10 @@ def save(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 200) -> Pat
     if kind not in FORMATS:
         raise ConfigError(f"{path.name}: a figure is written as {', '.join(FORMATS)}, not {kind or 'without ending'!r}")
     undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-    with _whole(path) as partial, matplotlib.rc_context({"svg.hashsalt": "crowdwise"}):
-        figure.savefig(partial, format=kind, dpi=dpi, metadata=undated)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, matplotlib.rc_context({"svg.hashsalt": "crowdwise"}):
+        figure.savefig(temporary, format=kind, dpi=dpi, metadata=undated)
     return path
-
-
-class _whole:
-    """A temporary path beside ``path``, which takes its place when all went well."""
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.partial = path, path.with_name(f".{path.name}.{os.getpid()}.partial")
-
-    def __enter__(self) -> Path:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        return self.partial
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            os.replace(self.partial, self.path)
-        self.partial.unlink(missing_ok=True)
 
 
 _Line: TypeAlias = dict[float, list[float]]
@@ -236,7 +223,7 @@ def _points(records: Sequence[Record], x: Setting, metric: Metric) -> dict[str, 
 
 
 def _draw_line(axes: Axes, line: _Line, name: str, style: dict[str, Any], aside: float) -> None:
-    """A line with its bars, moved aside by a share of the axis, so that bars of different rows do not overlap."""
+    """A line with its bars, shifted by a fraction of the axis so that bars of different rows do not overlap."""
     at = sorted(line)
     means = [statistics.fmean(line[one]) for one in at]
     spread = [statistics.stdev(line[one]) if len(line[one]) > 1 else 0.0 for one in at]
@@ -258,7 +245,7 @@ def _draw_line(axes: Axes, line: _Line, name: str, style: dict[str, Any], aside:
 
 
 def _line_style(number: int, strong: bool) -> dict[str, Any]:
-    """A colour of its own for the first seven rows; later ones have other lines and markers in these colours."""
+    """Seven colours; further rows repeat them with other lines and markers."""
     turn, colour = divmod(number, len(GROUP_COLOURS))
     return {
         "color": INK if strong else GROUP_COLOURS[colour],
@@ -298,7 +285,7 @@ def _legend(panels: Sequence[Axes]) -> tuple[list[Any], list[str]]:
 
 
 def _words(text: str) -> str:
-    """Text of a user as it is: no formulas between dollars, and nothing hidden from legends by a leading underscore."""
+    """A user's text taken literally: no formulas between dollars, no leading underscore, which would hide it from legends."""
     shown = plain(text).replace("$", r"\$")
     return f" {shown}" if shown.startswith("_") else shown
 
@@ -322,23 +309,18 @@ def _check(one: AnnotatorMap) -> None:
 def _draw_map(axes: Axes, one: AnnotatorMap, graph: Graph, threshold: float) -> None:
     from matplotlib.collections import LineCollection
 
-    from crowdwise.graph.purify import as_graph
-
     points = np.asarray(one.positions, dtype=np.float64)
-    matrix = as_graph(graph).tocoo()
-    edge = (matrix.data > threshold) & (matrix.row != matrix.col)
-    start, end = matrix.row[edge], matrix.col[edge]
     membership = np.zeros(len(points), dtype=np.int64)
     if one.groups is not None:
         membership = np.unique(one.groups, return_inverse=True)[1]
-    between = membership[start] != membership[end]
+    start, end, _, between = edges_of(graph, membership, threshold)
     title = f"{len(start):,} {'edge' if len(start) == 1 else 'edges'}"
     if one.groups is not None and len(start):
         title += f", {100 * np.mean(~between):.1f} % inside"
     if len(start) > MOST_EDGES:
         title += " †"
     axes.set_title(title, fontsize=10, color=INK)
-    # in random order: otherwise one colour would cover the other
+    # in random order, so that neither colour covers the other
     some = np.random.default_rng(0).permutation(len(start))[:MOST_EDGES]
     start, end, between = start[some], end[some], between[some]
     opacity = float(np.clip(40 / max(len(start), 1) ** 0.75, 0.05, 0.6))
@@ -347,7 +329,7 @@ def _draw_map(axes: Axes, one: AnnotatorMap, graph: Graph, threshold: float) -> 
             list(np.stack([points[start], points[end]], axis=1)),
             colors=[(BETWEEN, 1.3 * opacity) if wrong else (INSIDE, opacity) for wrong in between],
             linewidths=0.7,
-            rasterized=True,  # also in vector files: thousands of transparent lines are slow to open
+            rasterized=True,  # also in vector files, where thousands of transparent lines are slow
         )
     )
     size = float(np.clip(4000 / max(len(points), 1), 9, 46))

@@ -1,4 +1,4 @@
-"""Run one cell of a benchmark, and describe how it went. True labels are used here, and by no method."""
+"""Run one cell of a benchmark and record the outcome. True labels are used here, but never by a method."""
 
 from __future__ import annotations
 
@@ -20,42 +20,43 @@ import numpy.typing as npt
 
 import crowdwise
 from crowdwise import graph
+from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.annotations import Annotations
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.figures import AnnotatorMap, write_map
-from crowdwise.engine.checkpoint import write_json
+from crowdwise.data.training import TrainingData, from_dataset, from_files
 from crowdwise.errors import ConfigError, ModelFileError
-from crowdwise.material import Material, from_dataset, from_files
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.registry import METHODS
+from crowdwise.storage.documents import write_json
 
 Array = npt.NDArray[Any]
 Watcher = Callable[[dict[str, Any]], None]
-_INSTANCES, _ANNOTATORS = 300, 10  # for which estimated matrices are compared with the true ones
+_INSTANCES, _ANNOTATORS = 300, 10  # to compare estimated and true matrices at
 
 
 def run_cell(
-    cell: Cell, folder: Path, share: Path, *, sharing: int = 1, watch: Watcher | None = None
+    cell: Cell, folder: Path, shared: Path, *, sharing: int = 1, watch: Watcher | None = None
 ) -> dict[str, Any]:
-    """Train and judge, or go on where an interrupted run stopped; writes ``record.json`` into ``folder`` and returns it."""
+    """Train and evaluate, resuming an interrupted run; writes ``record.json`` to ``folder`` and returns it."""
     import torch
 
-    material = load_material(cell)
-    train, held_out = split_votes(material.annotations, cell.heldout, cell.seed)
+    data = load_data(cell)
+    train, held_out = split_votes(data.annotations, cell.heldout, cell.seed)
     model: CrowdClassifier = METHODS[cell.method](**cell.parameters, random_state=cell.seed, verbose=0)
-    curve = Curve(material, watch)
+    curve = Curve(data, watch)
     _reset_peaks()
     started = time.perf_counter()
-    fit(model, material.X, train, run_folder(folder), share, curve)
+    fit(model, data.X, train, run_folder(folder), shared, curve)
     seconds = time.perf_counter() - started - curve.seconds
     seconds += sum(epoch["seconds"] for epoch in model.history_ if (epoch["index"], epoch["epoch"]) not in curve.seen)
     record = cell.as_json() | {
         "cell": cell.id,
-        "dataset": material.name,
+        "dataset": data.name,
         "all_parameters": model._json_parameters(),
-        **accuracies(model, material),
-        **votes_explained(model, material.X, train, held_out),
-        **parts(model, material),
+        **accuracies(model, data),
+        **votes_explained(model, data.X, train, held_out),
+        **parts(model, data),
         **times(model, seconds),
         "sharing": sharing,
         "peak_memory_mb": _peak_memory(),
@@ -63,14 +64,14 @@ def run_cell(
         **versions(),
         "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
-    keep_map(cell, model, material, folder / "map.npz")
+    keep_map(cell, model, data, folder / "map.npz")
     write_json(folder / "record.json", record)
     discard_runs(folder)
     return record
 
 
 def run_folder(folder: Path) -> Path:
-    """Where a run of this code leaves its state. That of other code is discarded: a record is to be of one code alone."""
+    """The folder for the state of a run. State left by other code is removed: a record must come from one version."""
     path = folder / f"run-{versions()['code']}"
     for other in folder.glob("run-*"):
         if other != path:
@@ -79,43 +80,43 @@ def run_folder(folder: Path) -> Path:
 
 
 def discard_runs(folder: Path) -> None:
-    """Remove what an interrupted run would go on from."""
+    """Remove the state of interrupted runs."""
     for path in folder.glob("run-*"):
         shutil.rmtree(path, ignore_errors=True)
 
 
-def fit(model: CrowdClassifier, X: Any, annotations: Annotations, path: Path, share: Path, curve: Curve) -> None:
-    """Fit in a run directory. A damaged one is started anew, without what other methods shared: it may be damaged, too."""
+def fit(model: CrowdClassifier, X: Any, annotations: Annotations, path: Path, shared: Path, curve: Curve) -> None:
+    """Fit in a run directory. If it is damaged, start over without the shared stages, which may be damaged too."""
     if (path / "run.json").exists():
         with contextlib.suppress(ModelFileError, ConfigError):
-            model.fit(X, annotations, resume=path, share=share, callbacks=[curve])
+            model.fit(X, annotations, resume=path, share=shared, callbacks=[curve])
             return
     elif not path.exists():
         with contextlib.suppress(ModelFileError):
-            model.fit(X, annotations, run_dir=path, share=share, callbacks=[curve])
+            model.fit(X, annotations, run_dir=path, share=shared, callbacks=[curve])
             return
-    for damaged in (path, share):
+    for damaged in (path, shared):
         shutil.rmtree(damaged, ignore_errors=True)
-    model.fit(X, annotations, run_dir=path, share=share, callbacks=[curve])
+    model.fit(X, annotations, run_dir=path, share=shared, callbacks=[curve])
 
 
 @functools.lru_cache(maxsize=1)
-def _material(data: str, simulate: str, seed: int) -> Material:
+def _load(data: str, simulate: str, seed: int) -> TrainingData:
     options = {key: value for key, value in json.loads(data).items() if key != "content"}
     if "inputs" in options:
         return from_files(options["inputs"], options["annotations"], options.get("ids"))
-    table = options.pop("annotations", None)
-    return from_dataset(options, simulated=json.loads(simulate), table=table, seed=seed)
+    annotations = options.pop("annotations", None)
+    return from_dataset(options, simulated=json.loads(simulate), annotations=annotations, seed=seed)
 
 
-def load_material(cell: Cell) -> Material:
-    """The cell's instances and annotations; those of the last cell are kept, as the next is often of the same family."""
-    return _material(json.dumps(dict(cell.data)), json.dumps(dict(cell.simulate)), cell.seed)
+def load_data(cell: Cell) -> TrainingData:
+    """The cell's instances and annotations; the last ones are cached, as the next cell is often of the same family."""
+    return _load(json.dumps(dict(cell.data)), json.dumps(dict(cell.simulate)), cell.seed)
 
 
-def split_votes(annotations: Annotations, share: float, seed: int) -> tuple[Annotations, Annotations | None]:
-    """Annotations to train on, and a random share of them to judge by; instances keep at least one."""
-    if not share:
+def split_votes(annotations: Annotations, fraction: float, seed: int) -> tuple[Annotations, Annotations | None]:
+    """Annotations to train on, and a random fraction for evaluation; every instance keeps at least one."""
+    if not fraction:
         return annotations, None
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(annotations))
@@ -123,40 +124,40 @@ def split_votes(annotations: Annotations, share: float, seed: int) -> tuple[Anno
     by_instance = order[np.argsort(annotations.instance[order], kind="stable")]
     first = np.concatenate([[0], np.cumsum(annotations.labels_per_instance)[:-1]])
     rank[by_instance] = np.arange(len(annotations)) - first[annotations.instance[by_instance]]
-    out = (rng.random(len(annotations)) < share) & (rank > 0)
+    out = (rng.random(len(annotations)) < fraction) & (rank > 0)
     return annotations.where(~out), annotations.where(out)
 
 
 class Curve:
-    """Notes test accuracy in the record of every epoch, where it survives interruptions."""
+    """Adds test accuracy to the record of every epoch, where it survives interruptions."""
 
-    def __init__(self, material: Material, watch: Watcher | None) -> None:
-        self.material, self.watch, self.seconds = material, watch, 0.0
+    def __init__(self, data: TrainingData, watch: Watcher | None) -> None:
+        self.data, self.watch, self.seconds = data, watch, 0.0
         self.seen: set[tuple[int, int]] = set()
-        """Stage and epoch of what was trained here, not in an earlier process or for another method."""
+        """Stage and epoch of what was trained in this process, for this method."""
 
     def epoch(self, record: dict[str, Any], predict: Callable[[Any], Array] | None) -> None:
         started = time.perf_counter()
         self.seen.add((record["index"], record["epoch"]))
-        if predict is not None and self.material.y_test is not None:
-            right = predict(self.material.X_test).argmax(1) == self.material.y_test
+        if predict is not None and self.data.y_test is not None:
+            right = predict(self.data.X_test).argmax(1) == self.data.y_test
             record["test_accuracy"] = round(100 * float(right.mean()), 3)
         if self.watch is not None:
             self.watch(record)
         self.seconds += time.perf_counter() - started
 
 
-def accuracies(model: CrowdClassifier, material: Material) -> dict[str, Any]:
-    """Accuracy after the last epoch, and in the epoch of the last stage that agreed best with held-out instances' votes."""
+def accuracies(model: CrowdClassifier, data: TrainingData) -> dict[str, Any]:
+    """Accuracy after the last epoch, and in the epoch of the last stage that agreed best with held-out instances."""
     found: dict[str, Any] = {}
     last = [record for record in model.history_ if record["stage"] == model.history_[-1]["stage"]]
-    if material.y_test is not None:
-        right = model.predict_proba(material.X_test).argmax(1) == material.y_test
+    if data.y_test is not None:
+        right = model.predict_proba(data.X_test).argmax(1) == data.y_test
         found["test_accuracy"] = round(100 * float(right.mean()), 3)
         found["curve"] = [[r["epoch"], r["agreement"], r.get("test_accuracy")] for r in last]
-    if material.gold is not None:
-        rows, classes = material.gold
-        found.setdefault("test_accuracy", round(100 * model.score(material.X[rows], classes), 3))
+    if data.gold is not None:
+        rows, classes = data.gold
+        found.setdefault("test_accuracy", round(100 * model.score(data.X[rows], classes), 3))
     if last[-1]["agreement"] is not None:
         found["validation_agreement"] = round(last[-1]["agreement"], 5)
         best = max(last, key=lambda record: record["agreement"])
@@ -166,32 +167,30 @@ def accuracies(model: CrowdClassifier, material: Material) -> dict[str, Any]:
 
 
 def votes_explained(model: CrowdClassifier, X: Any, train: Annotations, out: Annotations | None) -> dict[str, Any]:
-    """How well held-out votes are foreseen: by classes alone, and through confusion matrices counted on the training votes.
+    """How well held-out votes are predicted, by classes alone and through confusion matrices counted on the training votes.
 
-    The matrices come from the classifier's predictions for every method alike, so that methods without matrices compete.
+    For every method the matrices come from the classifier's predictions, so that methods without matrices can compete.
     """
     if out is None or not len(out):
         return {}
     f = model.predict_proba(X)
-    n_classes = f.shape[1]
-    counts = np.zeros((train.n_annotators, n_classes, n_classes))
-    np.add.at(counts.transpose(0, 2, 1), (train.annotator, train.label), f[train.instance])
+    counts = MemoryCrowd.of(train).counts(f.astype(np.float64)).transpose(0, 2, 1)
     crowd = counts.sum(0) + 1
     crowd /= crowd.sum(1, keepdims=True)
-    matrices = counts + 5 * crowd  # annotators with few votes are taken for average ones
+    matrices = counts + 5 * crowd  # shrinks annotators with few votes towards the average
     matrices /= matrices.sum(2, keepdims=True)
-    foreseen = (f[out.instance] * matrices[out.annotator, :, out.label]).sum(1)
+    predicted = (f[out.instance] * matrices[out.annotator, :, out.label]).sum(1)
     return {
-        "heldout_log_likelihood": round(float(np.log(np.maximum(foreseen, 1e-12)).mean()), 5),
+        "heldout_log_likelihood": round(float(np.log(np.maximum(predicted, 1e-12)).mean()), 5),
         "heldout_agreement": round(float((f.argmax(1)[out.instance] == out.label).mean()), 5),
         "heldout_votes": len(out),
     }
 
 
-def parts(model: CrowdClassifier, material: Material) -> dict[str, Any]:
-    """What the simulated crowd's truth says about distillation, the annotator graph and the matrices."""
+def parts(model: CrowdClassifier, data: TrainingData) -> dict[str, Any]:
+    """Quality of distillation, annotator graph and matrices, measured against the simulated crowd."""
     found: dict[str, Any] = {}
-    crowd = material.crowd
+    crowd = data.crowd
     if "distilled_instance" in model.arrays_:
         at, labels = model.arrays_["distilled_instance"], model.arrays_["distilled_class"]
         found["distilled"] = len(at)
@@ -205,8 +204,8 @@ def parts(model: CrowdClassifier, material: Material) -> dict[str, Any]:
     if crowd is not None and model.transition_ is not None:
         at = np.arange(0, len(crowd.y), max(1, len(crowd.y) // _INSTANCES))
         who = np.arange(0, len(model.annotators_), max(1, len(model.annotators_) // _ANNOTATORS))
-        estimate = model.transition(material.X[at], model.annotators_[who])
-        true = np.stack([crowd.transition(material.X, at, np.full(len(at), j)) for j in who], axis=1)
+        estimate = model.transition(data.X[at], model.annotators_[who])
+        true = np.stack([crowd.transition(data.X, at, np.full(len(at), j)) for j in who], axis=1)
         row = crowd.y[at][:, None, None, None]
         difference = np.abs(estimate - true)
         found["transition_error"] = round(float(difference.mean()), 5)
@@ -215,7 +214,7 @@ def parts(model: CrowdClassifier, material: Material) -> dict[str, Any]:
 
 
 def times(model: CrowdClassifier, seconds: float) -> dict[str, Any]:
-    """Seconds of the fit and of its stages, those of shared stages and earlier processes included, and median epochs."""
+    """Seconds of the fit, of its stages (including shared ones and earlier processes), and of the median epoch."""
     epochs: dict[str, list[float]] = {}
     for record in model.history_:
         epochs.setdefault(record["stage"], []).append(record["seconds"])
@@ -226,18 +225,18 @@ def times(model: CrowdClassifier, seconds: float) -> dict[str, Any]:
     }
 
 
-def keep_map(cell: Cell, model: CrowdClassifier, material: Material, path: Path) -> None:
-    """The annotator map of a method that has one, for `crowdwise bench figures`."""
+def keep_map(cell: Cell, model: CrowdClassifier, data: TrainingData, path: Path) -> None:
+    """Save the annotator map for figures, if the method has one."""
     if "graph_positions" not in model.arrays_:
         return
     edges = model.annotator_graph_  # type: ignore[attr-defined]
-    groups = None if material.crowd is None else material.crowd.groups
+    groups = None if data.crowd is None else data.crowd.groups
     write_map(path, AnnotatorMap(f"{cell.column}, {cell.row}", edges.positions, edges.before, edges.after, groups))
 
 
 @functools.cache
 def versions() -> dict[str, Any]:
-    """Of crowdwise (with a digest of its source), its libraries, Python and the device."""
+    """Versions of crowdwise (with a digest of its source), its libraries and Python, and the device."""
     import torch
 
     source = Path(crowdwise.__file__).parent

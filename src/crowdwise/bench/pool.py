@@ -1,4 +1,4 @@
-"""Whatever runs cells, several at a time: how far it is, and how one cell is run."""
+"""What all pools share: the status of a benchmark, and how one cell is run."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from crowdwise.bench.records import fail, folder_of, shared_of
 
 @dataclass
 class Status:
-    """How far a benchmark is, for whoever watches."""
+    """The progress of a benchmark."""
 
     total: int
     finished: int = 0
     failed: dict[str, str] = field(default_factory=dict)
-    """What went wrong, by cell."""
+    """Error by cell."""
     running: dict[str, str] = field(default_factory=dict)
     """Stage and epoch, by cell."""
     seconds: list[float] = field(default_factory=list)
 
 
 class Pool:
-    """Whatever runs families of cells, several at a time; here is the account of what began and ended."""
+    """Runs families of cells, several at a time. This base class keeps track of what has begun and ended."""
 
     def __init__(
         self,
@@ -47,11 +47,11 @@ class Pool:
 
     def run(self) -> None:
         """Run them all."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it runs cells")
+        raise NotImplementedError(f"{type(self).__name__} does not define run()")
 
     def underway(self) -> Iterable[deque[Cell]]:
-        """Families that were begun, each with the cells that have not ended."""
-        raise NotImplementedError(f"{type(self).__name__} does not say which cells are underway")
+        """Families in progress, each with its unfinished cells."""
+        raise NotImplementedError(f"{type(self).__name__} does not define underway()")
 
     def _begun(self, cell: Cell, stage: str) -> None:
         self.started.setdefault(cell.id, time.perf_counter())
@@ -73,7 +73,7 @@ class Pool:
 
 
 def attempt(cell: Cell, out: Path, sharing: int, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Run a cell in its folder, and return its record, or how it failed; ``tell`` hears of every epoch."""
+    """Run a cell in its folder and return its record, or that of its failure; ``tell`` is called after every epoch."""
     from crowdwise.bench.measure import run_cell
 
     def watch(record: dict[str, Any]) -> None:
@@ -95,6 +95,6 @@ def attempt(cell: Cell, out: Path, sharing: int, tell: Callable[[str], None]) ->
 
 
 def describe(epoch: dict[str, Any]) -> str:
-    """What an epoch's record says, in a few words."""
+    """An epoch's record in a few words."""
     accuracy = f", {epoch['test_accuracy']:.2f} %" if "test_accuracy" in epoch else ""
     return f"{epoch['stage']}, epoch {epoch['epoch'] + 1}{accuracy}"

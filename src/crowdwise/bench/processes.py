@@ -1,4 +1,4 @@
-"""Cells of a benchmark in processes of this machine."""
+"""Cells of a benchmark in local processes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from typing import Any
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.pool import Pool, attempt
 from crowdwise.bench.records import fail, folder_of, read_record
+from crowdwise.system import n_cores
 
 
 @dataclass
 class _Worker:
-    """A process, the line to it, and what it was given and has not finished yet."""
+    """A process, the connection to it, and the cells it has not finished."""
 
     process: BaseProcess
     line: Connection
@@ -35,7 +36,7 @@ class _Worker:
 class Processes(Pool):
     """Worker processes that take families of cells, and are replaced when they die.
 
-    Each has a line of its own: a queue that all share would be broken by a process that is killed while it writes.
+    Each has its own connection: a process that is killed while writing would corrupt a shared queue.
     """
 
     jobs: int
@@ -44,7 +45,7 @@ class Processes(Pool):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         jobs = self.jobs if self.jobs is not None else default_jobs()
-        self.threads = self.threads if self.threads is not None else max(1, (os.cpu_count() or 1) // jobs)
+        self.threads = self.threads if self.threads is not None else max(1, n_cores() // jobs)
         self.jobs = min(jobs, len(self.families))
         self.context = multiprocessing.get_context("spawn")
         self.workers: list[_Worker] = []
@@ -65,7 +66,7 @@ class Processes(Pool):
                     except (EOFError, OSError):
                         self._bury(worker)
                     else:
-                        self._hear(worker, kind, content)
+                        self._receive(worker, kind, content)
         finally:
             for worker in self.workers:
                 worker.process.kill()
@@ -79,23 +80,23 @@ class Processes(Pool):
         process = self.context.Process(target=_work, args=arguments, daemon=True)
         with _uninterrupted():
             process.start()
-        theirs.close()  # so that the line ends with the process
+        theirs.close()  # so that the connection ends with the process
         self.workers.append(_Worker(process, ours, family, gpu))
 
-    def _hear(self, worker: _Worker, kind: str, content: Any) -> None:
+    def _receive(self, worker: _Worker, kind: str, content: Any) -> None:
         if kind == "epoch":
             self._begun(worker.waiting[0], content)
             return
         self._end(worker.waiting, content)
         if not worker.waiting and self.families:
             worker.waiting = self.families.popleft()
-            with suppress(OSError):  # it is dead, and will be found so
+            with suppress(OSError):  # it is dead, which will be noticed
                 worker.line.send(list(worker.waiting))
         elif not worker.waiting:
             self._dismiss(worker)
 
     def _bury(self, worker: _Worker) -> None:
-        """Replace a worker that died: the cell it was at has failed, the others of its family go on."""
+        """Replace a worker that died: its current cell has failed, the rest of the family continues."""
         self._dismiss(worker)
         cell = worker.waiting[0]
         record = read_record(folder_of(self.out, cell))
@@ -122,7 +123,7 @@ def _work(
     if gpu is not None:
         torch.cuda.set_device(gpu)
     torch.set_num_threads(threads)
-    with suppress(EOFError, BrokenPipeError):  # nobody listens any more
+    with suppress(EOFError, BrokenPipeError):  # the parent is gone
         while True:
             for cell in family:
                 line.send(("ended", attempt(cell, out, sharing, lambda text: line.send(("epoch", text)))))
@@ -130,7 +131,7 @@ def _work(
 
 
 def default_jobs() -> int:
-    return n_gpus() or os.cpu_count() or 1
+    return n_gpus() or n_cores()
 
 
 def n_gpus() -> int:
@@ -140,7 +141,7 @@ def n_gpus() -> int:
 
 
 def least_used(used: Sequence[int | None], gpus: int) -> int | None:
-    """The GPU for one more worker; None where there are none.
+    """The GPU for another worker; None without GPUs.
 
     >>> least_used([0, 1, 1, 2], 3)
     0
@@ -150,8 +151,8 @@ def least_used(used: Sequence[int | None], gpus: int) -> int | None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Processes that are started here do not hear Ctrl-C, which is the parent's business."""
-    resource_tracker.ensure_running()  # which lifts the block when it is started
+    """Processes started here ignore Ctrl-C; the parent handles it."""
+    resource_tracker.ensure_running()  # starting it would lift the block
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -160,7 +161,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _die_with(parent: int) -> None:
-    """Have this process killed together with its parent, so that nobody writes into the folder behind a new run's back."""
+    """Have this process killed together with its parent, so that it cannot interfere with a new run."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:

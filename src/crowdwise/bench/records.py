@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from crowdwise.bench.cells import Cell
-from crowdwise.engine.checkpoint import read_json, write_json
+from crowdwise.constraints import check_value, shown
 from crowdwise.errors import ConfigError, ModelFileError
-from crowdwise.storage.files import replacing
-from crowdwise.storage.text import json_value
+from crowdwise.storage.documents import read_json, read_json_lines, write_json, write_json_lines
 
 RECORDS = "records.jsonl"
-_FIELDS: dict[str, type | tuple[type, ...]] = {  # what tables and figures rely on
-    **dict.fromkeys(("experiment", "column", "row", "cell", "method", "dataset", "error"), str),
-    **dict.fromkeys(("data", "simulate", "parameters"), dict),
-    "seed": int,
-    "curve": list,
-    "seconds": (int, float),
+_FIELDS: dict[str, Any] = {  # what tables and figures rely on
+    **dict.fromkeys(("row", "column"), str),
+    **dict.fromkeys(("experiment", "cell", "method", "dataset", "error"), str | None),
+    **dict.fromkeys(("data", "simulate", "parameters"), Mapping[str, Any] | None),
+    "seed": int | None,
+    "curve": list[Any] | None,
+    "seconds": float | None,
 }
 
 
 def folder_of(out: Path, cell: Cell) -> Path:
-    """Where a cell has its record and its run."""
+    """The folder of a cell's record and run."""
     return out / "cells" / cell.id
 
 
 def shared_of(out: Path, cell: Cell) -> Path:
-    """Where a cell's family has the stages that its methods have in common."""
+    """The folder of the stages that a cell's family shares."""
     return out / "shared" / cell.family
 
 
 def read_record(folder: Path) -> dict[str, Any] | None:
-    """The record of a cell, or how it failed; None where there is neither, or nothing that can be read."""
+    """The record of a cell, or of its failure; None if there is neither, or it cannot be read."""
     for name in ("record.json", "failed.json"):
         with suppress(ModelFileError):
             record = read_json(folder / name)
@@ -45,14 +44,14 @@ def read_record(folder: Path) -> dict[str, Any] | None:
 
 
 def fail(cell: Cell, out: Path, message: str, trace: str) -> dict[str, Any]:
-    """Write down that a cell failed."""
+    """Record that a cell failed."""
     record = cell.as_json() | {"cell": cell.id, "error": message, "traceback": trace}
     write_json(folder_of(out, cell) / "failed.json", record)
     return record
 
 
-class Book:
-    """The records of a folder, and its ``records.jsonl``: the cells of this run, and what earlier runs had elsewhere."""
+class RecordLog:
+    """The records of a folder and its ``records.jsonl``: the cells of this run, and other cells of earlier runs."""
 
     def __init__(self, cells: Sequence[Cell], out: Path) -> None:
         self.places, self.out = cells, out
@@ -67,7 +66,7 @@ class Book:
         self.write()
 
     def records(self) -> list[dict[str, Any]]:
-        """Those of this run's cells, in their order; a cell that stands at several places has a record for each."""
+        """Records of this run's cells, in their order; a cell at several places of a table has a record for each."""
         return [
             self.found[cell.id] | {"experiment": cell.experiment, "column": cell.column, "row": cell.row}
             for cell in self.places
@@ -75,15 +74,13 @@ class Book:
         ]
 
     def write(self) -> None:
-        lines = (json.dumps(record) + "\n" for record in (*self.others, *self.records()))
-        with replacing(self.out / RECORDS) as temporary:
-            temporary.write_text("".join(lines), encoding="utf-8")
+        write_json_lines(self.out / RECORDS, [*self.others, *self.records()])
 
     def _elsewhere(self) -> list[dict[str, Any]]:
-        """Records of earlier runs, but of other cells and at other places."""
+        """Records of earlier runs, of other cells and at other places."""
         try:
             earlier = read_records(self.out)
-        except (ConfigError, ModelFileError):  # not there, or damaged: the cells' own records are what counts
+        except (ConfigError, ModelFileError):  # missing or damaged: the cells' own records count
             return []
         taken = {(cell.experiment, cell.column, cell.row, cell.seed) for cell in self.places}
         places = (tuple(record.get(key) for key in ("experiment", "column", "row", "seed")) for record in earlier)
@@ -98,19 +95,13 @@ def read_records(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise ConfigError(f"{path}: there are no records; `crowdwise bench run` writes them")
     records = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
-        try:
-            record = json_value(line)
-        except ValueError as error:
-            raise ModelFileError(f"{path}, line {number} is not JSON: {error}") from error
+    for place, record in read_json_lines(path):
         if not isinstance(record, dict) or "row" not in record or "column" not in record:
-            raise ModelFileError(f"{path}, line {number} is no record of a benchmark: it has no row and column")
+            raise ModelFileError(f"{place} is no record of a benchmark: it has no row and column")
         for name, kind in _FIELDS.items():
-            value = record.get(name)
-            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-                raise ModelFileError(f"{path}, line {number}: {name} cannot be {str(value)[:60]!r}")
+            check_value(f"{place}: {name}", record.get(name), kind, ModelFileError)
         cell = record.get("cell")
         if cell is not None and (cell != Path(cell).name or "\0" in cell):  # it names a folder
-            raise ModelFileError(f"{path}, line {number}: cell {cell[:60]!r} is not a name")
+            raise ModelFileError(f"{place}: cell must be a plain name, got {shown(cell)}")
         records.append(record)
     return records

@@ -1,4 +1,4 @@
-r"""A table for the terminal, as Markdown, LaTeX or CSV. Names come from files: each format escapes them.
+r"""A table for the terminal, as Markdown, LaTeX or CSV. Names come from files, so each format escapes them.
 
 >>> from crowdwise.bench.tables import summarise
 >>> run = {"experiment": "mine", "column": "a|b", "row": "w/ 50% & more", "seed": 0, "test_accuracy": 90.0}
@@ -23,19 +23,20 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from crowdwise.bench.comparison import LEVEL
-from crowdwise.bench.results import Cell, Column, Mark, Table
+from crowdwise.bench.results import Mark, ResultTable, TableCell, TableColumn
 from crowdwise.errors import ConfigError
+from crowdwise.storage.files import replacing
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-WIDE = 120  # columns where nobody looks: in files and pipes
-LONGEST = 300  # characters of an error's text
+WIDE = 120  # columns, in files and pipes
+LONGEST = 300  # characters of an error
 FIELDS = (
     "experiment", "column", "row", "metric", "average", "status", "seeds", "mean", "sd", "mark", "p", "p_holm", "rank",
     "printed_mean", "printed_sd", "difference", "near_printed", "departures", "notes",
@@ -59,7 +60,8 @@ class Line:
 
     label: str
     entries: tuple[Entry, ...]
-    source: Literal["ours", "paper"] = "ours"
+    printed: bool = False
+    """Whether it holds the paper's figures."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,11 @@ class Block:
     """Columns that stand side by side."""
 
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     lines: tuple[Line, ...]
 
     def part(self, begin: int, end: int) -> Block:
-        lines = (Line(line.label, line.entries[begin:end], line.source) for line in self.lines)
+        lines = (replace(line, entries=line.entries[begin:end]) for line in self.lines)
         return Block(self.title, self.columns[begin:end], tuple(lines))
 
 
@@ -85,6 +87,13 @@ class Style:
     best: str = "{}"
     like_best: str = "{}"
     footnote: str = " [{}]"
+    indent: str = ""
+    """Before the label of a line with the paper's figures."""
+    marks: tuple[str, str] = ("bold", "italic")
+    """What the legend calls the marks of the best and of those like it."""
+
+    def label(self, line: Line) -> str:
+        return self.indent * line.printed + self.escape(line.label)
 
     def write(self, entry: Entry) -> str:
         number = entry.number.replace("-", self.minus)
@@ -120,14 +129,22 @@ def _latex(text: str) -> str:
     return "".join(_TEX.get(char, char) for char in plain(text))
 
 
-TEXT = Style(plain, best="{}*", like_best="{}=")
+TEXT = Style(plain, best="{}*", like_best="{}=", indent="  ", marks=("*", "="))
 MARKDOWN = Style(_markdown, best="**{}**", like_best="*{}*")
-LATEX = Style(_latex, r" $\pm$ ", "$-$", r"\textbf{{{}}}", r"\underline{{{}}}", r"\textsuperscript{{{}}}")
-_MARKS = {"text": ("*", "="), "markdown": ("bold", "italic"), "latex": ("bold", "underlined")}
+LATEX = Style(
+    _latex,
+    plus_minus=r" $\pm$ ",
+    minus="$-$",
+    best=r"\textbf{{{}}}",
+    like_best=r"\underline{{{}}}",
+    footnote=r"\textsuperscript{{{}}}",
+    indent=r"\quad ",
+    marks=("bold", "underlined"),
+)
 
 
-def show(table: Table, console: Console | None = None) -> None:
-    """Print a table, in parts where the terminal is narrow; colours only on a terminal."""
+def show(table: ResultTable, console: Console | None = None) -> None:
+    """Print a table, split if the terminal is narrow; colours only on a terminal."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as Grid
@@ -146,15 +163,15 @@ def show(table: Table, console: Console | None = None) -> None:
         for column in block.columns:
             grid.add_column(Text(plain(column.label)), justify="right")
         for line in block.lines:
-            style = "dim" if line.source == "paper" else ""
+            style = "dim" if line.printed else ""
             entries = [Text(TEXT.write(entry), style=style or colours[entry.mark]) for entry in line.entries]
-            grid.add_row(Text(_label(line, TEXT), style=style), *entries)
+            grid.add_row(Text(TEXT.label(line), style=style), *entries)
         console.print(grid)
-    for kind, text in _below(table, footnotes, "text"):
+    for kind, text in _below(table, footnotes, TEXT):
         console.print(Text(plain(text), style="red" if kind == "failed" else ""), soft_wrap=not console.is_terminal)
 
 
-def to_text(table: Table, width: int = WIDE) -> str:
+def to_text(table: ResultTable, width: int = WIDE) -> str:
     """The table as :func:`show` prints it, without colours."""
     from rich.console import Console
 
@@ -163,7 +180,7 @@ def to_text(table: Table, width: int = WIDE) -> str:
     return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
 
 
-def to_markdown(table: Table) -> str:
+def to_markdown(table: ResultTable) -> str:
     """The table as Markdown: the best in bold, those like it in italics."""
     blocks, footnotes = _layout(table)
     parts = [f"**{_markdown(table.title)}**"]
@@ -172,13 +189,13 @@ def to_markdown(table: Table) -> str:
             parts.append(_markdown(block.title))
         rows = [["", *(_markdown(column.label) for column in block.columns)], ["---", *["---:"] * len(block.columns)]]
         for line in block.lines:
-            rows.append([_label(line, MARKDOWN), *map(MARKDOWN.write, line.entries)])
+            rows.append([MARKDOWN.label(line), *map(MARKDOWN.write, line.entries)])
         parts.append("\n".join(f"| {' | '.join(row)} |" for row in rows))
-    parts.append("\n".join(f"- {_markdown(text)}" for _, text in _below(table, footnotes, "markdown")))
+    parts.append("\n".join(f"- {_markdown(text)}" for _, text in _below(table, footnotes, MARKDOWN)))
     return "\n\n".join(parts)
 
 
-def to_latex(table: Table) -> str:
+def to_latex(table: ResultTable) -> str:
     """The table as LaTeX with booktabs: the best in bold, those like it underlined."""
     blocks, footnotes = _layout(table)
     lines = ["% \\usepackage{booktabs}", "\\begin{table}", "\\centering", f"\\caption{{{_latex(table.title)}}}"]
@@ -191,15 +208,15 @@ def to_latex(table: Table) -> str:
         lines.append(" & ".join(["", *(_latex(column.label) for column in block.columns)]) + r" \\")
         lines.append("\\midrule")
         for line in block.lines:
-            lines.append(" & ".join([_label(line, LATEX), *map(LATEX.write, line.entries)]) + r" \\")
+            lines.append(" & ".join([LATEX.label(line), *map(LATEX.write, line.entries)]) + r" \\")
         lines += ["\\bottomrule", "\\end{tabular}", "\\par\\smallskip"]
     lines.append("\\begin{minipage}{\\linewidth}\\footnotesize\\raggedright")
-    lines += [f"{_latex(text)}\\par" for _, text in _below(table, footnotes, "latex")]
+    lines += [f"{_latex(text)}\\par" for _, text in _below(table, footnotes, LATEX)]
     return "\n".join([*lines, "\\end{minipage}", "\\end{table}", ""])
 
 
-def to_csv(table: Table) -> str:
-    """One line for each cell, to be read by programs. Text that a spreadsheet would take for a formula begins with '."""
+def to_csv(table: ResultTable) -> str:
+    """One line per cell, for programs. Text that a spreadsheet would read as a formula gets a leading '."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(FIELDS)
@@ -223,28 +240,29 @@ def to_csv(table: Table) -> str:
     return file.getvalue()
 
 
-WRITERS: dict[str, Callable[[Table], str]] = {".md": to_markdown, ".tex": to_latex, ".csv": to_csv, ".txt": to_text}
+WRITERS: dict[str, Callable[[ResultTable], str]] = {
+    ".md": to_markdown,
+    ".tex": to_latex,
+    ".csv": to_csv,
+    ".txt": to_text,
+}
 
 
-def write(table: Table, path: str | os.PathLike[str]) -> Path:
-    """Write a file in the format that its ending names (.md, .tex, .csv, .txt); it appears whole or not at all."""
+def write(table: ResultTable, path: str | os.PathLike[str]) -> Path:
+    """Write a file atomically, in the format of its suffix (.md, .tex, .csv, .txt)."""
     path = Path(path)
     if path.suffix.lower() not in WRITERS:
         raise ConfigError(
             f"{path.name}: a table is written as {', '.join(WRITERS)}, not {path.suffix or 'without ending'!r}"
         )
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(WRITERS[path.suffix.lower()](table).rstrip("\n") + "\n", encoding="utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as temporary:
+        temporary.write_text(WRITERS[path.suffix.lower()](table).rstrip("\n") + "\n", encoding="utf-8")
     return path
 
 
-def _layout(table: Table) -> tuple[list[Block], dict[str, str]]:
-    """The blocks of a table, and its footnotes by text, lettered in the order of reading."""
+def _layout(table: ResultTable) -> tuple[list[Block], dict[str, str]]:
+    """The blocks of a table, and the letters of its footnotes by text, in reading order."""
     groups = dict.fromkeys(column.group for column in table.columns)
     letters: dict[str, str] = {}
     usual = _usual_seeds(table)
@@ -257,23 +275,18 @@ def _layout(table: Table) -> tuple[list[Block], dict[str, str]]:
         columns = tuple(column for column in table.columns if column.group == group)
         lines = []
         for row in table.rows:
-            cells = [table.cells[column.name, row] for column in columns]
-            ours = (
-                _ours(cell, column, usual, footnotes(cell.departures))
-                for cell, column in zip(cells, columns, strict=True)
-            )
+            cells = {column: table.cells[column.name, row] for column in columns}
+            ours = (_ours(cell, column, usual, footnotes(cell.departures)) for column, cell in cells.items())
             lines.append(Line(row, tuple(ours)))
-            if any(cell.printed for cell in cells):
-                theirs = (
-                    _printed(cell, column, footnotes(note.text for note in cell.notes))
-                    for cell, column in zip(cells, columns, strict=True)
-                )
-                lines.append(Line("paper", tuple(theirs), "paper"))
+            if any(cell.printed for cell in cells.values()):
+                notes = {column: footnotes(note.text for note in cell.notes) for column, cell in cells.items()}
+                theirs = (_printed(cell, column, notes[column]) for column, cell in cells.items())
+                lines.append(Line("paper", tuple(theirs), printed=True))
         blocks.append(Block(group.replace("|", ", "), columns, tuple(lines)))
     return blocks, letters
 
 
-def _ours(cell: Cell, column: Column, usual: int, footnotes: tuple[str, ...]) -> Entry:
+def _ours(cell: TableCell, column: TableColumn, usual: int, footnotes: tuple[str, ...]) -> Entry:
     if cell.mean is None:
         return Entry(words=cell.status)
     digits = column.metric.digits
@@ -288,7 +301,7 @@ def _ours(cell: Cell, column: Column, usual: int, footnotes: tuple[str, ...]) ->
     )
 
 
-def _printed(cell: Cell, column: Column, footnotes: tuple[str, ...]) -> Entry:
+def _printed(cell: TableCell, column: TableColumn, footnotes: tuple[str, ...]) -> Entry:
     if cell.printed is None:
         return Entry()
     mean, sd = cell.printed
@@ -301,36 +314,36 @@ def _printed(cell: Cell, column: Column, footnotes: tuple[str, ...]) -> Entry:
     )
 
 
-def _below(table: Table, footnotes: dict[str, str], form: str) -> Iterator[tuple[str, str]]:
-    """Lines below a table: how to read it, footnotes, remarks, what is missing, what failed."""
+def _below(table: ResultTable, footnotes: dict[str, str], style: Style) -> Iterator[tuple[str, str]]:
+    """Lines below a table: how to read it, footnotes, notes, what is missing, what failed."""
     cells = table.cells.values()
     usual = _usual_seeds(table)
     if usual:
         spread = "Mean ± standard deviation (n - 1) over " if usual > 1 else ""
         seeds = "seed" if usual == 1 else "seeds"
         other = any(len(c.values) not in (0, usual) for c in cells if c.sd is not None or len(c.values) == 1)
-        yield "remark", f"{spread}{usual} {seeds}{', where no other n is given' if other else ''}."
+        yield "note", f"{spread}{usual} {seeds}{', where no other n is given' if other else ''}."
     smaller = [column.metric.label for column in table.columns if not column.metric.larger_is_better]
     if smaller:
-        yield "remark", f"Smaller is better: {', '.join(dict.fromkeys(smaller))}."
+        yield "note", f"Smaller is better: {', '.join(dict.fromkeys(smaller))}."
     if any(cell.rank is not None for cell in cells):
-        yield "remark", "In brackets: the rank."
+        yield "note", "In brackets: the rank."
     if any(cell.printed for cell in cells):
-        yield "remark", "paper: the printed figure; in brackets ours minus the printed one."
+        yield "note", "paper: the printed figure; in brackets ours minus the printed one."
     if any(cell.mark for cell in cells):
-        best, like = _MARKS[form]
+        best, like = style.marks
         yield (
-            "remark",
+            "note",
             f"{best}: best of the column; {like}: not told apart from the best by a paired t-test over common seeds "
             f"(p > {LEVEL}).",
         )
     yield from (("footnote", f"[{letter}] {text}") for text, letter in footnotes.items())
-    yield from (("remark", text) for text in table.remarks)
+    yield from (("note", text) for text in table.notes)
     yield from (("not run", f"Not run: {text}") for text in table.not_run)
     yield from (("failed", _shortened(f"Failed: {text}")) for text in table.failed)
 
 
-def _usual_seeds(table: Table) -> int:
+def _usual_seeds(table: ResultTable) -> int:
     """The number of seeds that most cells have."""
     counts = Counter(
         len(table.cells[column.name, row].values)
@@ -342,16 +355,9 @@ def _usual_seeds(table: Table) -> int:
     return counts.most_common(1)[0][0] if counts else 0
 
 
-def _label(line: Line, style: Style) -> str:
-    label = style.escape(line.label)
-    if line.source == "ours":
-        return label
-    return r"\quad " + label if style is LATEX else label if style is MARKDOWN else "  " + label
-
-
 def _parts(block: Block, width: int) -> Iterator[Block]:
-    """A block in pieces that fit into ``width`` characters, at least one column each."""
-    labels = max(len(_label(line, TEXT)) for line in block.lines) + 4
+    """A block in parts that fit into ``width`` characters, with at least one column each."""
+    labels = max(len(TEXT.label(line)) for line in block.lines) + 4
     begin, used = 0, labels
     for index, column in enumerate(block.columns):
         needed = max(len(plain(column.label)), *(len(TEXT.write(line.entries[index])) for line in block.lines)) + 3

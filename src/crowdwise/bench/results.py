@@ -10,11 +10,10 @@ from crowdwise.bench import paper
 from crowdwise.bench.selection import Metric, Place
 
 Mark: TypeAlias = Literal["", "best", "like best"]
-Status: TypeAlias = Literal["", "failed", "not run", "not measured"]
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """One setting, measured by one metric. Columns of a group, such as the noise rates of a data set, stand together."""
 
     name: str
@@ -25,15 +24,15 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One row in one column."""
 
     values: Mapping[int, float] = field(default_factory=dict)
-    """By seed; of an average, over the seeds that all its columns have."""
+    """By seed; for an average, over the seeds that all its columns have."""
     mean: float | None = None
     sd: float | None = None
     """Standard deviation (n - 1); None with one seed, and for averages."""
-    status: Status = ""
+    status: Literal["", "failed", "not run", "not measured"] = ""
     mark: Mark = ""
     p: float | None = None
     """Of the paired t-test against the best of the column."""
@@ -41,7 +40,7 @@ class Cell:
     """The same after Holm's correction for the rows of the column."""
     rank: int | None = None
     departures: tuple[str, ...] = ()
-    """Conditions that are not the paper's."""
+    """Where the conditions differ from the paper's."""
     printed: paper.Printed | None = None
     notes: tuple[paper.Note, ...] = ()
     """On the printed figure."""
@@ -60,15 +59,16 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """Rows and columns of results; `crowdwise.bench.rendering` writes it as text, Markdown, LaTeX or CSV."""
 
     title: str
     experiment: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: tuple[str, ...]
-    cells: Mapping[Place, Cell]
+    cells: Mapping[Place, TableCell]
     """By name of the column and row."""
-    remarks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Lines below the table."""
     not_run: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Records of benchmark runs: which number of them is asked for, and which of them count.
+"""Records of benchmark runs: which metric to read, and which records count.
 
 >>> metric_of("seconds").larger_is_better
 False
@@ -21,7 +21,7 @@ Place: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class Metric:
-    """A number of a record, how it is called, which way is better, and how many decimals are shown."""
+    """A number in a record, with its label, direction and decimals."""
 
     name: str
     label: str
@@ -51,12 +51,12 @@ METRICS = {
     )
 }
 HELD_OUT = ("heldout_log_likelihood", "heldout_agreement", "validation_agreement")
-"""What data without true labels are ranked by, the most telling first."""
+"""Metrics to rank data without true labels by, the most informative first."""
 
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of one experiment by place and seed; a failed one that was repeated with success has not failed."""
+    """The runs of one experiment by place and seed; a failed run that later succeeded has not failed."""
 
     experiment: str
     finished: Mapping[Place, Mapping[int, Record]]
@@ -78,7 +78,7 @@ class Runs:
         return [record for (_, found), seeds in self.finished.items() if found == row for record in seeds.values()]
 
     def seeds(self, column: str) -> list[int]:
-        """Every seed that some row of the column has."""
+        """Every seed of any row of the column."""
         places = [*self.finished.items(), *self.failed.items()]
         return sorted({seed for (found, _), seeds in places if found == column for seed in seeds})
 
@@ -93,15 +93,15 @@ def metric_of(name: str) -> Metric:
 def select(records: Iterable[Record], experiment: str | None = None) -> Runs:
     """The runs of one experiment, each place and seed once.
 
-    A run that was repeated (the same ``cell``) counts with its last success. Runs with other settings at the same place
-    and seed are an error: their mean would be of nothing in particular.
+    A repeated run (the same ``cell``) counts with its last success. Runs with different settings at the same place and
+    seed are an error: their mean would be meaningless.
     """
     found: dict[tuple[str, str, int], list[Record]] = {}
     experiments: dict[str, None] = {}
     for number, record in enumerate(records, start=1):
         for name, kind in (("experiment", str), ("column", str), ("row", str), ("seed", int)):
             if not isinstance(record.get(name), kind):
-                raise DataError(f"record {number} has no {name}: it is not the record of a benchmark run")
+                raise DataError(f"record {number} has no {name}, so it is not the record of a benchmark run")
         if experiment is None or record["experiment"] == experiment:
             experiments[record["experiment"]] = None
             found.setdefault((record["column"], record["row"], record["seed"]), []).append(record)
@@ -125,7 +125,7 @@ def select(records: Iterable[Record], experiment: str | None = None) -> Runs:
 
 
 def _identity(record: Record) -> str:
-    """What makes two records runs of the same settings."""
+    """Identifies the settings of a record."""
     settings = [record.get(name) for name in ("method", "dataset", "data", "simulate", "parameters")]
     return str(record["cell"]) if "cell" in record else json.dumps(settings, sort_keys=True, default=str)
 

@@ -1,4 +1,4 @@
-"""Tables from records: mean and standard deviation over seeds, who is best, and the paper's figures beside ours.
+"""Tables from records: mean and standard deviation over seeds, the best rows, and the paper's figures.
 
 >>> def run(row, seed, accuracy):
 ...     return {"experiment": "mine", "column": "birds", "row": row, "seed": seed, "test_accuracy": accuracy}
@@ -16,17 +16,10 @@ from dataclasses import replace
 
 from crowdwise.bench import paper
 from crowdwise.bench.comparison import LEAST_SEEDS, LEVEL, holm, paired
-from crowdwise.bench.remarks import (
-    departures,
-    failures,
-    missing_metric,
-    nearness,
-    not_run,
-    share_departures,
-    unmeasured_rows,
-)
-from crowdwise.bench.results import Cell, Column, Mark, Table
+from crowdwise.bench.paper import reproduction
+from crowdwise.bench.results import Mark, ResultTable, TableCell, TableColumn
 from crowdwise.bench.selection import HELD_OUT, METRICS, Metric, Place, Record, Runs, metric_of, select, value_of
+from crowdwise.bench.table_notes import failures, missing_metric, not_run, unmeasured_rows
 from crowdwise.errors import DataError
 
 
@@ -36,13 +29,13 @@ def summarise(
     *,
     experiment: str | None = None,
     planned: Iterable[tuple[str, str, int]] | None = None,
-) -> Table:
+) -> ResultTable:
     """Results of an experiment: a row for each method, a column for each setting, and averages over settings.
 
-    The best mean of a column is marked, and with it the rows that a paired t-test over common seeds (two-sided, 5 %)
-    cannot tell from it. Each row is compared on its own: a correction for the number of rows would need more seeds
-    than experiments have, and mark rows that are far behind; `Cell.p_holm` has it. A column whose best row has fewer
-    than three seeds has no marks, and rows with fewer than three seeds in common with the best have none.
+    The best mean of a column is marked, and so are the rows that a paired t-test over common seeds (two-sided, 5 %)
+    cannot distinguish from it. Rows are compared one by one: correcting for their number would take more seeds than
+    experiments have, and mark rows that are far behind; `TableCell.p_holm` holds the corrected p. A column whose best row
+    has fewer than three seeds has no marks; nor have rows with fewer than three seeds in common with the best.
 
     Experiments "table1" to "table8" get the paper's figures (of test accuracy), and footnotes where conditions differ.
     Parameters that a record does not name are not compared.
@@ -67,13 +60,14 @@ def summarise(
     unmeasured = unmeasured_rows(runs, [metric])
     rows = _ordered([row for row in runs.rows if row not in unmeasured], known)
     shown = figures if metric == "test_accuracy" else {}
-    cells: dict[Place, Cell] = {}
+    cells: dict[Place, TableCell] = {}
     for column in settings:
         for row in rows:
             cell = _cell(runs, column, row, measure)
             if cell.mean is not None:
                 wanted = paper.conditions(column) if number else None
-                cell = replace(cell, departures=departures(runs.finished[column, row].values(), wanted, measure))
+                runs_of_cell = runs.finished[column, row].values()
+                cell = replace(cell, departures=reproduction.departures(runs_of_cell, wanted, measure))
             cells[column, row] = _beside(cell, number, shown, column, row)
     columns = list(settings)
     averages = _averages(settings, figures)
@@ -83,84 +77,87 @@ def summarise(
         for row in rows:
             cell = _average([cells[column, row] for column in over], of)
             cells[average, row] = _beside(cell, number, shown if len(over) == of else {}, average, row)
-    remarks = _mark_columns(cells, columns, rows, measure)
+    notes = _mark_columns(cells, columns, rows, measure)
     layout = [_column(name, measure, columns, name in averages) for name in columns]
-    cells = share_departures(cells, settings, remarks)
-    return Table(
+    everywhere = reproduction.common_departures(cells, settings)
+    if everywhere:
+        notes.append(f"Everywhere: {', '.join(sorted(everywhere))}.")
+    cells = reproduction.without(cells, everywhere)
+    return ResultTable(
         title=f"{_title(runs.experiment)}: {measure.label}",
         experiment=runs.experiment,
         columns=tuple(layout),
         rows=tuple(rows),
         cells=cells,
-        remarks=(*remarks, *missing_metric(cells, layout, rows, unmeasured), *nearness(cells, settings)),
+        notes=(*notes, *missing_metric(cells, layout, rows, unmeasured), *reproduction.nearness(cells, settings)),
         not_run=tuple(not_run(runs, figures, plan)),
         failed=failures(runs),
     )
 
 
-def rank(records: Iterable[Record], metrics: Sequence[str] = HELD_OUT, *, experiment: str | None = None) -> Table:
-    """Methods on data without true labels: how well each foretells held-out labels, best first, with ranks.
+def rank(records: Iterable[Record], metrics: Sequence[str] = HELD_OUT, *, experiment: str | None = None) -> ResultTable:
+    """Rank methods on data without true labels by how well they predict held-out labels, best first.
 
-    A column for each setting and metric that was measured there. Rows are sorted by the first of these columns.
-    Marks are as in :func:`summarise`.
+    There is a column for each setting and each metric measured there. Rows are sorted by the first column; marks are as
+    in :func:`summarise`.
     """
     runs = select(records, experiment)
-    cells: dict[Place, Cell] = {}
-    columns: list[Column] = []
+    cells: dict[Place, TableCell] = {}
+    columns: list[TableColumn] = []
     unmeasured = unmeasured_rows(runs, metrics)
     rows = [row for row in runs.rows if row not in unmeasured]
-    remarks: list[str] = []
+    notes: list[str] = []
     for setting in runs.columns:
         for measure in map(metric_of, metrics):
             found = {row: _cell(runs, setting, row, measure) for row in rows}
             if all(cell.mean is None for cell in found.values()):
                 continue
             name = f"{setting}|{measure.label}"
-            columns.append(Column(name, measure, group=setting, label=measure.label))
+            columns.append(TableColumn(name, measure, group=setting, label=measure.label))
             cells |= {(name, row): cell for row, cell in found.items()}
-            remarks += _mark_columns(cells, [name], rows, measure)
+            notes += _mark_columns(cells, [name], rows, measure)
             for row, place in _ranks(cells, name, rows, measure).items():
                 cells[name, row] = replace(cells[name, row], rank=place)
     if not columns:
         raise DataError(f"no record of {runs.experiment!r} has any of {', '.join(metrics)}")
     first = columns[0].name
-    return Table(
+    return ResultTable(
         title=f"{_title(runs.experiment)}: ranking",
         experiment=runs.experiment,
         columns=tuple(columns),
         rows=tuple(sorted(rows, key=lambda row: cells[first, row].rank or len(rows) + 1)),
         cells=cells,
-        remarks=(*remarks, *missing_metric(cells, columns, rows, unmeasured)),
+        notes=(*notes, *missing_metric(cells, columns, rows, unmeasured)),
         not_run=tuple(not_run(runs, {}, None)),
         failed=failures(runs),
     )
 
 
-def _cell(runs: Runs, column: str, row: str, metric: Metric) -> Cell:
+def _cell(runs: Runs, column: str, row: str, metric: Metric) -> TableCell:
     finished = runs.finished.get((column, row), {})
     found = {seed: value_of(finished[seed], metric.name) for seed in sorted(finished)}
     values = {seed: value for seed, value in found.items() if value is not None}
     if values:
         sd = statistics.stdev(values.values()) if len(values) > 1 else None
-        return Cell(values, statistics.fmean(values.values()), sd)
+        return TableCell(values, statistics.fmean(values.values()), sd)
     if finished:
-        return Cell(status="not measured")
-    return Cell(status="failed" if (column, row) in runs.failed else "not run")
+        return TableCell(status="not measured")
+    return TableCell(status="failed" if (column, row) in runs.failed else "not run")
 
 
-def _average(cells: Sequence[Cell], of: int) -> Cell:
-    """Mean of the columns' means, if there is one in every column; the paper's is ``of`` so many columns."""
+def _average(cells: Sequence[TableCell], of: int) -> TableCell:
+    """Mean of the columns' means, if every column has one; the paper's average is over ``of`` columns."""
     means = [cell.mean for cell in cells if cell.mean is not None]
     if len(means) < len(cells):
-        return Cell(status=next(cell.status for cell in cells if cell.status))
+        return TableCell(status=next(cell.status for cell in cells if cell.status))
     common = sorted(set.intersection(*(set(cell.values) for cell in cells)))
     values = {seed: statistics.fmean(cell.values[seed] for cell in cells) for seed in common}
     fewer = (f"average of {len(cells)} of the paper's {of} columns",) if len(cells) < of else ()
-    return Cell(values, statistics.fmean(means), departures=fewer)
+    return TableCell(values, statistics.fmean(means), departures=fewer)
 
 
 def _averages(columns: Sequence[str], figures: Mapping[str, object]) -> dict[str, list[str]]:
-    """Averages and the columns that they are of: the paper's, or of columns that differ in their last part only."""
+    """Averages and their columns: the paper's, or of columns that differ only in their last part."""
     if figures:
         found = {name: paper.averaged(name, figures) for name in figures if paper.is_average(name)}
     else:
@@ -174,16 +171,18 @@ def _averages(columns: Sequence[str], figures: Mapping[str, object]) -> dict[str
 
 
 def _beside(
-    cell: Cell, table: int | None, figures: Mapping[str, Mapping[str, paper.Printed]], column: str, row: str
-) -> Cell:
+    cell: TableCell, table: int | None, figures: Mapping[str, Mapping[str, paper.Printed]], column: str, row: str
+) -> TableCell:
     """The cell with the printed figure beside it."""
     if table is None or row not in figures.get(column, {}):
         return cell
     return replace(cell, printed=figures[column][row], notes=tuple(paper.notes(table, column, row)))
 
 
-def _mark_columns(cells: dict[Place, Cell], columns: Sequence[str], rows: Sequence[str], metric: Metric) -> list[str]:
-    """Mark the best of each column and those like it, in place; what could not be compared is returned as remarks."""
+def _mark_columns(
+    cells: dict[Place, TableCell], columns: Sequence[str], rows: Sequence[str], metric: Metric
+) -> list[str]:
+    """Mark the best of each column and those like it, in place; return notes on what could not be compared."""
     few: list[str] = []
     left_out: list[str] = []
     for column in columns:
@@ -204,15 +203,15 @@ def _mark_columns(cells: dict[Place, Cell], columns: Sequence[str], rows: Sequen
             worse = p <= LEVEL and sign * difference > 0  # on common seeds, a row can be ahead of the best
             mark: Mark = "" if worse else "like best"
             cells[column, row] = replace(found[row], p=p, p_holm=corrected[row], mark=mark)
-    remarks = []
+    notes = []
     if few:
-        remarks.append(f"Too few seeds to tell the best apart ({LEAST_SEEDS} are needed): {', '.join(few)}.")
+        notes.append(f"Too few seeds to tell the best apart ({LEAST_SEEDS} are needed): {', '.join(few)}.")
     if left_out:
-        remarks.append(f"Too few seeds in common with the best, not compared: {', '.join(left_out)}.")
-    return remarks
+        notes.append(f"Too few seeds in common with the best, not compared: {', '.join(left_out)}.")
+    return notes
 
 
-def _ranks(cells: Mapping[Place, Cell], column: str, rows: Sequence[str], metric: Metric) -> dict[str, int]:
+def _ranks(cells: Mapping[Place, TableCell], column: str, rows: Sequence[str], metric: Metric) -> dict[str, int]:
     """1 for the best; equal means share a rank."""
     means = {row: mean for row in rows if (mean := cells[column, row].mean) is not None}
     sign = 1.0 if metric.larger_is_better else -1.0
@@ -220,15 +219,15 @@ def _ranks(cells: Mapping[Place, Cell], column: str, rows: Sequence[str], metric
 
 
 def _ordered(found: Iterable[str], known: Iterable[str]) -> list[str]:
-    """What was found, in the order of ``known``, then in its own."""
+    """The names found, those of ``known`` first and in its order."""
     names, order = dict.fromkeys(found), dict.fromkeys(known)
     return [name for name in order if name in names] + [name for name in names if name not in order]
 
 
-def _column(name: str, metric: Metric, columns: Sequence[str], average: bool) -> Column:
+def _column(name: str, metric: Metric, columns: Sequence[str], average: bool) -> TableColumn:
     group, _, label = name.rpartition("|")
     alone = sum(other.rpartition("|")[0] == group for other in columns) < 2
-    return Column(name, metric, "", name, average) if alone else Column(name, metric, group, label, average)
+    return TableColumn(name, metric, "", name, average) if alone else TableColumn(name, metric, group, label, average)
 
 
 def _title(experiment: str) -> str:
@@ -239,5 +238,5 @@ def _title(experiment: str) -> str:
 def _alternative(records: Sequence[Record]) -> str:
     measured = [name for name in METRICS if any(value_of(record, name) is not None for record in records)]
     if any(name in measured for name in HELD_OUT):
-        return "; data without true labels are ranked by held-out labels: rank(records)"
+        return "; without true labels, rank by held-out labels: rank(records)"
     return f"; they have {', '.join(measured)}" if measured else ""

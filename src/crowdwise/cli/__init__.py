@@ -1,4 +1,4 @@
-"""The command line: one file per verb, which parses and then calls one function.
+"""The command line: one file per verb, which turns options into a task (`crowdwise.tasks`) and prints its result.
 
 Everything that is slow to import (torch, scikit-learn, scipy, matplotlib, numpy) is imported inside the verbs.
 """

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdwise.cli._console import verb
-from crowdwise.cli._reading import File, Method, Ray, Seed, Workers, reads
+from crowdwise.cli.console import Terminal, number, share, show_facts, verb
+from crowdwise.cli.options import File, Method, Ray, Seed, Workers, reads
+
+if TYPE_CHECKING:
+    from crowdwise.tasks.aggregate import GoldAccuracy
 
 
 @verb
@@ -64,38 +67,44 @@ def aggregate(
     reading: dict[str, Any],
 ) -> None:
     """Infer the label of every instance from the labels of many annotators."""
-    if gold is not None and gold_column is not None:
-        raise typer.BadParameter("--gold and --gold-column do not go together")
-    informed = gold is not None or gold_column is not None
-    if stream and informed:
-        raise typer.BadParameter("--stream knows no gold labels; leave out --gold and --gold-column")
-    if workers is not None and ray is None:
-        raise typer.BadParameter("--workers are those of a Ray: say which with --ray")
-    streaming = {"memory": memory, "work": work, "ray": ray}
-    given = any(value is not None for value in streaming.values())
-    if stream is False and given:
-        raise typer.BadParameter("--memory, --work and --ray are for streaming; leave out --no-stream")
-    if ray is not None and informed:
-        raise typer.BadParameter(
-            "--ray is for streaming, which knows no gold labels; leave out --gold and --gold-column"
-        )
-    table = reading["format"] in ("auto", "table", "crowd-kit") and reading["question"] is None and reading["models"]
-    plain = table and to in ("auto", "table")
-    if not plain and (stream or given):
-        raise typer.BadParameter(
-            "only tables can be streamed, to tables: leave out --stream, --memory, --work and --ray"
-        )
-    if stream is not False and not informed and plain:
-        from crowdwise.cli._streaming import stream as streamed
-        from crowdwise.cli._streaming import why_stream
+    from crowdwise.tasks.aggregate import aggregate as task
 
-        reason = why_stream(file, out, method, stream or given)
-        if reason is not None:
-            options = {**streaming, "workers": workers, "proba": proba, "seed": seed}
-            columns = {role: reading[role] for role in ("instance", "annotator", "label")}
-            streamed(file, out, annotators_out, method, columns, reason, **options)  # type: ignore[arg-type]
-            return
-    from crowdwise.cli._aggregation import aggregate as in_memory
+    result = task(
+        file,
+        out,
+        method=method,
+        gold=gold,
+        gold_column=gold_column,
+        annotators_out=annotators_out,
+        to=to,
+        proba=proba,
+        seed=seed,
+        stream=stream,
+        memory=memory,
+        work=work,
+        ray=ray,
+        workers=workers,
+        reading=reading,
+        observer=Terminal(),
+    )
+    n, total, figures = result.n_instances, result.n_annotations, result.figures
+    show_facts(
+        "Summary",
+        {
+            "annotations": f"{total:,}: {total / n:.1f} per instance, {total / result.n_annotators:.1f} per annotator",
+            "agreement": f"Krippendorff's alpha {number(figures.alpha)}, raw agreement {number(figures.raw_agreement)}",
+            "ties": f"{share(figures.ties, n)} have two or more classes with most votes",
+            "method": result.method,
+            "why": result.reason,
+            "changed": f"{share(figures.changed, n)} have another label than by majority vote",
+            "gold": None if result.gold is None else _accuracy(result.gold),
+            "labels": result.out,
+            "annotators": result.annotators_out,
+            "parts": result.work,
+        },
+    )
 
-    rest = {"gold": gold, "gold_column": gold_column, "proba": proba, "seed": seed}
-    in_memory(file, out, annotators_out, method, reading, to=to, **rest)  # type: ignore[arg-type]
+
+def _accuracy(gold: GoldAccuracy) -> str:
+    how = "each half measured with the other half given" if gold.crossed else "not used otherwise"
+    return f"accuracy {gold.accuracy:.1%} on {gold.instances:,} instances ({how}); majority vote {gold.majority:.1%}"

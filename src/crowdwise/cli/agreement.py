@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdwise.cli._console import verb
-from crowdwise.cli._reading import File, Seed, reads
+from crowdwise.cli.console import Terminal, number, say, share, show_table, verb
+from crowdwise.cli.options import File, Seed, reads
 
 
 class Level(StrEnum):
@@ -37,7 +37,18 @@ def agreement(
     reading: dict[str, Any],
 ) -> None:
     """Say how far annotators agree, beyond chance, with confidence intervals."""
-    from crowdwise.cli._aggregation import agreement as work
+    from crowdwise.tasks.agreement import measure_agreement
 
-    levels = [one.value for one in level or [Level.nominal]]
-    work(file, reading, levels, confidence=confidence, n_bootstrap=bootstrap, seed=seed)
+    result = measure_agreement(
+        file,
+        levels=[one.value for one in level or [Level.nominal]],
+        confidence=confidence,
+        n_bootstrap=bootstrap,
+        seed=seed,
+        reading=reading,
+        observer=Terminal(),
+    )
+    low, high = f"{confidence:.0%} from", "to"
+    rows = [[row.measure, *map(number, (row.value, *row.interval))] for row in result.report.rows]
+    say(f"two labels or more: {share(result.report.n, result.n_instances)}")
+    show_table("Agreement", ("measure", "value", low, high), rows, right=("value", low, high))

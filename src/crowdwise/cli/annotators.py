@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from crowdwise.cli._console import verb
-from crowdwise.cli._reading import File, Method, Seed, reads
+from crowdwise.cli.console import Terminal, number, say, show_table, verb
+from crowdwise.cli.options import File, Method, Seed, reads
+
+SHOWN = 30  # annotators on the screen
 
 
 @verb
@@ -24,6 +27,30 @@ def annotators(
     reading: dict[str, Any],
 ) -> None:
     """Say how good every annotator is, and how each one errs; worst first."""
-    from crowdwise.cli._aggregation import annotators as work
+    from crowdwise.tasks.annotators import judge_annotators
 
-    work(file, out, method, reading, seed=seed)
+    result = judge_annotators(file, out, method=method, seed=seed, reading=reading, observer=Terminal())
+    say(f"method: {result.method}{f'. {result.reason}' if result.reason else ''}")
+    numbers = ("labels", "quality", "95% from", "to", "agreement", "spammer")
+    show_table(
+        "Annotators, worst first",
+        ("annotator", *numbers, "worst class", "confuses"),
+        [_row(row) for row in result.table.slice(0, SHOWN).to_pylist()],
+        right=numbers,
+    )
+    if result.table.num_rows > SHOWN:
+        rest = f"all of them are in {out}" if out is not None else "--out FILE writes all of them"
+        say(f"The {SHOWN} worst of {result.table.num_rows:,} annotators are shown; {rest}.")
+    elif out is not None:
+        say(f"{out}: {result.table.num_rows:,} annotators")
+
+
+def _row(row: Mapping[str, Any]) -> list[str]:
+    numbers = ("annotator_quality", "annotator_quality_low", "annotator_quality_high")
+    return [
+        str(row["annotator"]),
+        f"{row['num_examples_labeled']:,}",
+        *(number(row[name]) for name in (*numbers, "agreement_with_consensus", "spammer_score")),
+        "-" if row["worst_class"] is None else str(row["worst_class"]),
+        "-" if row["confused_class"] is None else f"{row['confused_class']} as {row['confused_with']}",
+    ]

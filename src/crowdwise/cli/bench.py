@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdwise.cli._console import verb
-from crowdwise.cli._reading import Ray, Workers
+from crowdwise.cli.console import complain, say, show_table, verb
+from crowdwise.cli.options import Ray, Workers, parse_settings
+from crowdwise.errors import ConfigError
+
+if TYPE_CHECKING:
+    from crowdwise.bench.cells import Cell
+    from crowdwise.bench.runner import Status, Watch
 
 app = typer.Typer(
     no_args_is_help=True, help="Run benchmarks: the paper's experiments, or the methods on your own data."
@@ -60,30 +70,40 @@ def run(
     workers: Workers = None,
     gpus_per_run: Annotated[
         float | None,
-        typer.Option(min=0, help="GPUs of the Ray that a run takes, such as 0.25; by default 1 where there are some."),
+        typer.Option(min=0, help="GPUs that a run on Ray takes, such as 0.25; by default 1 where there are some."),
     ] = None,
     out: Out = None,
 ) -> None:
     """Run an experiment. Interrupt it at any time: finished runs are kept, and the same command goes on."""
-    if ray is None and (workers is not None or gpus_per_run is not None):
-        raise typer.BadParameter("--workers and --gpus-per-run are for a Ray: say which with --ray")
-    if ray is not None and jobs is not None:
-        raise typer.BadParameter("--jobs are of this machine; with --ray say --workers")
-    from crowdwise.cli._bench import run as work
+    from crowdwise.tasks import bench as tasks
 
-    work(
+    tasks.check_cluster(ray, jobs, workers, gpus_per_run)
+    planned = tasks.plan(
         experiment,
         datasets=dataset or [],
         methods=method or [],
         noise_rates=noise or [],
         seeds=seeds,
         first_seed=first_seed,
-        settings=settings or [],
-        jobs=jobs if ray is None else workers,
-        ray=ray,
-        gpus_per_run=gpus_per_run,
+        settings=parse_settings(settings or []),
         out=out,
     )
+    name, cells = planned.experiment.name, planned.cells
+    count = f"{len(cells)} run{'s' if len(cells) > 1 else ''}"
+    say(f"{name}: {planned.experiment.description or 'an experiment'}; {count} in {planned.folder}")
+    try:
+        with _display(cells) as watch:
+            records = planned.run(jobs=jobs, ray=ray, workers=workers, gpus_per_run=gpus_per_run, watch=watch)
+    except KeyboardInterrupt:
+        again = shlex.join(["crowdwise", *sys.argv[1:]])
+        raise KeyboardInterrupt(f"finished runs are kept; go on with  {again}") from None
+    failed = [record for record in records if "error" in record]
+    if len(failed) < len(records):
+        _show(tasks.table(experiment, out=out), Format.terminal)
+    for record in failed:
+        complain("failed", f"{record['column']}, {record['row']}, seed {record['seed']}: {record['error']}")
+    if failed:
+        raise ConfigError(f"{len(failed)} of {len(records)} runs failed; run the same command to try them again")
 
 
 @app.command()
@@ -101,9 +121,14 @@ def table(
     to: Annotated[Path | None, typer.Option("--to", metavar="FILE", help="Write to a file.")] = None,
 ) -> None:
     """Show an experiment's results: mean and standard deviation over seeds, beside the paper's figures."""
-    from crowdwise.cli._bench import table as work
+    from crowdwise.bench import rendering
+    from crowdwise.tasks.bench import table as task
 
-    work(experiment, form.value, metric, out, records, to)
+    made = task(experiment, metric=metric, out=out, records=records)
+    if to is not None:
+        say(str(rendering.write(made, to)))
+    else:
+        _show(made, form)
 
 
 @app.command()
@@ -119,15 +144,84 @@ def figures(
     form: Annotated[str, typer.Option("--format", "-f", help="png, svg or pdf.")] = "png",
 ) -> None:
     """Draw an experiment's results: accuracy against what was varied, and annotator maps."""
-    from crowdwise.cli._bench import figures as work
+    from crowdwise.tasks.bench import draw
 
-    work(experiment, out, records, to, form)
+    for path in draw(experiment, out=out, records=records, to=to, form=form):
+        say(str(path))
 
 
 @app.command("list")
 @verb
 def list_experiments() -> None:
     """List the experiments that come with crowdwise."""
-    from crowdwise.cli._bench import list_experiments as work
+    from crowdwise.tasks.bench import experiments
 
-    work()
+    rows = [[each.name, each.description, str(len(each.cells()))] for each in experiments()]
+    show_table("experiments", ("name", "what it is", "runs"), rows, right=("runs",))
+
+
+def _show(made: Any, form: Format) -> None:
+    from crowdwise.bench import rendering
+
+    if form is Format.terminal:
+        rendering.show(made)
+    else:
+        say({"markdown": rendering.to_markdown, "latex": rendering.to_latex, "csv": rendering.to_csv}[form](made))
+
+
+@contextmanager
+def _display(cells: Sequence[Cell]) -> Iterator[Watch]:
+    """On a terminal a live table of what runs, elsewhere a line for each run that ends."""
+    by_id = {cell.id: cell for cell in cells}
+
+    def describe(cell_id: str) -> str:
+        cell = by_id[cell_id]
+        return f"{cell.column}, {cell.row}, seed {cell.seed}"
+
+    def line(status: Status, record: dict[str, Any] | None) -> None:
+        if record is not None:
+            done = status.finished + len(status.failed)
+            print(
+                f"[{done}/{status.total}] {describe(record['cell'])}: {_outcome(record)}", file=sys.stderr, flush=True
+            )
+
+    if not sys.stderr.isatty():
+        yield line
+        return
+    from rich.console import Console
+    from rich.live import Live
+    from rich.table import Table
+    from rich.text import Text
+
+    def picture(status: Status) -> Table:
+        left = status.total - status.finished - len(status.failed)
+        title = f"{status.finished} of {status.total} runs finished"
+        if status.failed:
+            title += f", {len(status.failed)} failed"
+        if status.seconds and left:
+            minutes = statistics.median(status.seconds) * left / max(len(status.running), 1) / 60
+            title += f", about {minutes:.0f} minutes left"
+        shown = Table(title=title, title_justify="left", box=None)
+        for heading in ("running", "stage"):
+            shown.add_column(heading)
+        for cell_id, stage in status.running.items():
+            shown.add_row(Text(describe(cell_id)), Text(stage))
+        return shown
+
+    with Live(console=Console(stderr=True), refresh_per_second=4) as live:
+
+        def watch(status: Status, record: dict[str, Any] | None) -> None:
+            if record is not None:
+                live.console.print(f"{describe(record['cell'])}: {_outcome(record)}", markup=False, highlight=False)
+            live.update(picture(status))
+
+        yield watch
+
+
+def _outcome(record: dict[str, Any]) -> str:
+    if "error" in record:
+        return f"failed: {record['error']}"
+    facts = [f"{record['test_accuracy']:.2f} %"] if "test_accuracy" in record else []
+    if "heldout_log_likelihood" in record:
+        facts.append(f"log-likelihood of held-out votes {record['heldout_log_likelihood']:.4f}")
+    return ", ".join([*facts, f"{record['seconds']:.1f} s"])

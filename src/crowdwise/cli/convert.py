@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdwise.cli._console import verb
-from crowdwise.cli._reading import File, reads
+from crowdwise.cli.console import Terminal, say, verb
+from crowdwise.cli.options import File, reads
 
 
 @verb
@@ -34,6 +34,15 @@ def convert(
     reading: dict[str, Any],
 ) -> None:
     """Turn a file of annotations into one of another format."""
-    from crowdwise.cli._conversion import convert as work
+    from crowdwise.tasks.convert import convert as task
 
-    work(file, out, to, reading | {"gold": gold_column, "duplicates": duplicates})
+    result = task(
+        file,
+        out,
+        to=to,
+        gold_column=gold_column,
+        duplicates=duplicates,  # type: ignore[arg-type]
+        reading=reading,
+        observer=Terminal(),
+    )
+    say(f"{result.out}: written as {result.format}")

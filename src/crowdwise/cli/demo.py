@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from crowdwise.cli._console import verb
+from crowdwise.cli.console import Terminal, complain, say, show_facts, show_table, verb
 
 
 @verb
@@ -21,6 +22,31 @@ def demo(
     ] = False,
 ) -> None:
     """Show what crowdwise does: digits, labelled by 60 simulated annotators, four methods compared."""
-    from crowdwise.cli._demo import run_demo
+    from crowdwise.tasks.demo import SHOWN, demonstrate
 
-    run_demo(out, seed, quick)
+    result = demonstrate(out, seed=seed, quick=quick, observer=Terminal())
+    rows = [
+        [*SHOWN[name], f"{100 * row['test_accuracy']:.2f} %", f"{row['seconds']:.1f}"]
+        for name, row in result.methods.items()
+    ]
+    show_table("Test accuracy", ("method", "idea", "accuracy", "seconds"), rows, right=("accuracy", "seconds"))
+    _show_groups(result.groups)
+    if result.note is not None:
+        complain("note", result.note)
+    show_facts(f"Files, after {result.seconds:.0f} s", result.files)
+
+
+def _show_groups(groups: dict[str, Any]) -> None:
+    """Which groups TAIDTM found, beside the true ones."""
+    pairs = Counter(zip(groups["found"], groups["true"], strict=True))
+    true = sorted(set(groups["true"]))
+    columns = ["found group", *(f"true group {number + 1}" for number in range(len(true)))]
+    rows = [[f"{found + 1}", *(str(pairs[found, one]) for one in true)] for found in sorted(set(groups["found"]))]
+    show_table("Annotators in the groups that TAIDTM found", columns, rows, right=columns[1:])
+    reached, right = (
+        f"{100 * groups[f'{name}_after']:.1f} % (before: {100 * groups[f'{name}_before']:.1f} %)"
+        for name in ("edge_recall", "edge_precision")
+    )
+    say(f"  Adjusted Rand index {groups['adjusted_rand']:.3f}. Purifying joins annotators with {reached} of their true")
+    say(f"  group; of all neighbours, {right} are from the same group.")
+    say()

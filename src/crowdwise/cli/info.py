@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+import shlex
+from typing import Annotated, Any
 
 import typer
 
-from crowdwise.cli._console import verb
+from crowdwise.cli.console import complain, say, show_facts, show_stages, show_table, verb
 
 
 @verb
@@ -21,6 +23,34 @@ def info(
     ],
 ) -> None:
     """Say what a file or directory holds, or what a name stands for."""
-    from crowdwise.cli._info import describe
+    from crowdwise.tasks.info import describe
 
-    describe(path)
+    for found in describe(path):
+        if found.title:
+            show_facts(found.title, found.facts)
+        if found.history:
+            show_stages("Stages", found.history)
+        if found.results:
+            show_facts("results", found.results)
+        if found.parameters:
+            _parameters(found.method, found.parameters)
+        if found.warning is not None:
+            complain("warning", found.warning)
+        if found.run is not None:
+            run = shlex.quote(str(found.run))
+            say(
+                {
+                    "finished": f"predict with  crowdwise predict {run} INPUTS",
+                    "resumable": f"go on with  crowdwise train --resume {run}",
+                    "python": f"started from Python: go on with fit(X, annotations, resume={str(found.run)!r})",
+                }[str(found.state)]
+            )
+
+
+def _parameters(method: str | None, parameters: list[tuple[str, Any, str]]) -> None:
+    rows = []
+    for name, default, meaning in parameters:
+        value = [round(each, 3) for each in default] if isinstance(default, tuple) else default
+        rows.append([name, "" if value is None else json.dumps(value, default=str), meaning])
+    title = f"Parameters of {method}, for `crowdwise train --method {method} --set`"
+    show_table(title, ("parameter", "default", "what it is"), rows)

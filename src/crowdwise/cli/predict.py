@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from crowdwise.cli._console import verb
+from crowdwise.cli.console import say, verb
 
 
 @verb
@@ -30,6 +30,7 @@ def predict(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
 ) -> None:
     """Write the most probable class of each instance: columns instance and label."""
-    from crowdwise.cli._prediction import write_predictions
+    from crowdwise.tasks.predict import predict as task
 
-    write_predictions(model, inputs, out, proba=proba, ids=ids, device=device)
+    result = task(model, inputs, out, proba=proba, ids=ids, device=device)
+    say(f"{result.out}: {result.table.num_rows:,} predictions by {result.method}")

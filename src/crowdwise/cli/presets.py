@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crowdwise.cli._console import show_table, verb
+from crowdwise.cli.console import show_table, verb
 
 
 @verb

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from crowdwise.cli._console import verb
-from crowdwise.cli._reading import Method, Seed, reads
+from crowdwise.cli.console import Terminal, complain, say, verb
+from crowdwise.cli.options import Method, Seed, reads
 
 
 @verb
@@ -52,11 +53,27 @@ def report(
     reading: dict[str, Any],
 ) -> None:
     """Make a page to look at: annotators, items, what to label next; one file that opens anywhere."""
-    from crowdwise.cli._report import serve_report, write_report
-    from crowdwise.cli._report_inputs import Request
+    from crowdwise.tasks.report import Request, serve_report, write_report
 
     request = Request(what, annotations, inputs, bench, method, reading, budget, seed)
     if serve:
-        serve_report(request, port, out)
-    else:
-        write_report(request, out if out is not None else Path("report.html"))
+        return serve_report(
+            request, port, out, ready=lambda address: say(f"{address}  (Ctrl-C ends it)"), observer=Terminal()
+        )
+    result = write_report(request, out if out is not None else Path("report.html"), observer=Terminal())
+    for warning in result.warnings:
+        complain("note", warning)
+    page = result.out
+    say(f"{page}: {page.stat().st_size / 1e6:.1f} MB, all in one file. Open it in a browser: {page.resolve().as_uri()}")
+    if result.labels:
+        asked = _options({**reading, "method": method})
+        say(f"The labels as a table: crowdwise aggregate {shlex.quote(what)}{asked} -o labels.csv")
+    return None
+
+
+def _options(given: dict[str, Any]) -> str:
+    """What was asked for beyond the usual, as options of another verb."""
+    asked = {name: value for name, value in given.items() if value not in (None, "auto", "error", True)}
+    return "".join(
+        " --no-models" if value is False else f" --{name} {shlex.quote(value)}" for name, value in asked.items()
+    )

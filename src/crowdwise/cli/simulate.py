@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from crowdwise.cli._console import verb
+from crowdwise.cli.console import say, verb
+from crowdwise.cli.options import parse_settings
 
 
 class Process(StrEnum):
@@ -52,21 +53,25 @@ def simulate(
     download: Annotated[bool, typer.Option("--download", help="Fetch the data set if it is not here.")] = False,
 ) -> None:
     """Make annotations with known truth for the training instances of a data set."""
-    from crowdwise.cli._settings import parse
-    from crowdwise.cli._simulation import write_crowd
+    from crowdwise.tasks.simulate import simulate as task
 
-    write_crowd(
+    result = task(
         dataset,
-        process.value,
         out,
-        truth,
-        {
-            "n_annotators": annotators,
-            "n_groups": groups,
-            "labels_per_instance": labels_per_instance,
-            "noise_rate": noise_rate,
-            "random_state": seed,
-        },
-        parse(settings or []),
+        process=process.value,
+        annotators=annotators,
+        groups=groups,
+        labels_per_instance=labels_per_instance,
+        noise_rate=noise_rate,
+        seed=seed,
+        truth=truth,
+        settings=parse_settings(settings or []),
         download=download,
     )
+    made = result.annotations
+    say(
+        f"{result.out}: {len(made):,} labels of {made.n_instances:,} instances by {made.n_annotators:,} annotators, "
+        f"{100 * result.wrong:.1f} % of them wrong"
+    )
+    if result.truth is not None:
+        say(f"{result.truth}: the true class of each instance, the group of each annotator")

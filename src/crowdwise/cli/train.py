@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from crowdwise.cli._console import verb
-from crowdwise.cli._reading import OPTIONS, Ray, Workers, reads
+from crowdwise.cli.console import Terminal, say, show_facts, show_stages, verb
+from crowdwise.cli.options import OPTIONS, Ray, Workers, parse_settings, reads
+from crowdwise.errors import StorageError
+from crowdwise.tasks.runs import METRICS, RESULTS, result_facts
+
+FILES = {"model": "model", "metrics": METRICS, "results": RESULTS}
 
 
 @verb
@@ -77,52 +82,41 @@ def train(
 ) -> None:
     """Train a classifier on annotations, in a run directory. After Ctrl-C, go on with --resume."""
     reading = {name: value for name, value in reading.items() if value != OPTIONS[name][1]}
-    if workers is not None and ray is None:
-        raise typer.BadParameter("--workers are those of a Ray: say which with --ray")
-    if resume is not None:
-        given = (
-            method,
-            data,
-            inputs,
-            annotations,
-            ids,
-            preset,
-            settings,
-            epochs,
-            seed,
-            out,
-            download or None,
-            reading or None,
+    new = (method, data, inputs, annotations, ids, preset, settings, epochs, seed, out, download or None)
+    if resume is not None and (reading or any(value is not None for value in new)):
+        raise typer.BadParameter(
+            "a run goes on as it was started: beside --resume only --device, --ray and --workers may be given"
         )
-        if any(value is not None for value in given):
-            raise typer.BadParameter(
-                "a run goes on as it was started: beside --resume only --device, --ray and --workers may be given"
-            )
-        from crowdwise.cli._training import resume as go_on
-
-        return go_on(resume, device, ray, workers)
-    if method is None:
+    if method is None and resume is None:
         raise typer.BadParameter("say which method: --method NAME (see `crowdwise methods`), or --resume RUN_DIR")
-    if inputs is not None and (data is not None or annotations is None):
-        raise typer.BadParameter("--inputs needs --annotations, and does not go with --data")
-    if reading and annotations is None:
-        raise typer.BadParameter(f"--{next(iter(reading))} says how --annotations are read")
-    if ids is not None and inputs is None:
-        raise typer.BadParameter("--ids are ids of the rows of --inputs")
-    from crowdwise.cli._settings import parse
-    from crowdwise.cli._training import plan, start
+    from crowdwise.tasks.train import Run, plan
 
-    short = {"epochs": epochs, "random_state": seed, "device": device}
-    chosen = parse(settings or []) | {key: value for key, value in short.items() if value is not None}
-    invocation = plan(
-        method=method,
-        preset=preset,
-        data=data,
-        inputs=inputs,
-        annotations=annotations,
-        ids=ids,
-        reading=reading,
-        settings=chosen,
-        download=download,
-    )
-    return start(invocation, out, ray, workers)
+    if method is None:
+        run = Run.open(str(resume), device=device)
+    else:
+        short = {"epochs": epochs, "random_state": seed, "device": device}
+        planned = plan(
+            method,
+            preset=preset,
+            data=data,
+            inputs=inputs,
+            annotations=annotations,
+            ids=ids,
+            reading=reading,
+            settings=parse_settings(settings or []) | {key: value for key, value in short.items() if value is not None},
+            download=download,
+        )
+        run = Run.new(planned, out)
+    go_on = f"go on with  crowdwise train --resume {shlex.quote(str(run.path))}"
+    try:
+        work = run.start if resume is None else run.resume
+        result = work(ray=ray, workers=workers, observer=Terminal())
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(go_on if run.started else "") from None
+    except StorageError as error:
+        raise StorageError(f"{error}; then {go_on}" if run.started else str(error)) from error
+    show_stages(f"{result.model.name} in {result.path}", result.model.history_)
+    show_facts("results", result_facts(result.results))
+    show_facts("files", {name: result.path / file for name, file in FILES.items()})
+    for picture in result.pictures:
+        say(f"  picture  {picture}")

@@ -1,19 +1,20 @@
-"""Integer codes: checked, frozen, selected and grouped."""
+"""Integer codes: checked, frozen, selected and grouped; and the blocks in which large arrays are computed."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.data.types import Array, Ints
 from crowdwise.errors import AnnotationError
 
 Codes = npt.NDArray[np.int32]
-Selection = Sequence[int] | Sequence[bool] | npt.NDArray[Any]  # codes, or a mask over all codes
+Selection = Sequence[int] | Sequence[bool] | Array  # codes, or a mask over all codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,29 +26,29 @@ class Grouped:
     (array([0, 2]), array([], dtype=int64))
     """
 
-    indptr: npt.NDArray[np.int64]  # (groups + 1,)
-    order: npt.NDArray[np.int64]  # (E,)
+    indptr: Ints  # (groups + 1,)
+    order: Ints  # (E,)
 
     @classmethod
     def of(cls, codes: Codes, groups: int) -> Grouped:
-        """Group ``codes`` (E,), which lie in ``0..groups-1``."""
+        """Group ``codes`` (E,), all in ``0..groups-1``."""
         indptr = np.zeros(groups + 1, np.int64)
         np.cumsum(np.bincount(codes, minlength=groups), out=indptr[1:])
         return cls(freeze(indptr), freeze(stable_argsort(codes)))
 
     @property
-    def counts(self) -> npt.NDArray[np.int64]:
+    def counts(self) -> Ints:
         """Size of every group."""
         return np.diff(self.indptr)
 
-    def __getitem__(self, group: int) -> npt.NDArray[np.int64]:
+    def __getitem__(self, group: int) -> Ints:
         return self.order[self.indptr[group] : self.indptr[group + 1]]
 
 
-def stable_argsort(codes: Codes) -> npt.NDArray[np.int64]:
-    """Rows by code, ties in input order; no sort where codes already ascend.
+def stable_argsort(codes: Codes) -> Ints:
+    """Rows by code, ties in input order; codes that already ascend are not sorted.
 
-    Code and row are packed into one int64: numpy sorts plain integers several times faster than it argsorts.
+    Code and row are packed into one int64: numpy's sort of plain integers is several times faster than its argsort.
     """
     rows = np.arange(len(codes), dtype=np.int64)
     if bool(np.all(codes[1:] >= codes[:-1])):
@@ -60,20 +61,30 @@ def stable_argsort(codes: Codes) -> npt.NDArray[np.int64]:
     return packed
 
 
-def cells(rows: Codes, width: int, columns: Codes) -> npt.NDArray[np.int64]:
-    """Position of each (row, column) in a table of ``width`` columns; in place, as there may be tens of millions."""
+def cells(rows: Codes, width: int, columns: Codes) -> Ints:
+    """Position of each (row, column) in a table with ``width`` columns; in place, as there may be tens of millions."""
     positions = rows.astype(np.int64)
     positions *= width
     positions += columns
     return positions
 
 
-def distinct_rows(keys: npt.NDArray[np.int64], *, last: bool) -> npt.NDArray[np.int64]:
+def distinct_rows(keys: Ints, *, last: bool) -> Ints:
     """Rows, ascending, of the first (or last) occurrence of every key."""
     order = np.argsort(keys, kind="stable")
-    border = np.ones(len(keys) + 1, bool)  # border[k]: a new key begins at the k-th row in order
+    border = np.ones(len(keys) + 1, bool)  # border[k]: a new key starts at the k-th row in order
     border[1:-1] = np.diff(keys[order]) != 0
     return np.sort(order[border[1:] if last else border[:-1]])
+
+
+def row_blocks(rows: int, width: int, limit: int) -> Iterator[slice]:
+    """Blocks of the rows of an array (rows, width), each with about ``limit`` numbers.
+
+    >>> list(row_blocks(5, width=3, limit=6))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    step = max(1, limit // max(width, 1))
+    return (slice(start, min(start + step, rows)) for start in range(0, rows, step))
 
 
 def count(number: int, plural: str) -> str:
@@ -85,14 +96,14 @@ def count(number: int, plural: str) -> str:
     return f"{number} {plural if number != 1 else plural.removesuffix('es' if plural == 'classes' else 's')}"
 
 
-def freeze(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def freeze(array: Array) -> Array:
     """The same array, made read-only."""
     array.setflags(write=False)
     return array
 
 
-def integers(values: Any, name: str) -> npt.NDArray[Any]:
-    """Values as an integer array with one axis; an empty one may have any type."""
+def integers(values: Any, name: str) -> Array:
+    """Values as an integer array with one axis; an empty array may have any type."""
     array = np.asarray(values)
     if array.ndim != 1:
         raise AnnotationError(f"{name} must have one axis, got shape {array.shape}")
@@ -106,8 +117,8 @@ def integers(values: Any, name: str) -> npt.NDArray[Any]:
     return array
 
 
-def size_of(size: int | None, codes: npt.NDArray[Any], kind: str) -> int:
-    """How many instances, annotators or classes there are: as passed, or else the largest code + 1."""
+def size_of(size: int | None, codes: Array, kind: str) -> int:
+    """Number of instances, annotators or classes: as passed, else the largest code + 1."""
     if size is None:
         return int(codes.max()) + 1 if len(codes) else 0
     try:
@@ -119,7 +130,7 @@ def size_of(size: int | None, codes: npt.NDArray[Any], kind: str) -> int:
     return number
 
 
-def checked(codes: npt.NDArray[Any], name: str, kind: str, size: int) -> Codes:
+def checked(codes: Array, name: str, kind: str, size: int) -> Codes:
     """Codes as a read-only int32 array, all in ``0..size-1``."""
     if len(codes) and (codes.min() < 0 or codes.max() >= size):
         row = int(np.argmax((codes < 0) | (codes >= size)))
@@ -127,11 +138,11 @@ def checked(codes: npt.NDArray[Any], name: str, kind: str, size: int) -> Codes:
         raise AnnotationError(f"row {row}: {name} {codes[row]} is out of range: this crowd has {bounds}")
     if codes.dtype == np.int32 and not codes.flags.writeable:
         return codes
-    return freeze(codes.astype(np.int32))  # a copy, so that nobody else can write to it
+    return freeze(codes.astype(np.int32))  # a copy that nobody else can write to
 
 
-def selected(selection: Selection, name: str, size: int) -> npt.NDArray[np.int64]:
-    """Codes that a selection (codes without repeats, or a mask over all of them) picks, in its order."""
+def selected(selection: Selection, name: str, size: int) -> Ints:
+    """The codes of a selection (distinct codes, or a mask over all codes), in its order."""
     array = np.asarray(selection)
     if array.dtype == bool:
         if array.shape != (size,):

@@ -1,7 +1,7 @@
-"""Users' ids -> integer codes, through arrow's hash tables, and back.
+"""Users' ids -> integer codes, by arrow's hash tables, and back.
 
-A `Vocabulary` keeps the ids in arrow memory, where three million strings are two buffers and not three million objects;
-numpy sees them only when asked for.
+A `Vocabulary` keeps the ids in arrow memory, where three million strings are two buffers, not three million objects;
+numpy arrays are made on demand.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.data.codes import Codes, freeze
+from crowdwise.data.types import Array
 from crowdwise.errors import AnnotationError
 
-Ids = Sequence[Any] | npt.NDArray[Any]  # ids as users hand them over
+Ids = Sequence[Any] | Array  # ids as users pass them
 
-# Ids up to this many characters become a fixed-width numpy string array (no pickle needed to store it);
-# longer ones (whole sentences as ids) would waste memory that way and become an array of str objects.
+# Ids up to this many characters become a fixed-width numpy string array, which needs no pickle to be stored;
+# longer ones, such as whole sentences, would waste memory and become an array of str objects.
 FIXED_WIDTH = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A column of ids, and how to speak of it in an error."""
+    """A column of ids, and how to refer to it in an error."""
 
     data: pa.ChunkedArray
     name: str
@@ -36,7 +36,7 @@ class Column:
 
     @classmethod
     def of(cls, values: Any, name: str, where: Callable[[int], str] = "row {}".format) -> Column:
-        """Any one-dimensional array or sequence as a column; values of several types are refused."""
+        """Any one-dimensional array or sequence as a column; mixed types are refused."""
         try:
             return cls(_chunked(values), name, where)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError) as error:
@@ -45,20 +45,20 @@ class Column:
             ) from error
 
     def error(self, row: int, problem: str) -> AnnotationError:
-        """The error that ``row`` of this column has a problem."""
+        """An error about ``row`` of this column."""
         return AnnotationError(f"{self.name}, {self.where(row)}: {problem}")
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """The ids that codes ``0..size-1`` stand for; without ``ids`` the codes are their own ids."""
+    """The ids that codes ``0..size-1`` stand for; without ``ids``, codes are their own ids."""
 
     size: int
     ids: pa.Array | None = None
 
     @classmethod
     def of(cls, values: Ids, kind: str) -> Vocabulary:
-        """The vocabulary that a user lists in full; ids must be unique and not missing."""
+        """The vocabulary a user lists in full; ids must be unique and not missing."""
         column = Column.of(values, kind, "entry {}".format)
         codes, vocabulary = factorise(column)
         repeated = np.flatnonzero(codes != np.arange(len(codes)))
@@ -68,11 +68,11 @@ class Vocabulary:
         return vocabulary
 
     @cached_property
-    def values(self) -> npt.NDArray[Any]:
+    def values(self) -> Array:
         """The ids as a read-only numpy array."""
         if self.ids is None:
             return freeze(np.arange(self.size))
-        array: npt.NDArray[Any] = self.ids.to_numpy(zero_copy_only=False)
+        array: Array = self.ids.to_numpy(zero_copy_only=False)
         if self.size and is_text(self.ids.type) and pc.max(pc.utf8_length(self.ids)).as_py() <= FIXED_WIDTH:
             array = array.astype(str)
         return freeze(array)
@@ -83,16 +83,16 @@ class Vocabulary:
         return pa.array(np.arange(self.size)) if self.ids is None else self.ids
 
     def same_as(self, other: Vocabulary) -> bool:
-        """Whether both name the same ids in the same order."""
+        """Whether both have the same ids in the same order."""
         if self.size != other.size or (self.ids is None and other.ids is None):
             return self.size == other.size
         return self.size == 0 or bool(self.arrow.equals(other.arrow))
 
-    def take(self, codes: npt.NDArray[Any]) -> pa.Array:
+    def take(self, codes: Array) -> pa.Array:
         """The ids of ``codes``, as arrow."""
         return pa.array(codes.astype(np.int64)) if self.ids is None else self.ids.take(pa.array(codes))
 
-    def subset(self, codes: npt.NDArray[Any]) -> Vocabulary:
+    def subset(self, codes: Array) -> Vocabulary:
         """The vocabulary of some codes, in the order given."""
         whole = len(codes) == self.size and bool(np.array_equal(codes, np.arange(self.size)))
         return self if whole else Vocabulary(len(codes), self.take(codes))
@@ -120,16 +120,16 @@ class Vocabulary:
 def factorise(column: Column) -> tuple[Codes, Vocabulary]:
     """Codes (E,) of a column and its vocabulary, in order of first appearance."""
     data, kind = column.data, column.data.type
-    if pa.types.is_dictionary(kind):  # categories may be unused, unsorted or differ by chunk: count as plain values
+    if pa.types.is_dictionary(kind):  # categories may be unused, unsorted or differ by chunk: treat as plain values
         data, kind = data.cast(kind.value_type), kind.value_type
     if pa.types.is_nested(kind):
         raise AnnotationError(f"{column.name}: ids cannot be of type {kind}; use a column of strings or integers")
-    if is_text(kind) and not pa.types.is_string(kind):  # string views have no hash table in older versions of arrow
+    if is_text(kind) and not pa.types.is_string(kind):  # older versions of arrow cannot hash string views
         data = data.cast(pa.large_string())
     _check_complete(Column(data, column.name, column.where))
     if len(data) == 0:
         return freeze(np.empty(0, np.int32)), Vocabulary(0)
-    # arrow encodes all chunks with one hash table, so every chunk carries the same, complete dictionary
+    # arrow encodes all chunks with one hash table, so every chunk has the same, complete dictionary
     chunks = [chunk for chunk in data.dictionary_encode().chunks if len(chunk)]
     codes = [chunk.indices.to_numpy() for chunk in chunks]
     ids = plain(chunks[0].dictionary)
@@ -137,7 +137,7 @@ def factorise(column: Column) -> tuple[Codes, Vocabulary]:
 
 
 def encode(column: Column, ids: Ids | None) -> tuple[Codes, Vocabulary]:
-    """Codes (E,) of a column, and its vocabulary: ``ids`` where given, else in order of first appearance."""
+    """Codes (E,) of a column, and its vocabulary: ``ids`` if given, else in order of first appearance."""
     if ids is None:
         return factorise(column)
     vocabulary = Vocabulary.of(ids, f"known ids of {column.name}")
@@ -145,7 +145,7 @@ def encode(column: Column, ids: Ids | None) -> tuple[Codes, Vocabulary]:
 
 
 def encode_classes(column: Column, ids: Ids | None) -> tuple[Codes, Vocabulary]:
-    """Codes (E,) of a column, and its vocabulary: ``ids`` where given, else ascending, strings of digits as numbers."""
+    """Codes (E,) of a column, and its vocabulary: ``ids`` if given, else ascending (strings of digits as numbers)."""
     codes, vocabulary = encode(column, ids)
     if ids is not None:
         return codes, vocabulary
@@ -161,7 +161,7 @@ def encode_classes(column: Column, ids: Ids | None) -> tuple[Codes, Vocabulary]:
 
 
 def merge(parts: Sequence[tuple[Codes, Vocabulary]], kind: str) -> tuple[Codes, Vocabulary]:
-    """Codes one after the other, in the union of their vocabularies: equal ids become one, new ids are appended."""
+    """Codes of all parts, concatenated, in the union of their vocabularies; new ids are appended."""
     vocabularies = [vocabulary for _, vocabulary in parts if vocabulary.size]
     if all(vocabulary.ids is None for vocabulary in vocabularies):
         columns = [column for column, _ in parts]
@@ -181,12 +181,12 @@ def merge(parts: Sequence[tuple[Codes, Vocabulary]], kind: str) -> tuple[Codes, 
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether an arrow type holds text, in any of its layouts."""
+    """Whether an arrow type is text, in any layout."""
     return str(kind) in ("string", "large_string", "string_view")
 
 
 def plain(values: pa.Array) -> pa.Array:
-    """One arrow type per kind of id (int64, double, large_string), so that equal ids compare equal across sources."""
+    """One arrow type per kind of id (int64, double, large_string), so that equal ids from different sources are equal."""
     kind = values.type
     if pa.types.is_integer(kind) and kind != pa.uint64():
         return values.cast(pa.int64())
@@ -198,12 +198,12 @@ def plain(values: pa.Array) -> pa.Array:
 
 
 def row_of(mask: pa.ChunkedArray | pa.Array) -> int:
-    """Position of the first true value of a boolean arrow array, -1 when there is none."""
+    """Position of the first true value of a boolean arrow array; -1 if there is none."""
     return int(pc.index(mask, True).as_py())
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a Python value stands for nothing: None, NaN, or the missing value of pandas."""
+    """Whether a Python value is missing: None, NaN, or the missing value of pandas."""
     return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value))) or _is_na(value)
 
 

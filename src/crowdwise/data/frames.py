@@ -7,11 +7,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.data.factorise import Column, is_missing
-from crowdwise.errors import AnnotationError, suggest
+from crowdwise.data.types import Array, Ints
+from crowdwise.errors import AnnotationError, spelled, suggest
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "instance": ("instance", "item", "task", "example", "sample", "question"),
@@ -22,14 +22,14 @@ MISSING: tuple[Any, ...] = (-1, "")  # beside None and NaN, which are always mis
 
 
 def is_frame(data: Any) -> bool:
-    """Whether ``data`` has named columns: a frame of pandas, polars or arrow, or a mapping of columns."""
+    """Whether ``data`` has named columns: a pandas, polars or arrow frame, or a mapping of columns."""
     import narwhals.stable.v1 as nw
 
     return isinstance(data, Mapping) or isinstance(nw.from_native(data, pass_through=True), nw.DataFrame | nw.LazyFrame)
 
 
 def find_column(aliases: Iterable[str], columns: Sequence[Any]) -> Any:
-    """The first alias that is a column, ignoring case, punctuation and a final "id"; None when there is none.
+    """The column of the first alias found, ignoring case, punctuation and a final "id"; None if there is none.
 
     >>> find_column(ALIASES["annotator"], ["HITId", "WorkerId"])
     'WorkerId'
@@ -43,7 +43,7 @@ def find_column(aliases: Iterable[str], columns: Sequence[Any]) -> Any:
 
 
 def choose_columns(columns: Sequence[Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Role -> column, as chosen by the user or else found by its usual names."""
+    """Role -> column, as chosen by the user, else found by its usual names."""
     taken: dict[str, Any] = {}
     for role, aliases in ALIASES.items():
         free = [column for column in columns if column not in chosen.values()]
@@ -51,8 +51,9 @@ def choose_columns(columns: Sequence[Any], chosen: Mapping[str, Any]) -> dict[st
         taken[role] = find_column(aliases, free) if name is None else known_column(name, role, columns)
         if taken[role] is None:
             raise AnnotationError(
-                f"no column for the {role}: looked for {', '.join(aliases)}; columns: {listing(columns)}; name it "
-                f"with {role}=... (a table with one column per annotator goes through Annotations.from_dense)"
+                f"no column for the {role}: looked for {', '.join(aliases)}; columns: {listing(columns)}; "
+                f"name it with {spelled(role, 'COLUMN')}",
+                parameter=role,
             )
     for role, other in (("instance", "annotator"), ("instance", "label"), ("annotator", "label")):
         if taken[role] == taken[other]:
@@ -61,7 +62,7 @@ def choose_columns(columns: Sequence[Any], chosen: Mapping[str, Any]) -> dict[st
 
 
 def known_column(name: Any, role: str, columns: Sequence[Any]) -> Any:
-    """``name`` if it is one of the columns, else an error with a suggestion."""
+    """``name`` if it is a column, else an error with a suggestion."""
     if name in columns:
         return name
     hint = suggest(str(name), map(str, columns))
@@ -70,17 +71,17 @@ def known_column(name: Any, role: str, columns: Sequence[Any]) -> Any:
 
 
 def listing(columns: Sequence[Any]) -> str:
-    """Names of columns for a message."""
+    """Column names for a message."""
     return ", ".join(map(repr, columns)) or "none"
 
 
 def frame_columns(frame: Any) -> list[Any]:
-    """Names of a frame's columns."""
+    """Column names of a frame."""
     return list(frame) if isinstance(frame, Mapping) else list(_narwhals(frame).columns)
 
 
 def take_columns(frame: Any, names: Iterable[Any]) -> list[Column]:
-    """Columns of a frame of any library as arrow, without copying where the library allows it."""
+    """Columns of a frame of any library as arrow, without copying if possible."""
     if isinstance(frame, Mapping):
         columns = [Column.of(frame[name], f"column {name!r}") for name in names]
         lengths = {column.name: len(column.data) for column in columns}
@@ -93,10 +94,8 @@ def take_columns(frame: Any, names: Iterable[Any]) -> list[Column]:
     return [Column.of(_arrow(wrapped[name]), f"column {name!r}") for name in names]
 
 
-def dense_columns(
-    matrix: Any, missing: Collection[Any]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Column, tuple[int, int]]:
-    """Row, column and value of every cell that is not missing, row by row, and the shape (n, R)."""
+def dense_columns(matrix: Any, missing: Collection[Any]) -> tuple[Ints, Ints, Column, tuple[int, int]]:
+    """Row, column and value of every cell that is not missing, by rows, and the shape (n, R)."""
     cells = _matrix(matrix)
     width = cells.shape[1]
     kind = cells.dtype.kind
@@ -107,7 +106,7 @@ def dense_columns(
             keep &= ~np.isnan(cells)
         rows, columns = np.nonzero(keep)
         values = cells[rows, columns]
-        if kind == "f" and np.array_equal(values, np.trunc(values)):  # integers that NaN has turned into floats
+        if kind == "f" and np.array_equal(values, np.trunc(values)):  # integers that became floats because of NaN
             values = values.astype(np.int64)
         data = Column.of(values, "matrix").data
     else:
@@ -121,7 +120,7 @@ def dense_columns(
 
 
 def row_ids(frame: Any) -> Any:
-    """Ids of a frame's rows, where it has any other than 0, 1, ...: the index of pandas."""
+    """Ids of a frame's rows, i.e. the pandas index; None if it is 0, 1, ..."""
     index = getattr(frame, "index", None)
     if index is None or type(index).__name__ == "MultiIndex" or np.array_equal(index, np.arange(len(index))):
         return None
@@ -134,7 +133,7 @@ def _arrow(series: Any) -> Any:
         return native  # narwhals would copy it into one chunk
     try:
         return series.to_arrow()
-    except (pa.ArrowInvalid, pa.ArrowTypeError):  # objects of several types: the caller says which
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # mixed types: the caller says which
         return series.to_list()
 
 
@@ -143,7 +142,7 @@ def _narwhals(frame: Any) -> Any:
 
     try:
         wrapped: Any = nw.from_native(frame, pass_through=True)
-    except nw.exceptions.NarwhalsError as error:  # a column name that occurs twice
+    except nw.exceptions.NarwhalsError as error:  # a repeated column name
         raise AnnotationError(f"cannot read this {type(frame).__name__}: {error}") from error
     if isinstance(wrapped, nw.LazyFrame):
         return wrapped.collect()
@@ -152,8 +151,8 @@ def _narwhals(frame: Any) -> Any:
     raise AnnotationError(f"expected a table (pandas, polars, arrow, a mapping of columns), got {type(frame).__name__}")
 
 
-def _matrix(matrix: Any) -> npt.NDArray[Any]:
-    cells: npt.NDArray[Any]
+def _matrix(matrix: Any) -> Array:
+    cells: Array
     if is_frame(matrix):
         cells = _narwhals(pa.table(matrix) if isinstance(matrix, Mapping) else matrix).to_numpy()
     elif hasattr(matrix, "__array__"):
@@ -165,9 +164,9 @@ def _matrix(matrix: Any) -> npt.NDArray[Any]:
     return cells
 
 
-def _from_rows(rows: list[Any]) -> npt.NDArray[Any]:
+def _from_rows(rows: list[Any]) -> Array:
     width = len(rows[0]) if rows and isinstance(rows[0], Sequence | np.ndarray) else 0
-    cells = np.empty((len(rows), width), dtype=object)  # object: numpy would turn a -1 between strings into "-1"
+    cells = np.empty((len(rows), width), dtype=object)  # object: numpy would turn -1 among strings into "-1"
     for i, row in enumerate(rows):
         if isinstance(row, str) or not isinstance(row, Sequence | np.ndarray):
             raise AnnotationError(f"matrix, row {i}: expected one label per annotator, got {row!r}")

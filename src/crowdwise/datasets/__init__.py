@@ -1,4 +1,4 @@
-"""Public data sets: found on disk or downloaded, checked, and handed over as numpy arrays.
+"""Public data sets: found on disk or downloaded, checked, and returned as numpy arrays.
 
 >>> from crowdwise import datasets
 >>> "cifar10n" in datasets.names()

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdwise.data.types import Array, Ints
 from crowdwise.datasets.files import Files
 from crowdwise.errors import ConfigError, DataError, DatasetError, suggest
 from crowdwise.registry import Registry
@@ -29,8 +29,8 @@ DATASETS: Registry[Loader] = Registry("data set", "crowdwise.datasets")
 class Dataset:
     """Instances, annotations and, **for evaluation only**, true classes.
 
-    ``y_train``, ``y_valid`` and ``truth`` are there to measure results with; no method may be given them.
-    A part that the data set does not have is None.
+    ``y_train``, ``y_valid`` and ``truth`` are for measuring results only; no method may see them. Parts that the data
+    set does not have are None.
     """
 
     name: str
@@ -38,17 +38,17 @@ class Dataset:
     class_names: tuple[str, ...]
     X_train: Any = None
     """Images uint8 (n, H, W) or (n, H, W, 3), features float32 (n, d), texts (n,), or an `ImageFolder`."""
-    y_train: NDArray[np.int64] | None = None
+    y_train: Ints | None = None
     X_valid: Any = None
-    y_valid: NDArray[np.int64] | None = None
+    y_valid: Ints | None = None
     X_test: Any = None
-    y_test: NDArray[np.int64] | None = None
+    y_test: Ints | None = None
     annotations: Annotations | None = None
     """Labels that the annotators gave to the training instances: codes, as in ``y_train``; ``class_names`` has their names."""
-    truth: NDArray[np.int64] | None = None
+    truth: Ints | None = None
     """True classes of a label-only set, -1 where unknown."""
     mean: tuple[float, ...] | None = None
-    """Customary mean of each channel, for pixels scaled to [0, 1]."""
+    """Usual mean of each channel, for pixels scaled to [0, 1]; likewise ``std``."""
     std: tuple[float, ...] | None = None
     licence: str = "none stated"
     citation: str = ""
@@ -65,14 +65,14 @@ class Dataset:
                 if values is not None and len(values) != self.annotations.n_instances:
                     raise DataError(
                         f"{self.name}: {what} has {len(values):,} entries, "
-                        f"but the annotations are of {self.annotations.n_instances:,} instances"
+                        f"but the annotations cover {self.annotations.n_instances:,} instances"
                     )
 
-    def _check_classes(self, what: str, y: NDArray[np.int64] | None, lowest: int) -> None:
+    def _check_classes(self, what: str, y: Ints | None, lowest: int) -> None:
         if y is not None and len(y) and not (lowest <= y.min() and y.max() < self.n_classes):
             wrong = y[(y < lowest) | (y >= self.n_classes)][0]
             raise DataError(
-                f"{self.name}: {what} holds class {wrong}: there are {self.n_classes} (0..{self.n_classes - 1})"
+                f"{self.name}: {what} has class {wrong}, but there are {self.n_classes} (0..{self.n_classes - 1})"
             )
 
     @property
@@ -81,7 +81,7 @@ class Dataset:
         return len(self.class_names)
 
     @property
-    def clean(self) -> NDArray[np.int64] | None:
+    def clean(self) -> Ints | None:
         """True classes of the annotated instances, for evaluation only: `truth` of a label-only set, else `y_train`."""
         return self.y_train if self.truth is None else self.truth
 
@@ -100,8 +100,18 @@ class Dataset:
         return "\n".join([*lines, f"  licence {self.licence}"])
 
 
+def part_fields(**parts: tuple[Any, Array]) -> dict[str, Any]:
+    """The fields of `Dataset` for parts (X, y).
+
+    >>> part_fields(train=(["a"], np.array([1], np.uint8)))
+    {'X_train': ['a'], 'y_train': array([1])}
+    """
+    X = {f"X_{part}": X for part, (X, _) in parts.items()}
+    return X | {f"y_{part}": np.array(y, np.int64) for part, (_, y) in parts.items()}
+
+
 def names() -> tuple[str, ...]:
-    """Every name that `load` knows, sorted.
+    """All names that `load` accepts, sorted.
 
     >>> names()[:3]
     ('bluebird', 'cf-weather', 'cifar10')
@@ -112,9 +122,9 @@ def names() -> tuple[str, ...]:
 def load(name: str, *, root: str | os.PathLike[str] | None = None, download: bool = False, **options: Any) -> Dataset:
     """Load a data set by name; ``options`` are those of its loader, see docs/datasets.md.
 
-    Files are looked for in ``root``, then in the folders of the environment variable ``CROWDWISE_DATA``, then in the
-    cache (``CROWDWISE_CACHE``, else ``~/.cache/crowdwise``), then where the system's packages put them. With
-    ``download=True``, missing files that have an official address are fetched into ``root``, else into the cache.
+    Files are searched for in ``root``, in the folders of the environment variable ``CROWDWISE_DATA``, in the cache
+    (``CROWDWISE_CACHE``, else ``~/.cache/crowdwise``), and where system packages put them. With ``download=True``,
+    missing files with an official URL are downloaded into ``root``, else into the cache.
 
     >>> digits = load("digits")
     >>> digits.X_train.shape, digits.y_test.shape, digits.n_classes
@@ -129,11 +139,5 @@ def load(name: str, *, root: str | os.PathLike[str] | None = None, download: boo
         return loader(Files(name, None if root is None else Path(root).expanduser(), download), **options)
     except (DatasetError, ConfigError):
         raise
-    except (
-        ValueError,
-        TypeError,
-        IndexError,
-        KeyError,
-        OverflowError,
-    ) as error:  # arrays of unforeseen shapes and types
+    except (ValueError, TypeError, LookupError, OverflowError) as error:  # arrays of unexpected shapes and types
         raise DatasetError(f"the files of data set {name!r} are damaged: {error}") from error

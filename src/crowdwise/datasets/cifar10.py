@@ -1,4 +1,4 @@
-"""CIFAR-10, and CIFAR-10N: the same training images with labels by a crowd."""
+"""CIFAR-10, and CIFAR-10N: the same training images with crowd labels."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ import tarfile
 import zlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from crowdwise.datasets.base import DATASETS, Dataset
+from crowdwise.data.types import Array, Ints, Pixels
+from crowdwise.datasets.base import DATASETS, Dataset, part_fields
 from crowdwise.datasets.files import Files, Remote
 from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, read_npz, read_strips
 from crowdwise.errors import ConfigError, DatasetError
 from crowdwise.storage.limits import Bounded
 
 CLASS_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-# The binary version: the python version of the archive is pickled, and unpickling runs whatever code it holds.
+# The binary version: the python version is pickled, and unpickling can run any code.
 ARCHIVE = Remote("https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz", "c32a1d4ab5d03f1284b67883e8d87530")
 BATCHES = (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin")
 PREPARED = ("cifar10_train_a.npz", "cifar10_train_b.npz", "cifar10_test.npz")
@@ -34,21 +33,17 @@ def cifar10(files: Files) -> Dataset:
     extracted = [f"cifar-10-batches-bin/{name}" for name in BATCHES]
     paths = files.find([ARCHIVE.name], extracted, PREPARED, remotes=[ARCHIVE])
     if len(paths) == len(PREPARED):
-        X_train, y_train = read_strips("cifar10-train", *paths[:2])
-        X_test, y_test = read_strips("cifar10-test", paths[2])
+        train, test = read_strips("cifar10-train", *paths[:2]), read_strips("cifar10-test", paths[2])
     else:
         contents = _archive_contents(paths[0]) if len(paths) == 1 else [path.read_bytes() for path in paths]
         batches = [_parse(content, f"{name} of CIFAR-10") for content, name in zip(contents, BATCHES, strict=True)]
-        X_train, y_train = (np.concatenate(arrays) for arrays in zip(*batches[:5], strict=True))
-        X_test, y_test = batches[5]
+        X, y = zip(*batches[:5], strict=True)
+        train, test = (np.concatenate(X), np.concatenate(y)), batches[5]
     return Dataset(
         name="cifar10",
         kind="image",
         class_names=CLASS_NAMES,
-        X_train=X_train,
-        y_train=y_train,
-        X_test=X_test,
-        y_test=y_test,
+        **part_fields(train=train, test=test),
         mean=(0.4914, 0.4822, 0.4465),
         std=(0.2470, 0.2435, 0.2616),
         citation="Krizhevsky: Learning multiple layers of features from tiny images. Technical report, 2009",
@@ -56,7 +51,7 @@ def cifar10(files: Files) -> Dataset:
 
 
 def _archive_contents(path: Path) -> list[bytes]:
-    """The batches' bytes. Members are read in memory by their exact names; nothing is extracted to disk."""
+    """The bytes of the batches. Members are read in memory by exact name; nothing is extracted to disk."""
     wanted = {f"cifar-10-batches-bin/{name}" for name in BATCHES}
     found: dict[str, bytes] = {}
     try:
@@ -67,20 +62,20 @@ def _archive_contents(path: Path) -> list[bytes]:
                     assert file is not None  # regular files have content
                     found[member.name] = file.read()
     except (tarfile.TarError, EOFError, zlib.error, OSError) as error:
-        raise DatasetError(f"{path} is not a whole tar.gz archive: {error}") from error
+        raise DatasetError(f"{path} is not a complete tar.gz archive: {error}") from error
     if missing := sorted(wanted - found.keys()):
         raise DatasetError(f"{path} lacks {', '.join(missing)} (as regular files of at most {MOST_ROWS:,} images)")
     return [found[f"cifar-10-batches-bin/{name}"] for name in BATCHES]
 
 
 def _bounded(packed: gzip.GzipFile, path: Path) -> io.BufferedReader:
-    """The unpacked archive, of which no more is read than its batches and some small files can take."""
+    """The unpacked archive, cut off well beyond the size of its batches."""
     return io.BufferedReader(Bounded(packed, path, 2 * len(BATCHES) * MOST_ROWS * ROW, DatasetError))
 
 
-def _parse(content: bytes, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+def _parse(content: bytes, name: str) -> tuple[Pixels, Ints]:
     if not content or len(content) % ROW:
-        raise DatasetError(f"{name} has {len(content):,} bytes: not a multiple of {ROW:,}, the size of an image")
+        raise DatasetError(f"{name} has {len(content):,} bytes, not a multiple of {ROW:,}, the size of an image")
     rows = np.frombuffer(content, np.uint8).reshape(-1, ROW)
     images = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images), rows[:, 0].astype(np.int64)
@@ -90,10 +85,10 @@ def _parse(content: bytes, name: str) -> tuple[NDArray[np.uint8], NDArray[np.int
 def cifar10n(files: Files, labels: str = "workers") -> Dataset:
     """CIFAR-10N: CIFAR-10 with three human labels for each training image.
 
-    ``labels="workers"``: 150,000 labels by 747 worker ids, as published. Beware: the ids carry no measurable relation
-    to the labels, so the link from image to worker seems lost, and nothing about single annotators can be learnt.
+    ``labels="workers"``: 150,000 labels by 747 worker ids, as published. Beware: the ids have no measurable relation to
+    the labels, so the link from image to worker seems lost and nothing can be learnt about single annotators.
     ``"columns"``: the same labels as three annotators, one for each published column. ``"aggregate"`` and ``"worst"``:
-    the published majority vote, and a wrong label wherever one was given, as one annotator.
+    one annotator, with the published majority vote, or with a wrong label wherever one was given.
     """
     sets = {
         "columns": ("random_label1", "random_label2", "random_label3"),
@@ -117,8 +112,8 @@ def cifar10n(files: Files, labels: str = "workers") -> Dataset:
     )
 
 
-def _as_triples(table: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """A full table (n, columns) of labels, each column an annotator, as triples."""
+def _as_triples(table: Array) -> dict[str, Array]:
+    """A complete table of labels (n, annotators) as triples."""
     n, width = table.shape
     return {
         "instance": np.repeat(np.arange(n), width),

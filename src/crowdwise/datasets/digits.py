@@ -1,10 +1,10 @@
-"""The 8 x 8 digits that come with scikit-learn: a data set that is always there."""
+"""The 8 x 8 digits of scikit-learn: a data set that is always available."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from crowdwise.datasets.base import DATASETS, Dataset
+from crowdwise.datasets.base import DATASETS, Dataset, part_fields
 from crowdwise.datasets.files import Files
 from crowdwise.datasets.splits import stratified_split
 
@@ -16,16 +16,13 @@ def digits(files: Files) -> Dataset:
 
     bunch = load_digits()
     X = np.rint(bunch.images * (255 / 16)).astype(np.uint8)  # grey levels come as 0..16
-    y = bunch.target.astype(np.int64)
+    y = bunch.target
     train, test = stratified_split(y, n_test=450)
     return Dataset(
         name="digits",
         kind="image",
         class_names=tuple("0123456789"),
-        X_train=X[train],
-        y_train=y[train],
-        X_test=X[test],
-        y_test=y[test],
+        **part_fields(train=(X[train], y[train]), test=(X[test], y[test])),
         licence="CC BY 4.0",
         citation="Alpaydin, Kaynak: Optical recognition of handwritten digits. UCI Machine Learning Repository, 1998",
     )

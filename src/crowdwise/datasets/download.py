@@ -1,4 +1,4 @@
-"""Download one file: resumable, verified before it gets its name, standard library only."""
+"""Download one file: resumable, verified before it gets its name, with the standard library only."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from typing import IO, Any
 from urllib.parse import urlsplit
 
 from crowdwise import __version__
-from crowdwise.datasets.progress import progress_bar
+from crowdwise.data.codes import count
 from crowdwise.errors import DatasetError
+from crowdwise.progress import progress_bar
+from crowdwise.storage.files import rename
 from crowdwise.storage.limits import VARIABLE, largest
 
 _BLOCK = 1 << 16
 _FIRST_WAIT = 1.0  # seconds before the first retry; doubled for each further one
-_BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # answers that another try may change
+_BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # status codes worth a retry
 
 
 class _Interrupted(Exception):
-    """The connection ended too early; what has arrived is worth keeping."""
+    """The connection broke; what has arrived is worth keeping."""
 
 
 def fetch(
@@ -41,15 +43,15 @@ def fetch(
     retries: int = 3,
     timeout: float = 30.0,
 ) -> Path:
-    """Download ``url`` (http or https) to the path ``destination`` and return that path.
+    """Download ``url`` (http or https) to ``destination`` and return that path.
 
-    Bytes arrive in ``<destination>.part``, which is renamed once its size and checksum are right, so ``destination``
-    never holds a partial or damaged file. An interrupted download leaves the ``.part``, and the next call resumes it
-    where a checksum can prove the result and the server allows it; a ``.part`` with a wrong checksum is removed.
-    A ``destination`` that already is right is left as it is; of several processes, one downloads and the others wait.
+    Data goes to ``<destination>.part``, which is renamed once size and checksum are right, so ``destination`` is never
+    partial or damaged. An interrupted download keeps the ``.part``; the next call resumes it if there is a checksum to
+    verify the result and the server supports it. A ``.part`` with a wrong checksum is removed. A correct
+    ``destination`` is left alone. If several processes call this, one downloads and the others wait.
 
     sha256, md5 : hexadecimal digests to verify, either or both. size : expected number of bytes.
-    retries : further tries after a dropped connection or a busy server. timeout : seconds without any byte.
+    retries : further attempts after a broken connection or a busy server. timeout : seconds without data.
     """
     destination = Path(destination)
     if urlsplit(url).scheme not in ("http", "https"):
@@ -61,7 +63,7 @@ def fetch(
             return destination
         part = destination.with_name(destination.name + ".part")
         _download(url, part, digests, size, progress, retries, timeout)
-        os.replace(part, destination)
+        rename(part, destination)
     return destination
 
 
@@ -72,7 +74,7 @@ def _download(
     provable = any(digests.values())
     for attempt in range(retries + 1):
         if not provable:
-            part.unlink(missing_ok=True)  # nothing could tell whether its bytes and the new ones belong together
+            part.unlink(missing_ok=True)  # without a checksum, old and new bytes may not belong together
         resumed = part.exists()
         try:
             _receive(url, part, size, progress, timeout)
@@ -82,7 +84,9 @@ def _download(
             if attempt == retries:
                 kept = f"; {part} is kept, call again to resume" if provable and part.exists() else ""
                 reason = getattr(error, "reason", None) or error
-                raise DatasetError(f"cannot download {url} in {retries + 1} tries: {reason}{kept}") from error
+                raise DatasetError(
+                    f"cannot download {url} in {count(retries + 1, 'attempts')}: {reason}{kept}"
+                ) from error
             time.sleep(_FIRST_WAIT * 2**attempt)
             continue
         defect = _defect(part, digests, size)
@@ -91,11 +95,11 @@ def _download(
         part.unlink()
         if not resumed or attempt == retries:
             raise DatasetError(f"{url} arrived damaged: {defect}; it was removed, try again or tell the maintainers")
-        # Head and tail may come from different versions of the file: once more, from the first byte.
+        # The two parts may come from different versions of the file: start again from the first byte.
 
 
 def _receive(url: str, part: Path, size: int | None, progress: bool, timeout: float) -> None:
-    """Append to ``part`` what it lacks of ``url``, or start it again where the server cannot resume."""
+    """Append the rest of ``url`` to ``part``, or start again if the server cannot resume."""
     start = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": f"crowdwise/{__version__}", "Accept-Encoding": "identity"}
     if start:
@@ -106,7 +110,7 @@ def _receive(url: str, part: Path, size: int | None, progress: bool, timeout: fl
         error.close()
         if error.code != 416 or not start:
             raise
-        # Nothing lies beyond what is here. Either it is all here, or the part is of another file: begin again.
+        # The server has nothing beyond this part: either it is complete, or it is of another file and must go.
         if error.headers.get("Content-Range", "") == f"bytes */{start}":
             return
         part.unlink()
@@ -137,7 +141,7 @@ def _receive(url: str, part: Path, size: int | None, progress: bool, timeout: fl
 def _copy(
     response: IO[bytes], file: IO[bytes], name: str, total: int | None, start: int, limit: int, progress: bool
 ) -> int:
-    """Copy the body and return its length; one byte more than ``limit`` is enough to know that it is wrong."""
+    """Copy the body and return its length; stops once it exceeds ``limit``."""
     copied = 0
     with progress_bar(name.removesuffix(".part"), total, sizes=True, show=progress) as advance:
         advance(start)
@@ -156,7 +160,7 @@ def _range_start(response: Any) -> int | None:
 
 
 def _defect(path: Path, digests: dict[str, str | None], size: int | None) -> str | None:
-    """What is wrong with the file at ``path``, or None."""
+    """What is wrong with a file; None if nothing is."""
     if size is not None and path.stat().st_size != size:
         return f"it has {path.stat().st_size:,} bytes instead of {size:,}"
     for name, expected in digests.items():
@@ -169,7 +173,7 @@ def _defect(path: Path, digests: dict[str, str | None], size: int | None) -> str
 
 
 class _WebOnly(urllib.request.HTTPRedirectHandler):
-    """Follows redirects to http and https only (urllib itself would also follow ftp)."""
+    """Follows redirects to http and https only (urllib would also follow ftp)."""
 
     def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
         if urlsplit(newurl).scheme not in ("http", "https"):
@@ -183,7 +187,7 @@ def _open(request: urllib.request.Request, timeout: float) -> Any:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's advisory lock, so that processes do not write the same part; without locks, go on."""
+    """Wait for the folder's advisory lock, so that processes do not write the same part; go on if there are no locks."""
     try:
         import fcntl
     except ImportError:  # not a POSIX system

@@ -1,4 +1,4 @@
-"""Where the files of a data set are, what to say when they are not there, and how to leave none half-written."""
+"""Where the files of a data set are, and what to do if they are missing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
-from uuid import uuid4
 
 from crowdwise.datasets.download import fetch
 from crowdwise.errors import DatasetError
+from crowdwise.storage.files import replacing
 
 
 def cache_folder() -> Path:
@@ -21,13 +21,8 @@ def cache_folder() -> Path:
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Let ``write`` fill a temporary file beside ``path``, then rename it: readers see the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{uuid4().hex}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            write(file)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path, durable=False) as temporary, open(temporary, "xb") as file:
+        write(file)
 
 
 @dataclass(frozen=True)
@@ -39,13 +34,13 @@ class Remote:
 
     @property
     def name(self) -> str:
-        """The file's name, the last part of its address."""
+        """File name: the last part of the URL."""
         return self.url.rsplit("/", 1)[1]
 
 
 @dataclass(frozen=True)
 class Files:
-    """The places where the files of one data set may be."""
+    """The places to look for the files of one data set."""
 
     dataset: str
     root: Path | None = None
@@ -60,10 +55,10 @@ class Files:
         generic: bool = False,
         hint: str = "",
     ) -> tuple[Path, ...]:
-        """Paths of the first of ``alternatives``, groups of names that belong together, that one folder holds whole.
+        """Paths of the first of ``alternatives``, groups of file names, of which one folder has all files.
 
-        ``folders`` are further customary names of the data set's folder. ``generic`` says that other data sets use
-        the same file names, so that they count only in a folder named after this data set or in ``root``.
+        ``folders`` are further usual names of the data set's folder. ``generic``: other data sets use the same file
+        names, so they only count in ``root`` or in a folder named after this data set.
         """
         places = list(dict.fromkeys(self._places(folders, system, generic)))
         for place in places:
@@ -93,10 +88,10 @@ class Files:
         self, alternatives: Sequence[Sequence[str]], places: Sequence[Path], remotes: Sequence[Remote], hint: str
     ) -> str:
         wanted = "\n  or ".join(", ".join(group) for group in alternatives)
-        lines = [f"data set {self.dataset!r} is not on this machine. Wanted:\n  {wanted}\nLooked in:"]
+        lines = [f"data set {self.dataset!r} is not on this machine. Needed:\n  {wanted}\nLooked in:"]
         for place in places:
             found = sorted({name for group in alternatives for name in group if (place / name).exists()})
-            lines.append(f"  {place}" + (f" (holds only {', '.join(found)})" if found else ""))
+            lines.append(f"  {place}" + (f" (has only {', '.join(found)})" if found else ""))
         ways = ["pass root=, or set CROWDWISE_DATA, to the folder that holds the files"]
         if remotes:
             server = remotes[0].url.rsplit("/", 1)[0]

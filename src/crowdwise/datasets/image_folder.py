@@ -1,4 +1,4 @@
-"""Images in folders named by class, decoded when asked for."""
+"""Images in one folder per class, decoded on access."""
 
 from __future__ import annotations
 
@@ -10,35 +10,30 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdwise.data.types import Ints, Pixels
 from crowdwise.errors import ConfigError, DatasetError, suggest
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp")
-FORMATS = (
-    "JPEG",
-    "PNG",
-    "WEBP",
-    "BMP",
-)  # decoders that files may reach: others run programs, or are hardly ever tested
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP")  # decoders in use: others run programs, or are hardly ever tested
 
 
 @dataclass(frozen=True, eq=False)
 class ImageFolder:
-    """Images of ``<folder>/<class>/*``, each decoded and resized when it is asked for; files in sorted order.
+    """Images of ``<folder>/<class>/*`` in sorted order, decoded and resized on access.
 
-    ``images[i]`` is ``(pixels, i)``, pixels uint8 (size, size, 3): scaled to fill the square, then cut to its centre.
-    It needs no torch, and can be the data set of a torch DataLoader, worker processes included.
+    ``images[i]`` is ``(pixels, i)``, pixels uint8 (size, size, 3), scaled to fill the square and cropped to its centre.
+    It does not need torch, and works as the data set of a torch DataLoader, also with worker processes.
     """
 
     folder: Path
     size: int = 224
     classes: tuple[str, ...] | None = None
-    """Folders to take, in the order of their class codes; by default all of them, sorted."""
+    """Folders to use, in the order of their class codes; by default all, sorted."""
     class_names: tuple[str, ...] = field(init=False, repr=False)
     files: tuple[str, ...] = field(init=False, repr=False)
     """Paths (n) within ``folder``."""
-    y: NDArray[np.int64] = field(init=False, repr=False)
+    y: Ints = field(init=False, repr=False)
     """Class codes (n,)."""
 
     def __post_init__(self) -> None:
@@ -47,7 +42,7 @@ class ImageFolder:
         try:
             present = sorted(entry.name for entry in os.scandir(self.folder) if entry.is_dir())
         except OSError as error:
-            raise DatasetError(f"{self.folder} is no folder that can be read: {error.strerror}") from error
+            raise DatasetError(f"the folder {self.folder} cannot be read: {error.strerror}") from error
         classes = tuple(present) if self.classes is None else tuple(self.classes)
         if not classes:
             raise DatasetError(f"{self.folder} has no class folders")
@@ -58,7 +53,7 @@ class ImageFolder:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """(n, size, size, 3), as if it were an array."""
+        """(n, size, size, 3), as of an array."""
         return (len(self), self.size, self.size, 3)
 
     @property
@@ -69,7 +64,7 @@ class ImageFolder:
     def __len__(self) -> int:
         return len(self.files)
 
-    def __getitem__(self, index: int) -> tuple[NDArray[np.uint8], int]:
+    def __getitem__(self, index: int) -> tuple[Pixels, int]:
         if not -len(self) <= index < len(self):
             raise IndexError(f"image {index} is out of range: there are {len(self):,}")
         index = int(index) % len(self)
@@ -79,14 +74,14 @@ class ImageFolder:
 def _images_in(folder: Path, name: str, present: Sequence[str]) -> list[str]:
     """Sorted paths, within ``folder``, of the images of one class."""
     if name not in present:
-        raise DatasetError(f"{folder} has no folder of class {name!r}{suggest(name, present)}")
+        raise DatasetError(f"{folder} has no folder for class {name!r}{suggest(name, present)}")
     files = [entry.name for entry in os.scandir(folder / name) if entry.name.lower().endswith(SUFFIXES)]
     if not files:
-        raise DatasetError(f"{folder / name} holds no images ({', '.join(SUFFIXES)})")
+        raise DatasetError(f"{folder / name} has no images ({', '.join(SUFFIXES)})")
     return [f"{name}/{file}" for file in sorted(files)]
 
 
-def _decode(path: Path, size: int) -> NDArray[np.uint8]:
+def _decode(path: Path, size: int) -> Pixels:
     from PIL import Image, ImageOps
 
     try:

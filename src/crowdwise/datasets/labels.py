@@ -1,4 +1,4 @@
-"""Label-only sets, the customary test bed of aggregation: annotations and some true classes, no instances."""
+"""Label-only sets, the usual test bed of aggregation: annotations and some true classes, no instances."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CITATIONS = {
 
 
 def label_set(name: str, files: Files) -> Dataset:
-    """The label-only set in ``agg_<name>.npz``; its classes are named by their numbers."""
+    """The label-only set in ``agg_<name>.npz``; its classes are numbered."""
     (path,) = files.find([f"agg_{name.replace('-', '_')}.npz"], hint=PREPARED_HINT)
     data = read_npz(path, *TRIPLES)
     return Dataset(

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from crowdwise.datasets.base import DATASETS, Dataset
+from crowdwise.data.types import Array
+from crowdwise.datasets.base import DATASETS, Dataset, part_fields
 from crowdwise.datasets.files import Files, Remote
 from crowdwise.datasets.idx import read_idx
 from crowdwise.datasets.prepared import read_npz
@@ -45,19 +45,11 @@ K_MNIST = _remotes(
 
 
 def _read(files: Files, **where: Any) -> dict[str, Any]:
-    """X and y of both parts. The files' names say nothing of the data set, hence ``generic``."""
+    """X and y of both parts. The file names do not say which data set they belong to, hence ``generic``."""
     paths = files.find(FILES, PLAIN_FILES, generic=True, **where)
-    X_train, y_train, X_test, y_test = (
-        read_idx(path, n_dims) for path, n_dims in zip(paths, (3, 1, 3, 1), strict=True)
-    )
-    _check_images(paths[0], X_train)
-    _check_images(paths[2], X_test)
-    return {
-        "X_train": X_train,
-        "y_train": y_train.astype(np.int64),
-        "X_test": X_test,
-        "y_test": y_test.astype(np.int64),
-    }
+    images = [_checked(path, read_idx(path, n_dims=3)) for path in paths[::2]]
+    labels = [read_idx(path, n_dims=1) for path in paths[1::2]]
+    return part_fields(train=(images[0], labels[0]), test=(images[1], labels[1]))
 
 
 @DATASETS.register("fashion-mnist")
@@ -89,8 +81,8 @@ def fashion_mnist(files: Files) -> Dataset:
 def k_mnist(files: Files, part: str = "all") -> Dataset:
     """Kuzushiji-MNIST: 60,000 / 10,000 grey images of cursive Japanese characters, 28 x 28, 10 classes.
 
-    ``part="test10k"`` splits the 10,000 test images into 8,000 / 2,000 by classes, for where only these are at hand
-    (``kmnist_test10k.npz``: X, y). That is another, smaller data set, and is named so: ``k-mnist-test10k``.
+    ``part="test10k"`` splits the 10,000 test images into 8,000 / 2,000, stratified by class, if nothing else is available
+    (``kmnist_test10k.npz``: X, y). That is a different, smaller data set, named ``k-mnist-test10k``.
     """
     if part not in ("all", "test10k"):
         raise ConfigError(f"part of k-mnist must be 'all' or 'test10k', not {part!r}")
@@ -111,12 +103,12 @@ def k_mnist(files: Files, part: str = "all") -> Dataset:
 def _test10k(files: Files) -> dict[str, Any]:
     (path,) = files.find(["kmnist_test10k.npz"])
     data = read_npz(path, "X", "y")
-    X, y = data["X"], data["y"].astype(np.int64)
-    _check_images(path, X)
+    X, y = _checked(path, data["X"]), data["y"].astype(np.int64)
     train, test = stratified_split(y, n_test=len(y) // 5)
-    return {"X_train": X[train], "y_train": y[train], "X_test": X[test], "y_test": y[test]}
+    return part_fields(train=(X[train], y[train]), test=(X[test], y[test]))
 
 
-def _check_images(path: Path, X: NDArray[Any]) -> None:
+def _checked(path: Path, X: Array) -> Array:
     if X.shape[1:] != (28, 28) or X.dtype != np.uint8:
-        raise DatasetError(f"{path} holds {X.shape} {X.dtype} instead of grey images (n, 28, 28) uint8")
+        raise DatasetError(f"{path} has {X.shape} {X.dtype} instead of grey images (n, 28, 28) uint8")
+    return X

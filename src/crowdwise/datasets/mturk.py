@@ -1,4 +1,4 @@
-"""Data sets that were annotated on Amazon Mechanical Turk: LabelMe, music genres, sentence polarity."""
+"""Data sets annotated on Amazon Mechanical Turk: LabelMe, music genres, sentence polarity."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from crowdwise.datasets.base import DATASETS, Dataset
+from crowdwise.data.types import Array
+from crowdwise.datasets.base import DATASETS, Dataset, part_fields
 from crowdwise.datasets.files import Files
 from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, read_npz
 from crowdwise.errors import ConfigError, DatasetError
@@ -27,8 +27,8 @@ def labelme(files: Files, features: str = "pooled") -> Dataset:
     """LabelMe-MTurk: 1,000 / 500 / 1,188 scene images as VGG-16 features, 8 classes; 2,547 labels by 59 annotators.
 
     ``features="pooled"``: 512 averages (``labelme_mturk.npz``). ``"maps"``: the authors' 4 x 4 x 512 maps, flattened
-    to 8,192, from their folder of npy files; its 10,000 training rows are the 1,000 images, each in ten variants with
-    the labels repeated.
+    to 8,192, from their folder of npy files; its 10,000 training rows are ten variants of each of the 1,000 images,
+    with the labels repeated.
     """
     if features not in ("pooled", "maps"):
         raise ConfigError(f"features of labelme must be 'pooled' or 'maps', not {features!r}")
@@ -59,21 +59,21 @@ def _labelme_maps(files: Files) -> dict[str, Any]:
         hint="the files are in LabelMe/prepared of the authors' deep_LabelMe archive, http://fprodrigues.com",
     )
     arrays = [_read_npy(path) for path in paths]
-    data: dict[str, NDArray[Any]] = {}
+    data: dict[str, Array] = {}
     for part, maps, labels in zip(PARTS, arrays[::2], arrays[1::2], strict=True):
         data[f"X_{part}"], data[f"y_{part}"] = maps.reshape(len(maps), -1), labels
     return _parts(data, PARTS) | {"annotations": annotations_from(_answers(answers))}
 
 
-def _read_npy(path: Path) -> NDArray[Any]:
+def _read_npy(path: Path) -> Array:
     array = read_npy(path, DatasetError, mapped=True)
     if array.ndim == 0:
-        raise DatasetError(f"{path} does not hold one array with rows")
+        raise DatasetError(f"{path} has a single number instead of an array with rows")
     return array
 
 
-def _answers(path: Path) -> dict[str, NDArray[Any]]:
-    """The authors' table of answers (instances, annotators), -1 where there is none, as triples."""
+def _answers(path: Path) -> dict[str, Array]:
+    """The authors' table of answers (instances, annotators), -1 for none, as triples."""
     table = _read_npy(path)
     if table.ndim != 2:
         raise DatasetError(f"{path} has shape {table.shape} instead of (instances, annotators)")
@@ -117,10 +117,7 @@ def sentiment(files: Files) -> Dataset:
         name="sentiment",
         kind="text",
         class_names=class_names,
-        X_train=data["text_train"],
-        y_train=data["clean"].astype(np.int64),
-        X_test=data["text_test"],
-        y_test=data["y_test"].astype(np.int64),
+        **part_fields(train=(data["text_train"], data["clean"]), test=(data["text_test"], data["y_test"])),
         annotations=annotations_from(data),
         licence="GPL-3 (the repository that distributes it)",
         citation="Rodrigues, Pereira, Ribeiro: Learning from multiple annotators, distinguishing good from random "
@@ -128,8 +125,6 @@ def sentiment(files: Files) -> Dataset:
     )
 
 
-def _parts(data: dict[str, NDArray[Any]], parts: Sequence[str]) -> dict[str, Any]:
-    """The parts' features as float32 and classes as int64, under the names of the fields of `Dataset`."""
-    X = {f"X_{part}": np.array(data[f"X_{part}"], dtype=np.float32) for part in parts}
-    y = {f"y_{part}": np.array(data[f"y_{part}"], dtype=np.int64) for part in parts}
-    return X | y
+def _parts(data: dict[str, Array], parts: Sequence[str]) -> dict[str, Any]:
+    """The fields of `Dataset` for parts of features, as float32."""
+    return part_fields(**{part: (np.array(data[f"X_{part}"], np.float32), data[f"y_{part}"]) for part in parts})

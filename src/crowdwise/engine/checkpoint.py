@@ -13,8 +13,9 @@ import re
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -23,9 +24,9 @@ from torch import Tensor
 
 from crowdwise.engine import distributed
 from crowdwise.errors import ConfigError, ModelFileError
+from crowdwise.storage.documents import json_value, read_as, read_json, write_json, write_json_lines
 from crowdwise.storage.files import replacing, storing, tidy
 from crowdwise.storage.lock import locked
-from crowdwise.storage.text import json_value
 
 RUN_VERSION = 2
 _LARGE = 1 << 20  # bytes from which checksums are worth several threads
@@ -37,22 +38,6 @@ class Stored(NamedTuple):
     tensors: dict[str, Tensor]
     about: dict[str, Any]
     digest: str
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON atomically."""
-    with replacing(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=1, allow_nan=False, default=str) + "\n", encoding="utf-8")
-
-
-def read_json(path: Path) -> Any:
-    """Read JSON, with an error that names the file and the place."""
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelFileError(f"{path} does not exist") from None
-    except (ValueError, RecursionError) as error:  # no JSON, or nested too deeply
-        raise ModelFileError(f"{path} is damaged: {error}") from error
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any], keep: Path | None = None) -> str:
@@ -124,37 +109,48 @@ def _checksum(text: str, digest: str) -> str:
     return hashlib.sha256(f"{digest} {text}".encode()).hexdigest()
 
 
-class RunDirectory:
-    """Where a training run leaves its state, so that it can be interrupted at any time and go on."""
+@dataclass(frozen=True)
+class RunDescription:
+    """``run.json``: what a run was started with."""
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    version: Literal[2]
+    method: str
+    parameters: Mapping[str, Any]
+    data: Mapping[str, Any]
+    source: Mapping[str, Any] | None = None
+    """Where the data come from."""
+
+
+class RunDirectory:
+    """The state of a training run on disk, from which it can be resumed after any interruption."""
+
+    def __init__(self, path: str | Path, source: Mapping[str, Any] | None = None) -> None:
+        """``source`` says where the data come from; it is noted for whoever goes on, and not compared."""
+        self.path, self.source = Path(path), source
 
     def start(self, description: Mapping[str, Any]) -> None:
         """Begin a new run here."""
         if (self.path / "run.json").exists():
-            raise ConfigError(f"{self.path} already holds a run; pass resume={str(self.path)!r} to go on with it")
+            raise ConfigError(f"{self.path} already holds a run; pass resume={str(self.path)!r} to resume it")
         with storing(self.path / "stages"):
             (self.path / "stages").mkdir(parents=True, exist_ok=True)
-        write_json(self.path / "run.json", {"version": RUN_VERSION, **description})
+        source = {} if self.source is None else {"source": self.source}
+        write_json(self.path / "run.json", {"version": RUN_VERSION, **description, **source})
 
-    def resume(self, description: Mapping[str, Any]) -> None:
-        """Go on with the run here, which must have been started with the same parameters and data."""
+    def resume(self, description: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+        """Resume the run here, which must have been started with the same parameters and data.
+
+        Parameters that did not exist when it was started count as the ``defaults``.
+        """
+        path = self.path / "run.json"
         try:
-            found = read_json(self.path / "run.json")
+            started = read_as(RunDescription, read_json(path), str(path), ModelFileError)
         except ModelFileError as error:
-            raise ModelFileError(f"{error}; this run cannot go on: start a new one, in another folder") from error
-        if found.get("version") != RUN_VERSION:
-            raise ModelFileError(
-                f"{self.path}/run.json has version {found.get('version')}, this crowdwise goes on with version "
-                f"{RUN_VERSION}: start a new run, in another folder"
-            )
-        wanted = json.loads(json.dumps(description, default=str))
-        for key in sorted(set(found) | set(wanted) - {"version"}):
-            if key != "version" and found.get(key) != wanted.get(key):
-                raise ConfigError(
-                    f"{self.path} was started with another {key}: {_difference(found.get(key), wanted.get(key))}"
-                )
+            raise ModelFileError(f"{error}; this run cannot be resumed: start a new one in another folder") from error
+        found = vars(started) | {"parameters": {**_as_json(defaults), **started.parameters}}
+        for key, wanted in sorted(_as_json(description).items()):
+            if found.get(key) != wanted:
+                raise ConfigError(f"{self.path} was started with another {key}: {_difference(found.get(key), wanted)}")
         with storing(self.path / "stages"):
             (self.path / "stages").mkdir(exist_ok=True)
             tidy(self.path)
@@ -195,12 +191,11 @@ class RunDirectory:
 
     def rewrite_log(self, records: list[dict[str, Any]]) -> None:
         """Drop the records of epochs that will be run again."""
-        with replacing(self.path / "metrics.jsonl") as temporary:
-            temporary.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+        write_json_lines(self.path / "metrics.jsonl", records)
 
 
 class SharedStages:
-    """Results of first stages that several methods have in common, on the same data with the same seed."""
+    """Results of the first stages that several methods share, on the same data with the same seed."""
 
     def __init__(self, path: str | Path, origin: Mapping[str, Any]) -> None:
         self.path = Path(path)
@@ -208,13 +203,17 @@ class SharedStages:
         self.chain: str | None = json.dumps(origin, sort_keys=True, default=str)
 
     def file(self, stage: str, index: int, decides: Mapping[str, Any] | None) -> Path | None:
-        """Where the result of the next stage lies; None from the first stage on that is not shared."""
+        """The file of the next stage's result; None from the first stage on that is not shared."""
         if self.chain is None or decides is None:
             self.chain = None
             return None
         content = json.dumps([self.chain, stage, index, decides], sort_keys=True, default=str)
         self.chain = hashlib.sha256(content.encode()).hexdigest()
         return self.path / f"{self.chain[:32]}.safetensors"
+
+
+def _as_json(content: Mapping[str, Any]) -> dict[str, Any]:
+    return dict(json.loads(json.dumps(content, default=str)))
 
 
 def _difference(found: Any, wanted: Any) -> str:

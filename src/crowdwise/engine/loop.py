@@ -21,11 +21,11 @@ from crowdwise.engine.average import Average
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages, Stored, clone_state, unprefixed
 from crowdwise.engine.device import derive_seed, resolve_precision, seeded
 from crowdwise.engine.guard import another_try, diagnosis, lost_classes, soft_agreement
-from crowdwise.engine.ledger import Ledger
 from crowdwise.engine.optimisers import make_optimisers, restore_optimisers
 from crowdwise.engine.problem import Problem, make_inputs
 from crowdwise.engine.progress import Progress
 from crowdwise.engine.stage import Batch, Stage, StageResult
+from crowdwise.engine.stage_store import StageStore
 from crowdwise.engine.step import BadNumbersError, CapturedSteps, Snapshot, Step, all_finite, batch_of, networks_of
 from crowdwise.engine.tensors import Inputs, Plan, ResidentInputs, Units, make_plan, shuffled_batches
 from crowdwise.engine.trouble import bad_inputs, bad_numbers, is_out_of_memory, out_of_memory
@@ -60,7 +60,7 @@ class Engine:
         self.dtype = resolve_precision(precision, self.device)
         self.captured = captured if captured is not None else self.device.type == "cuda"
         self.run_directory = run
-        self.ledger = Ledger(run, shared, self.device)
+        self.ledger = StageStore(run, shared, self.device)
         self.callbacks = callbacks or Callbacks()
         self.stopped = False  # by a callback: what is left of the stages is passed over
         self.index = 0  # of the next stage

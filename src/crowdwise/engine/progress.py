@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from crowdwise.progress import Shown
+from crowdwise.progress import ProgressDisplay
 
 
-class Progress(Shown):
+class Progress(ProgressDisplay):
     """A bar for each stage at ``verbose=1``, a line for each epoch at ``verbose=2``."""
 
     def __init__(self, verbose: int, title: str) -> None:

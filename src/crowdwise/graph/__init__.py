@@ -1,7 +1,7 @@
-"""The annotator graph: who errs alike, as a kNN graph, cleaned by a low-rank approximation, measured and drawn.
+"""The annotator graph: a kNN graph of annotators who err alike, purified by a low-rank approximation, measured and drawn.
 
-Everything but :mod:`crowdwise.graph.mappings` is pure functions on float64 arrays. A[i, j] > 0 says that j is a
-neighbour of i: rows are centres, columns are neighbours, the graph is directed.
+Everything except :mod:`crowdwise.graph.mappings` is pure functions of float64 arrays. A[i, j] > 0 means that j is a
+neighbour of i: rows are centres, columns are neighbours, and the graph is directed.
 """
 
 from __future__ import annotations

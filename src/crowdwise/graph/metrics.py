@@ -1,24 +1,26 @@
-"""How good an annotator graph is when the true groups are known, and which groups it suggests."""
+"""How good an annotator graph is if the true groups are known, and which groups it suggests."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import linalg, sparse
 from scipy.sparse.linalg import eigsh
 
+from crowdwise.data.types import Floats, Ints, Mask, RandomState
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.graph.purify import DENSE_SVD, as_graph
+from crowdwise.graph._largest import DENSE_SVD
+from crowdwise.graph.purify import as_graph
 
 if TYPE_CHECKING:
+    from crowdwise.graph._largest import SparseMatrix
     from crowdwise.graph.purify import Graph
-    from crowdwise.graph.similarity import FloatArray
 
 
 class EdgePrecision(NamedTuple):
-    """Share of edges that stay inside a group: mean and minimum over annotators that have edges, and over all edges."""
+    """Share of edges inside a group: mean and minimum over annotators with edges, and over all edges."""
 
     mean: float
     minimum: float
@@ -26,7 +28,7 @@ class EdgePrecision(NamedTuple):
 
 
 def edge_precision(adjacency: Graph, groups: ArrayLike, threshold: float = 0.1) -> EdgePrecision:
-    """Precision of the edges, i.e. of the entries above ``threshold``, self loops left out; NaN without any edge.
+    """Precision of the edges, i.e. of the entries above ``threshold`` without self loops; NaN if there are none.
 
     >>> edge_precision([[0, 1, 1], [1, 0, 0], [0, 1, 0]], groups=[0, 0, 1])
     EdgePrecision(mean=0.5, minimum=0.0, overall=0.5)
@@ -40,7 +42,7 @@ def edge_precision(adjacency: Graph, groups: ArrayLike, threshold: float = 0.1) 
 
 
 def neighbourhood_recall(adjacency: Graph, groups: ArrayLike, threshold: float = 0.1) -> float:
-    """Mean share of an annotator's group mates that are its neighbours (entries above ``threshold``).
+    """Mean share of an annotator's group mates among its neighbours (entries above ``threshold``).
 
     Annotators alone in their group are left out; NaN if all are. A kNN graph reaches at most k / (group size - 1).
 
@@ -58,11 +60,11 @@ def neighbourhood_recall(adjacency: Graph, groups: ArrayLike, threshold: float =
 def found_groups(
     adjacency: Graph,
     n_groups: int | None = None,
-    random_state: int | np.random.Generator | None = 0,
+    random_state: RandomState = 0,
     *,
     max_groups: int = 20,
-) -> NDArray[np.int64]:
-    """Group of each annotator, (R,), by spectral clustering of the symmetrised graph; groups numbered by first member.
+) -> Ints:
+    """Group of each annotator, (R,), by spectral clustering of the symmetrised graph, numbered by first member.
 
     Ng, Jordan, Weiss, "On spectral clustering", NIPS 2001: k-means on the unit rows of the first eigenvectors of the
     normalised Laplacian.
@@ -71,7 +73,7 @@ def found_groups(
         adjacency: (R, R); self loops are ignored.
         n_groups: number of groups; None takes the widest gap among the smallest ``max_groups`` + 1 eigenvalues.
         random_state: of k-means.
-        max_groups: the most groups that the gap may suggest.
+        max_groups: the largest number of groups to consider.
 
     >>> found_groups(np.kron(np.eye(2), np.ones((3, 3)))).tolist()
     [0, 0, 0, 1, 1, 1]
@@ -87,7 +89,7 @@ def found_groups(
     wanted = min(n_groups or max_groups + 1, size)
     values, vectors = _smallest_eigenpairs(graph, wanted)
     if n_groups is None:
-        if size <= max_groups:  # a graph without edges has R groups: let the last eigenvalue have a gap too
+        if size <= max_groups:  # a graph without edges has R groups: the last eigenvalue needs a gap too
             values = np.append(values, 1.0)
         n_groups = int(np.argmax(np.diff(values).round(9))) + 1
     if n_groups == 1:
@@ -110,9 +112,7 @@ def adjusted_rand(first: ArrayLike, second: ArrayLike) -> float:
     return float(adjusted_rand_score(np.asarray(first), np.asarray(second)))
 
 
-def _edges(
-    adjacency: Graph, groups: ArrayLike, threshold: float
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+def _edges(adjacency: Graph, groups: ArrayLike, threshold: float) -> tuple[Ints, Ints, Mask]:
     """Row of each edge, group number of each annotator, and whether each edge stays inside a group."""
     graph = as_graph(adjacency)
     names = np.asarray(groups)
@@ -125,25 +125,25 @@ def _edges(
     return rows, membership, membership[rows] == membership[graph.indices[edge]]
 
 
-def _smallest_eigenpairs(graph: sparse.csr_array[np.float64], count: int) -> tuple[FloatArray, FloatArray]:
-    """Of the Laplacian I - D^-1/2 W D^-1/2, W = (A + Aᵀ)/2 without self loops; isolated annotators have value 0."""
+def _smallest_eigenpairs(graph: SparseMatrix, count: int) -> tuple[Floats, Floats]:
+    """Of the Laplacian I - D^-1/2 W D^-1/2, W = (A + Aᵀ)/2 without self loops; 0 for isolated annotators."""
     size = graph.shape[0]
     off_diagonal = graph - sparse.diags_array(graph.diagonal())
     weights = sparse.csr_array((off_diagonal + off_diagonal.T) / 2)
-    degree: FloatArray = np.asarray(weights.sum(axis=1)).ravel()
+    degree: Floats = np.asarray(weights.sum(axis=1)).ravel()
     isolated = (degree <= 0).astype(np.float64)
     scale = sparse.diags_array(1 / np.sqrt(degree + isolated))
-    affinity: sparse.csr_array[np.float64] = sparse.csr_array(scale @ weights @ scale + sparse.diags_array(isolated))
+    affinity: SparseMatrix = sparse.csr_array(scale @ weights @ scale + sparse.diags_array(isolated))
     if size <= DENSE_SVD or count > size // 2:
         values, vectors = linalg.eigh(affinity.toarray(), subset_by_index=(size - count, size - 1))
     else:
         start = np.random.default_rng(0).standard_normal(size)
-        basis = min(size, max(20, 4 * count))  # wide, as the eigenvalues beyond the groups lie close together
+        basis = min(size, max(20, 4 * count))  # large: the eigenvalues beyond the groups are close together
         values, vectors = eigsh(affinity, k=count, which="LA", tol=1e-3, ncv=basis, v0=start)
     order = np.argsort(-values)
     return 1.0 - values[order], vectors[:, order]
 
 
-def _by_first_member(groups: ArrayLike) -> NDArray[np.int64]:
+def _by_first_member(groups: ArrayLike) -> Ints:
     _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[inverse].astype(np.int64)

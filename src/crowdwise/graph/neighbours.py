@@ -6,35 +6,37 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.constraints import PositiveInt, check_value
+from crowdwise.data.types import Floats, Ints, Mask
+from crowdwise.errors import DataError
 from crowdwise.graph._largest import by_blocks, places, reaching, row_counts
 from crowdwise.graph.similarity import SIMILARITIES, Evidence, embed
 
 if TYPE_CHECKING:
-    from crowdwise.graph.similarity import FloatArray
+    from crowdwise.graph._largest import SparseMatrix
 
     # annotators (rows,) -> a new array (rows, R) of their similarities
-    Rows: TypeAlias = Callable[[NDArray[np.int64]], FloatArray]
+    Rows: TypeAlias = Callable[[Ints], Floats]
 
 DECIMALS = 12  # similarities that differ by rounding error only are ties, whatever the order of summation was
 
 
 class Neighbours(NamedTuple):
-    """Who is near to whom, and how far that can be relied on."""
+    """Who is near whom, and how reliable that is."""
 
-    graph: sparse.csr_array[np.float64]
+    graph: SparseMatrix
     """A (R, R) with A[i, j] = 1 if j is among the k annotators most similar to i; no self loops."""
     unrelated: float
     """Share of pairs of annotators whose similarity is 0."""
     arbitrary: float
-    """Share of edges that only the tie rule chose, though others were as similar."""
+    """Share of edges chosen by the tie rule alone, from others just as similar."""
 
 
 def nearest(evidence: Evidence, k: int, similarity: str = "delta-cosine", *, block: int | None = None) -> Neighbours:
-    """The k annotators most like each by any of `SIMILARITIES`; memory O(R (D + k)) and a block of rows.
+    """The k annotators most similar to each, by any of `SIMILARITIES`; memory O(R (D + k)) and a block of rows.
 
     >>> found = nearest(Evidence(np.array([[3.0, 4], [4, 3], [3, -4]])), k=1, similarity="cosine")
     >>> found.graph.indices.tolist(), found.unrelated.__round__(2), found.arbitrary
@@ -46,18 +48,16 @@ def nearest(evidence: Evidence, k: int, similarity: str = "delta-cosine", *, blo
     return _nearest(_products(found), len(found), k, block, busy=np.flatnonzero(found.any(axis=1)))
 
 
-def knn_graph(
-    similarity: ArrayLike | sparse.sparray, k: int, *, block: int | None = None
-) -> sparse.csr_array[np.float64]:
+def knn_graph(similarity: ArrayLike | sparse.sparray, k: int, *, block: int | None = None) -> SparseMatrix:
     """A (R, R) with A[i, j] = 1 if j is among the k annotators most similar to i; no self loops.
 
-    Among equally similar annotators those that follow i in number come first, and after the last one the first again: the
-    smallest numbers would become everybody's neighbours. k is clipped to R - 1.
+    Ties go to the annotators that follow i in number, cyclically: otherwise the smallest numbers would become everybody's
+    neighbours. k is clipped to R - 1.
 
     Args:
         similarity: (R, R), dense or sparse (absent entries are 0).
         k: neighbours of each annotator; 50 in the paper's simulated crowds, 1 for LabelMe and Music.
-        block: rows treated at a time, affects memory only; by default 2 million similarities are held.
+        block: rows per block, which affects memory only; by default 2 million similarities are held.
 
     >>> knn_graph([[1, 0.96, -0.28], [0.96, 1, 0], [-0.28, 0, 1]], k=1).toarray().tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
@@ -78,7 +78,7 @@ def knn_from_heads(
     similarity: str = "cosine",
     global_head: ArrayLike | None = None,
     block: int | None = None,
-) -> sparse.csr_array[np.float64]:
+) -> SparseMatrix:
     """:func:`knn_graph` of heads (R, D), without the (R, R) similarity matrix: memory O(R (D + k)) and a block of rows.
 
     ``similarity`` and ``global_head`` are those of :func:`crowdwise.graph.similarity.embed`.
@@ -90,25 +90,24 @@ def knn_from_heads(
     return _nearest(_products(vectors), len(vectors), k, block).graph
 
 
-def _rows(similarity: sparse.csr_array[np.float64]) -> Rows:
+def _rows(similarity: SparseMatrix) -> Rows:
     return lambda rows: similarity[rows].toarray()
 
 
-def _products(vectors: FloatArray) -> Rows:
+def _products(vectors: Floats) -> Rows:
     return lambda rows: vectors[rows] @ vectors.T
 
 
-def _nearest(rows: Rows, size: int, k: int, block: int | None, busy: NDArray[np.int64] | None = None) -> Neighbours:
-    """``busy`` are the annotators that may be similar to somebody, by default all; nothing is computed for the others."""
-    if k < 1:
-        raise ConfigError(f"k must be at least 1 neighbour, not {k}")
+def _nearest(rows: Rows, size: int, k: int, block: int | None, busy: Ints | None = None) -> Neighbours:
+    """``busy``: annotators that may be similar to somebody, by default all; nothing is computed for the others."""
+    check_value("k", k, PositiveInt)
     k = min(k, size - 1)
-    if k < 1:  # one annotator has nobody to be near to
+    if k < 1:  # a single annotator has no neighbours
         return Neighbours(sparse.csr_array((size, size), dtype=np.float64), 0.0, 0.0)
     busy = np.arange(size) if busy is None else busy
 
     def choose(start: int, stop: int) -> tuple[int, int]:
-        """Put the neighbours of some in place; counts zeros among similarities, and edges that only the tie rule chose."""
+        """Set the neighbours of a block; counts zero similarities, and edges chosen by the tie rule."""
         own = busy[start:stop]
         values = rows(own)
         if not np.isfinite(values.sum()):
@@ -125,23 +124,20 @@ def _nearest(rows: Rows, size: int, k: int, block: int | None, busy: NDArray[np.
     zeros, by_rule = np.sum(counts, axis=0).tolist()
     columns.sort(axis=1)
     starts = np.arange(0, columns.size + 1, k)
-    graph: sparse.csr_array[np.float64]
-    graph = sparse.csr_array((np.ones(columns.size), columns.ravel(), starts), shape=(size, size))
+    graph: SparseMatrix = sparse.csr_array((np.ones(columns.size), columns.ravel(), starts), shape=(size, size))
     return Neighbours(graph, zeros / (size * (size - 1)), by_rule / columns.size)
 
 
-def _next(own: NDArray[np.int64], k: int, size: int) -> NDArray[np.int64]:
-    """The k that follow each in number, (len(own), k), the first after the last: neighbours of those who are like nobody."""
+def _next(own: Ints, k: int, size: int) -> Ints:
+    """The k that follow each in number, cyclically, (len(own), k): neighbours of annotators similar to nobody."""
     return (own[:, None] + np.arange(1, k + 1)) % size
 
 
-def _first(
-    values: FloatArray, own: NDArray[np.int64], k: int, alone: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], int]:
-    """The k columns that come first in each row, (rows, k), and how many of them only the tie rule chose.
+def _first(values: Floats, own: Ints, k: int, alone: Mask) -> tuple[Ints, int]:
+    """The first k columns of each row, (rows, k), and how many of them the tie rule chose.
 
-    Rows are sorted where few columns can be among the first k, and counted through where ties leave many. ``alone`` are
-    rows of zeros: there the next k come first.
+    Rows with few candidates are sorted; those with many, because of ties, are counted. In ``alone`` rows, all zeros, the
+    next k come first.
     """
     size = values.shape[1]
     columns = _next(own, k, size)
@@ -157,9 +153,7 @@ def _first(
     return columns, arbitrary
 
 
-def _by_sorting(
-    values: FloatArray, own: NDArray[np.int64], k: int, reached: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], int]:
+def _by_sorting(values: Floats, own: Ints, k: int, reached: Mask) -> tuple[Ints, int]:
     row, column = places(reached)
     value = np.round(values[row, column], DECIMALS)
     order = np.lexsort(((column - own[row]) % values.shape[1], -value, row))
@@ -169,15 +163,13 @@ def _by_sorting(
     return column[order[first[:, None] + np.arange(k)]], int((k - above)[above + tied > k].sum())
 
 
-def _by_counting(
-    values: FloatArray, own: NDArray[np.int64], k: int, reached: NDArray[np.bool_]
-) -> tuple[NDArray[np.int64], int]:
+def _by_counting(values: Floats, own: Ints, k: int, reached: Mask) -> tuple[Ints, int]:
     values = np.round(values, DECIMALS)
     kth = -np.partition(-values, k - 1, axis=1)[:, k - 1 : k]
     above, tied = values > kth, values == kth
-    free = k - above.sum(axis=1, keepdims=True)  # places left for those tied at the k-th value
+    free = k - above.sum(axis=1, keepdims=True)  # places left for ties at the k-th value
     total = tied.sum(axis=1, keepdims=True)
-    # the place of each tied one in a round that starts after the row's own annotator
+    # the cyclic position of each tie, starting after the row's own annotator
     place = np.cumsum(tied, axis=1, dtype=np.int32)
     place -= place[np.arange(len(values)), own, None]
     place = np.where(place > 0, place, place + total)

@@ -1,4 +1,4 @@
-"""Cleaning the annotator graph, and normalising it for a graph convolution.
+"""Purifying the annotator graph, and normalising it for a graph convolution.
 
 A low-rank approximation keeps what many neighbourhoods agree on, the groups, and drops single wrong edges: Entezari,
 Al-Sayouri, Darvishzadeh, Papalexakis, "All you need is low (rank)", WSDM 2020, as used by TAIDTM.
@@ -10,46 +10,43 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import linalg, sparse
-from scipy.sparse.linalg import svds
+from numpy.typing import ArrayLike
+from scipy import sparse
 
-from crowdwise.errors import ConfigError, DataError
-from crowdwise.graph._largest import by_blocks, places, reaching
+from crowdwise.constraints import PositiveInt, check_value
+from crowdwise.data.types import Floats, Ints
+from crowdwise.errors import DataError
+from crowdwise.graph._largest import by_blocks, largest_triplets, places, reaching
 
 if TYPE_CHECKING:
-    from crowdwise.graph.similarity import FloatArray
+    from crowdwise.graph._largest import SparseMatrix
 
     Graph: TypeAlias = ArrayLike | sparse.sparray
 
-DENSE_SVD = (
-    1000  # up to here LAPACK's full decomposition is quick and exact; beyond, Lanczos for the s largest triplets
-)
-DENSE_ROWS = 5000  # up to here every entry of the purified graph is kept; beyond, the largest of each row
+Norm = Literal["ref", "sym_row", "row"]
+DENSE_ROWS = 5000  # annotators up to which every entry of the purified graph is kept; beyond, the largest of each row
 ROW_LIMIT = 256
-GRAPH_LIMIT = 8_000_000  # entries of the purified graph beyond which rows keep fewer, but 64 at least
+GRAPH_LIMIT = 8_000_000  # entries of the purified graph beyond which rows keep fewer, but at least 64
 NEGLIGIBLE = 1e-6
 
 
-def purify(
-    adjacency: Graph, rank: int = 5, *, skipped: Collection[int] = (), k: int | None = None
-) -> sparse.csr_array[np.float64]:
+def purify(adjacency: Graph, rank: int = 5, *, skipped: Collection[int] = (), k: int | None = None) -> SparseMatrix:
     """A* = clip(U_s Σ_s V_sᵀ, 0, 1) of the unweighted directed graph A, with self loops; sparse (R, R), weighted.
 
     The diagonal is *set* to 1 after the approximation, and skipped annotators form a clique (:func:`add_self_loops`).
 
-    With k = 1, and with fewer than 3 annotators, the graph is left as it is: mutual pairs have all singular values
-    equal to 1, so that any s of them could be kept and the result would depend on the LAPACK build.
+    With k = 1 or fewer than 3 annotators, the graph is left as it is: all singular values of mutual pairs are 1, so any
+    s of them could be kept and the result would depend on the LAPACK build.
 
     Entries below 1e-6 are dropped. Beyond 5,000 annotators a row keeps its 256 largest entries (beyond 31,250, fewer: 80
-    with 100,000 annotators, 64 at least), scaled so that it keeps its sum (a big group would otherwise fill R x R entries
-    with tiny weights); up to there ``purify(A.T) == purify(A).T``.
+    with 100,000 annotators, at least 64), rescaled to its sum (a big group would otherwise fill R x R entries with tiny
+    weights); up to there ``purify(A.T) == purify(A).T``.
 
     Args:
         adjacency: (R, R) kNN graph.
         rank: s, the number of singular triplets kept, at least the expected number of groups; R or more keep the graph.
         skipped: annotators with too few examples for a head of their own.
-        k: neighbours of each annotator in ``adjacency``; by default what its number of edges says.
+        k: neighbours of each annotator in ``adjacency``; by default the mean number of edges.
 
     >>> group = np.ones((3, 3)) - np.eye(3)
     >>> purify(np.kron(np.eye(2), group), rank=2).toarray().round(3)[0].tolist()
@@ -57,15 +54,14 @@ def purify(
     """
     graph = as_graph(adjacency)
     size = graph.shape[0]
-    if rank < 1:
-        raise ConfigError(f"rank must be at least 1, not {rank}")
+    check_value("rank", rank, PositiveInt)
     if size < 3 or rank >= size or (graph.nnz / size if k is None else k) <= 1:
         return add_self_loops(graph, skipped)
     return add_self_loops(_low_rank(graph, rank), skipped)
 
 
-def add_self_loops(adjacency: Graph, skipped: Collection[int] = ()) -> sparse.csr_array[np.float64]:
-    """The graph with its diagonal set to 1 and weight 1 between all skipped annotators: TAIDTM without purifying.
+def add_self_loops(adjacency: Graph, skipped: Collection[int] = ()) -> SparseMatrix:
+    """The graph with its diagonal and all weights between skipped annotators set to 1: TAIDTM without purifying.
 
     >>> add_self_loops([[0, 1, 0], [0, 0, 1], [1, 0, 0]], skipped=[0, 2]).toarray().tolist()
     [[1.0, 1.0, 1.0], [0.0, 1.0, 1.0], [1.0, 0.0, 1.0]]
@@ -82,21 +78,20 @@ def add_self_loops(adjacency: Graph, skipped: Collection[int] = ()) -> sparse.cs
     return sparse.csr_array(graph - graph.multiply(pattern) + fixed)  # set, not added: weights there are replaced
 
 
-def normalise(adjacency: Graph, norm: Literal["ref", "sym_row", "row"] = "ref") -> sparse.csr_array[np.float64]:
+def normalise(adjacency: Graph, norm: Norm = "ref") -> SparseMatrix:
     """Â of a graph with self loops, (R, R).
 
-    * ``ref``: A[i, j] / sqrt(d_i d_j) with d the *column* sums (how often an annotator is chosen as a neighbour), what
-      TAIDTM's released code computes;
-    * ``sym_row``: the same with row sums, Kipf and Welling's form;
-    * ``row``: A[i, j] / (sum of row i), the form of TAIDTM's theory; rows sum to 1.
+    * ``ref``: A[i, j] / sqrt(d_i d_j) with *column* sums d (how often an annotator is chosen as a neighbour), as in
+      TAIDTM's released code;
+    * ``sym_row``: the same with row sums, as in Kipf and Welling;
+    * ``row``: A[i, j] / (sum of row i), as in TAIDTM's theory; rows sum to 1.
 
     >>> normalise([[1, 1], [0, 1]], "row").toarray().tolist()
     [[0.5, 0.5], [0.0, 1.0]]
     """
     graph = as_graph(adjacency)
-    if norm not in ("ref", "sym_row", "row"):
-        raise ConfigError(f"unknown norm {norm!r}; known: 'ref', 'sym_row', 'row'")
-    degree: FloatArray = np.asarray(graph.sum(axis=0 if norm == "ref" else 1), dtype=np.float64).ravel()
+    check_value("norm", norm, Norm)
+    degree: Floats = np.asarray(graph.sum(axis=0 if norm == "ref" else 1), dtype=np.float64).ravel()
     if (degree <= 0).any():
         annotator = int(np.flatnonzero(degree <= 0)[0])
         raise DataError(f"annotator {annotator} has degree {degree[annotator]:g}; add self loops before normalising")
@@ -106,31 +101,25 @@ def normalise(adjacency: Graph, norm: Literal["ref", "sym_row", "row"] = "ref") 
     return sparse.csr_array(scale @ graph @ scale)
 
 
-def as_graph(adjacency: Graph) -> sparse.csr_array[np.float64]:
+def as_graph(adjacency: Graph) -> SparseMatrix:
     """The graph, dense or sparse, as a checked CSR array in float64."""
     matrix: Any = adjacency if sparse.issparse(adjacency) else np.asarray(adjacency, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise DataError(f"an annotator graph must have shape (annotators, annotators), not {matrix.shape}")
-    graph: sparse.csr_array[np.float64] = sparse.csr_array(matrix, dtype=np.float64)
+    graph: SparseMatrix = sparse.csr_array(matrix, dtype=np.float64)
     if not np.isfinite(graph.data).all():
         raise DataError("the annotator graph has weights that are not finite")
     return graph
 
 
-def _low_rank(graph: sparse.csr_array[np.float64], rank: int) -> sparse.csr_array[np.float64]:
-    size = graph.shape[0]
-    if size <= DENSE_SVD:
-        left, values, right = linalg.svd(graph.toarray())
-        left, values, right = left[:, :rank], values[:rank], right[:rank]
-    else:  # a start vector of its own: Lanczos is then deterministic (a constant one may lie in an invariant subspace)
-        triplets: Any = svds(graph, k=rank, v0=np.random.default_rng(0).standard_normal(size))
-        left, values, right = triplets
-    parts = by_blocks(lambda start, stop: _sparse_rows((left[start:stop] * values) @ right), size)
+def _low_rank(graph: SparseMatrix, rank: int) -> SparseMatrix:
+    left, values, right = largest_triplets(graph, rank)
+    parts = by_blocks(lambda start, stop: _sparse_rows((left[start:stop] * values) @ right), graph.shape[0])
     return sparse.vstack(list(parts), "csr")
 
 
-def _sparse_rows(values: FloatArray) -> sparse.csr_array[np.float64]:
-    """Rows of A*, (rows, R), clipped and without what is negligible."""
+def _sparse_rows(values: Floats) -> SparseMatrix:
+    """Rows of A*, (rows, R), clipped and without negligible entries."""
     np.clip(values, 0.0, 1.0, out=values)
     np.putmask(values, values < NEGLIGIBLE, 0.0)
     size = values.shape[1]
@@ -148,7 +137,7 @@ def _sparse_rows(values: FloatArray) -> sparse.csr_array[np.float64]:
 
 
 def row_limit(size: int) -> int:
-    """Entries that a row of the purified graph of very many annotators keeps.
+    """Entries kept in a row of the purified graph of very many annotators.
 
     >>> [row_limit(size) for size in (10_000, 100_000, 1_000_000)]
     [256, 80, 64]
@@ -156,10 +145,10 @@ def row_limit(size: int) -> int:
     return min(ROW_LIMIT, max(64, GRAPH_LIMIT // size))
 
 
-def _clique(members: NDArray[np.int64], size: int) -> sparse.csr_array[np.float64]:
+def _clique(members: Ints, size: int) -> SparseMatrix:
     """Weight 1 between all different members; beyond ``DENSE_ROWS`` annotators and `row_limit` members, a ring.
 
-    In the ring every member is joined to the next `row_limit` ones, with weights that keep row and column sums.
+    In the ring, every member is joined to the next `row_limit` ones, with weights that preserve row and column sums.
     """
     others = max(len(members) - 1, 0)
     reach = min(others, row_limit(size)) if size > DENSE_ROWS else others

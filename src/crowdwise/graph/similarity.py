@@ -1,18 +1,19 @@
-"""How alike two annotators err: TAIDTM's similarities of last-layer parameters, and those of its ablation.
+"""How similarly two annotators err: TAIDTM's similarities of last-layer parameters, and those of its ablation.
 
-Most similarities are inner products of vectors, S = V Vᵀ, so that neighbours can be found in blocks without holding the
-(R, R) matrix (:func:`crowdwise.graph.neighbours.nearest`).
+Most similarities are inner products, S = V Vᵀ, so neighbours can be found in blocks, without the (R, R) matrix
+(:func:`crowdwise.graph.neighbours.nearest`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from crowdwise.data.types import Floats
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.registry import Registry
 
@@ -20,51 +21,50 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crowdwise.annotations import Annotations
-
-FloatArray: TypeAlias = NDArray[np.float64]
+    from crowdwise.graph._largest import SparseMatrix
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of annotators when they are compared; a similarity reads what it needs of it."""
+    """What is known about annotators when they are compared; each similarity uses what it needs."""
 
-    heads: FloatArray | None = None
+    heads: Floats | None = None
     """Flattened last-layer parameters, (R, D)."""
-    global_head: FloatArray | None = None
-    """Flattened last layer that the heads started from, (D,)."""
-    l1_norms: FloatArray | None = None
-    """L1 norms (R,) of the heads, where ``heads`` are coordinates in another orthonormal basis than the parameters'."""
+    global_head: Floats | None = None
+    """Flattened last layer the heads started from, (D,)."""
+    l1_norms: Floats | None = None
+    """L1 norms (R,) of the heads, if ``heads`` are coordinates in another orthonormal basis."""
     annotations: Annotations | None = None
-    matrices: FloatArray | None = None
-    """Confusion matrices, or what stands for them, (R, C, C)."""
+    matrices: Floats | None = None
+    """Confusion matrices, or a substitute, (R, C, C)."""
     communities: int = 3
     """Communities that ``cbcc`` looks for."""
     seed: int = 0
 
 
-SIMILARITIES: Registry[Callable[[Evidence], FloatArray | sparse.csr_array[np.float64]]] = Registry("similarity")
-"""Name -> function of the evidence, which returns vectors V (R, D), dense, whose inner products V Vᵀ are the
-similarities, or the similarities themselves, sparse (R, R)."""
+SIMILARITIES: Registry[Callable[[Evidence], Floats | SparseMatrix]] = Registry("similarity")
+"""Name -> function of the evidence that returns dense vectors V (R, D), with similarities V Vᵀ, or the similarities
+themselves, sparse (R, R)."""
 
 
-def embed(heads: ArrayLike, global_head: ArrayLike | None = None, similarity: str = "delta-cosine") -> FloatArray:
-    """Vectors V (R, D) with S = V Vᵀ for a similarity of heads; an annotator whose vector is zero is similar to nobody.
+def embed(heads: ArrayLike, global_head: ArrayLike | None = None, similarity: str = "delta-cosine") -> Floats:
+    """Vectors V (R, D) with S = V Vᵀ for a similarity of heads; an annotator with a zero vector is similar to nobody.
 
     Args:
         heads: flattened last-layer parameters, (R, D).
-        global_head: flattened last layer that the heads started from, (D,); only ``delta-cosine`` reads it.
+        global_head: flattened last layer the heads started from, (D,); only ``delta-cosine`` uses it.
         similarity: ``delta-cosine``, ``cosine`` or ``l1-normalised``.
     """
     matrix = np.asarray(heads, dtype=np.float64)
     reference = None if global_head is None else np.asarray(global_head, dtype=np.float64).ravel()
-    return cast("FloatArray", SIMILARITIES[similarity](Evidence(matrix, reference)))
+    return cast("Floats", SIMILARITIES[similarity](Evidence(matrix, reference)))
 
 
-def delta_cosine(heads: ArrayLike, global_head: ArrayLike) -> FloatArray:
-    """Cosine of what sets each head apart from the global head, (R, R): TAIDTM's default.
+def delta_cosine(heads: ArrayLike, global_head: ArrayLike) -> Floats:
+    """Cosine of the heads' differences from the global head, (R, R): TAIDTM's default.
 
-    Raw heads share the global part, which hides their differences. A head that never left the global one (an
-    annotator with too few examples) has similarity 0 to everybody, itself included.
+    Raw heads share the global part, which hides their differences. A head that never left the global one (an annotator
+    with too few examples) has similarity 0 to everybody, including itself.
 
     >>> delta_cosine([[3, 4], [4, 3], [3, -4]], [3, 3])[0].tolist()
     [1.0, 0.0, -1.0]
@@ -73,7 +73,7 @@ def delta_cosine(heads: ArrayLike, global_head: ArrayLike) -> FloatArray:
     return vectors @ vectors.T
 
 
-def cosine(heads: ArrayLike) -> FloatArray:
+def cosine(heads: ArrayLike) -> Floats:
     """Cosine of the heads themselves, (R, R): the paper's formula read with the L2 norm.
 
     >>> cosine([[3, 4], [4, 3], [3, -4]]).round(6)[0].tolist()
@@ -83,8 +83,8 @@ def cosine(heads: ArrayLike) -> FloatArray:
     return vectors @ vectors.T
 
 
-def l1_normalised(heads: ArrayLike) -> FloatArray:
-    """Inner product of the heads over the product of their L1 norms, (R, R): the paper's formula to the letter.
+def l1_normalised(heads: ArrayLike) -> Floats:
+    """Inner product of the heads over the product of their L1 norms, (R, R): the paper's formula taken literally.
 
     >>> l1_normalised([[3, 4], [4, 3], [3, -4]]).round(6)[0].tolist()
     [0.510204, 0.489796, -0.142857]
@@ -93,7 +93,7 @@ def l1_normalised(heads: ArrayLike) -> FloatArray:
     return vectors @ vectors.T
 
 
-def confusion(matrices: ArrayLike) -> FloatArray:
+def confusion(matrices: ArrayLike) -> Floats:
     """Cosine of flattened annotator matrices (R, C, C), e.g. of CoNAL or of Dawid-Skene, (R, R).
 
     >>> confusion([[[1, 0], [0, 1]], [[0, 1], [1, 0]], [[0.5, 0.5], [0.5, 0.5]]]).round(6)[0].tolist()
@@ -102,11 +102,11 @@ def confusion(matrices: ArrayLike) -> FloatArray:
     return cosine(_flat(matrices))
 
 
-def jaccard(annotations: Annotations) -> sparse.csr_array[np.float64]:
+def jaccard(annotations: Annotations) -> SparseMatrix:
     """Jaccard index of the annotators' sets of (instance, label) pairs, sparse (R, R); an empty union gives 0.
 
-    Kairam and Heer (CSCW 2016). Annotators share few instances in a sparse crowd, so many entries are 0 and the rest
-    take few values: neighbours found from it are often decided by the tie rule.
+    Kairam and Heer (CSCW 2016). In a sparse crowd annotators share few instances, so many entries are 0 and the others
+    take few values: the tie rule often decides who are neighbours.
 
     >>> from crowdwise import Annotations
     >>> crowd = Annotations.from_triples([0, 1, 2, 0, 1, 3], [0, 0, 0, 1, 1, 1], [0, 1, 0, 0, 0, 1],
@@ -124,11 +124,11 @@ def jaccard(annotations: Annotations) -> sparse.csr_array[np.float64]:
     return sparse.csr_array((shared.data / (sizes[rows] + sizes[columns] - shared.data), (rows, columns)), shared.shape)
 
 
-def communities(annotations: Annotations, n_communities: int = 3, random_state: int = 0) -> FloatArray:
-    """Probability that an annotator belongs to each community that CBCC finds, (R, M).
+def communities(annotations: Annotations, n_communities: int = 3, random_state: int = 0) -> Floats:
+    """Probability that an annotator belongs to each community found by CBCC, (R, M).
 
-    Their inner products sum_m r_im r_jm are the probabilities that two annotators belong to the same one (Venanzi et al.,
-    WWW 2014). Annotators without labels have the shares of the communities.
+    The inner products sum_m r_im r_jm are the probabilities that two annotators are in the same community (Venanzi et
+    al., WWW 2014). Annotators without labels get the shares of the communities.
 
     >>> from crowdwise import Annotations
     >>> r = communities(Annotations.coerce(np.array([[0, 0, 0, 1], [1, 1, 1, 0]] * 20)), 2)
@@ -138,12 +138,12 @@ def communities(annotations: Annotations, n_communities: int = 3, random_state: 
     from crowdwise.aggregation.cbcc import CBCC
 
     found = CBCC(n_communities=n_communities, random_state=random_state).fit(annotations)
-    alike = np.full((annotations.n_annotators, n_communities), 1 / n_communities)  # where there is nothing to infer
+    alike = np.full((annotations.n_annotators, n_communities), 1 / n_communities)  # for crowds without labels
     return np.asarray(getattr(found, "membership_", alike), dtype=np.float64)
 
 
 @SIMILARITIES.register("delta-cosine")
-def _delta(evidence: Evidence) -> FloatArray:
+def _delta(evidence: Evidence) -> Floats:
     heads, reference = _heads(evidence, "delta-cosine"), evidence.global_head
     if reference is None:
         raise ConfigError("similarity 'delta-cosine' needs the global head; pass global_head or use 'cosine'")
@@ -153,35 +153,35 @@ def _delta(evidence: Evidence) -> FloatArray:
 
 
 @SIMILARITIES.register("cosine")
-def _unit(evidence: Evidence) -> FloatArray:
+def _unit(evidence: Evidence) -> Floats:
     return _divide_rows(_heads(evidence, "cosine"), order=2)
 
 
 @SIMILARITIES.register("l1-normalised")
-def _unit_l1(evidence: Evidence) -> FloatArray:
+def _unit_l1(evidence: Evidence) -> Floats:
     heads = _heads(evidence, "l1-normalised")
     return _divide_rows(heads, order=1) if evidence.l1_norms is None else heads / evidence.l1_norms[:, None]
 
 
 @SIMILARITIES.register("confusion")
 @SIMILARITIES.register("confusion-counts")
-def _confusion(evidence: Evidence) -> FloatArray:
+def _confusion(evidence: Evidence) -> Floats:
     if evidence.matrices is None:
         raise ConfigError("a similarity of confusion matrices needs the annotators' matrices (R, C, C)")
     return _divide_rows(_flat(evidence.matrices), order=2)
 
 
 @SIMILARITIES.register("jaccard")
-def _jaccard(evidence: Evidence) -> sparse.csr_array[np.float64]:
+def _jaccard(evidence: Evidence) -> SparseMatrix:
     return jaccard(_annotations(evidence, "jaccard"))
 
 
 @SIMILARITIES.register("cbcc")
-def _communities(evidence: Evidence) -> FloatArray:
+def _communities(evidence: Evidence) -> Floats:
     return communities(_annotations(evidence, "cbcc"), evidence.communities, evidence.seed)
 
 
-def _heads(evidence: Evidence, similarity: str) -> FloatArray:
+def _heads(evidence: Evidence, similarity: str) -> Floats:
     heads = evidence.heads
     if heads is None:
         raise ConfigError(f"similarity {similarity!r} needs the annotators' heads (R, D)")
@@ -199,14 +199,14 @@ def _annotations(evidence: Evidence, similarity: str) -> Annotations:
     return evidence.annotations
 
 
-def _flat(matrices: ArrayLike) -> FloatArray:
+def _flat(matrices: ArrayLike) -> Floats:
     stacked = np.asarray(matrices, dtype=np.float64)
     if stacked.ndim != 3:
         raise DataError(f"matrices must have shape (annotators, classes, classes), not {stacked.shape}")
     return stacked.reshape(len(stacked), -1)
 
 
-def _divide_rows(vectors: FloatArray, order: int) -> FloatArray:
+def _divide_rows(vectors: Floats, order: int) -> Floats:
     norms = np.linalg.norm(vectors, ord=order, axis=1, keepdims=True)
-    scaled: FloatArray = vectors / np.where(norms > 0, norms, 1.0)
+    scaled: Floats = vectors / np.where(norms > 0, norms, 1.0)
     return scaled

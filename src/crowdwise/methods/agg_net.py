@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import torch
 
+from crowdwise.constraints import NonNegativeFloat
 from crowdwise.engine import Engine, Group, Stage, StageResult
 from crowdwise.methods.core.base import CrowdClassifier, Fitted
 from crowdwise.methods.core.steps import annotator_matrices, class_posterior, soft_votes, target_cross_entropy
@@ -29,10 +30,11 @@ class AggNet(CrowdClassifier):
     """
 
     name: ClassVar[str] = "agg-net"
+    title: ClassVar[str] = "AggNet"
 
-    smoothing: float = 0.01
+    smoothing: NonNegativeFloat = 0.01
     """Added to the expected counts behind T^j."""
-    floor: float = 1e-3
+    floor: NonNegativeFloat = 1e-3
     """Least value of f_p(x) in the E step, so that an overconfident network can still be overruled."""
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:

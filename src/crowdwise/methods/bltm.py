@@ -12,12 +12,13 @@ import dataclasses
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from crowdwise.constraints import NonNegativeFloat, NonNegativeInt, Probability
 from crowdwise.engine import Batch, Engine, Group, Problem, Stage, StageResult
 from crowdwise.engine.device import side_by_side
 from crowdwise.engine.recipe import Recipe
@@ -25,7 +26,7 @@ from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError, CrowdwiseWarning, TrainingError
 from crowdwise.methods.bltm_original import RevisedNetwork, fit_original
 from crowdwise.methods.ce import annotation_cross_entropy
-from crowdwise.methods.core.base import CrowdClassifier, Fitted, build, choose
+from crowdwise.methods.core.base import CrowdClassifier, Fitted, build
 from crowdwise.methods.core.steps import FLOOR, annotator_matrices, class_posterior, soft_votes
 from crowdwise.networks import Classifier, GlobalHead, TransitionNetwork
 from crowdwise.networks.transition import corrected_loss, row_loss
@@ -41,36 +42,38 @@ class BLTM(CrowdClassifier):
     """
 
     name: ClassVar[str] = "bltm"
+    title: ClassVar[str] = "BLTM"
+    shares_stages: ClassVar[bool] = True
 
-    variant: str = "reference"
+    variant: Literal["reference", "original"] = "reference"
     """``"reference"``: as the authors of TAIDTM run it. ``"original"``: as its own authors do, with a plain warm-up (without
     class prior), a transition network that starts at the warm-up's weights and has no bottleneck, and a last stage that
     leaves this network alone: it tunes the warm-up classifier, and a slack on T(x), by Adam. Their settings are
     ``warmup_epochs=10``, ``transition_epochs=50``, ``epochs=20``."""
-    revision_lr: float = 5e-7
+    revision_lr: NonNegativeFloat = 5e-7
     """Of the last stage of variant ``"original"``, in place of ``lr``."""
-    warmup_epochs: int | None = None
+    warmup_epochs: NonNegativeInt | None = None
     """Epochs of the warm-up; by default 5 (the paper's for large data sets), and as many more as the recipe's steps take."""
-    warmup_lr: float | None = None
+    warmup_lr: NonNegativeFloat | None = None
     """Learning rate of the warm-up; by default that of the recipe."""
-    transition_epochs: int | None = None
+    transition_epochs: NonNegativeInt | None = None
     """Epochs of the global transition network on the distilled examples; by default 5 (the paper's for large data sets), and
     as many more as make 200 steps where few examples are distilled."""
-    transition_lr: float | None = None
+    transition_lr: NonNegativeFloat | None = None
     """Learning rate of the global transition network; by default that of the recipe."""
-    bottleneck: int = 64
+    bottleneck: NonNegativeInt = 64
     """Width of the layer before the transition head; 0: none, as the paper describes it."""
-    rho_max: float = 0.1
+    rho_max: Probability = 0.1
     """Bound on the rate with which other classes flip into one: p > (1 + rho_max) / 2 makes an example distilled."""
-    min_distilled: int = 6
+    min_distilled: NonNegativeInt = 6
     """Distilled examples that every class must have, or else the warm-up is tried again."""
-    max_retries: int | None = None
+    max_retries: NonNegativeInt | None = None
     """Warm-ups that are tried at most; by default 10 with ``recipe="paper"``, else 2."""
-    prior_weight: float = 1.0
+    prior_weight: NonNegativeFloat = 1.0
     """Weight of KL(class_prior || mean prediction) in the warm-up; 0 for crowds with very unequal classes."""
-    class_prior: Sequence[float] | None = None
+    class_prior: Sequence[NonNegativeFloat] | None = None
     """Uniform by default."""
-    classifier_start: str | None = None
+    classifier_start: Literal["sharpened", "calibrated", "warm-up", "random"] | None = None
     """Where the corrected classifier starts: at the ``"warm-up"`` classifier (the authors' code; the default with the recipe for
     features, whose dropout and average of weights keep it from memorising), at ``"random"`` weights (the
     paper's Algorithm 1), or ``"sharpened"``: at the warm-up classifier with its logits scaled up to a mean confidence of 0.9.
@@ -84,7 +87,6 @@ class BLTM(CrowdClassifier):
         return self.arrays_["distilled_instance"], self.classes_[self.arrays_["distilled_class"]]
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
-        choose("variant", self.variant, ("reference", "original"))
         if self.variant == "original" and self.networks > 1:
             raise ConfigError(f"variant='original' trains a single network, not networks={self.networks}")
         warm = yield from self.warm_up(engine)
@@ -194,7 +196,6 @@ class BLTM(CrowdClassifier):
         """The classifier that a correction stage starts from."""
         features = self.recipe == "features" or (self.recipe == "auto" and len(engine.problem.shape) == 1)
         start = self.classifier_start or ("calibrated" if features else "sharpened")
-        choose("classifier_start", start, ("sharpened", "calibrated", "warm-up", "random"))
         if start == "random":
             return self.new_classifier(engine, "classifier")
         classifier = copy.deepcopy(warm)

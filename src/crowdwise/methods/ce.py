@@ -33,6 +33,7 @@ class CE(CrowdClassifier):
     """
 
     name: ClassVar[str] = "ce"
+    title: ClassVar[str] = "CE"
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         classifier = self.new_classifier(engine, "classifier")

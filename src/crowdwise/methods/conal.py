@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from crowdwise.constraints import NonNegativeFloat, PositiveInt
 from crowdwise.engine import Batch, Engine, Stage, StageResult
 from crowdwise.methods.core.base import Fitted, build
 from crowdwise.methods.core.joint import JointClassifier, identities, present
@@ -80,10 +81,11 @@ class CoNAL(JointClassifier):
     """
 
     name: ClassVar[str] = "conal"
+    title: ClassVar[str] = "CoNAL"
 
-    embedding: int = 20
+    embedding: PositiveInt = 20
     """Size of the embeddings v_i and u_j."""
-    lam: float = 1e-5
+    lam: NonNegativeFloat = 1e-5
     """Weight of the sum of the distances between W^j and W^g, which are kept large."""
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from crowdwise.engine import Batch, Engine, Stage, StageResult
-from crowdwise.methods.core.base import Fitted, choose
+from crowdwise.methods.core.base import Fitted
 from crowdwise.methods.core.joint import JointClassifier, identities
 from crowdwise.networks import ConstantTransition
 from crowdwise.networks.transition import pair_products
 from crowdwise.registry import METHODS
-
-_VARIANTS = ("MW", "VW", "VB", "VW+B", "SW")
 
 
 class AnnotatorLayer(nn.Module):
@@ -61,14 +59,15 @@ class CrowdLayer(JointClassifier):
     """A layer for each annotator turns the classifier's probabilities into the annotator's labels."""
 
     name: ClassVar[str] = "crowd-layer"
+    title: ClassVar[str] = "CrowdLayer"
 
-    variant: str = "MW"
+    variant: Literal["MW", "VW", "VB", "VW+B", "SW"] = "MW"
     """A matrix for each annotator (``"MW"``), a weight (``"VW"``) or bias (``"VB"``) for each class, both (``"VW+B"``), or
     one weight (``"SW"``)."""
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         classifier = self.new_classifier(engine, "classifier")
-        layer = AnnotatorLayer(choose("variant", self.variant, _VARIANTS), identities(engine))
+        layer = AnnotatorLayer(self.variant, identities(engine))
 
         def loss(batch: Batch) -> Tensor:
             logits = classifier(batch.x)

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional as F
 
 from crowdwise.aggregation.core.base import Aggregator
-from crowdwise.aggregation.core.crowd import TIE_TOLERANCE, choose
+from crowdwise.aggregation.core.queries import TIE_TOLERANCE, choose
 from crowdwise.engine import Engine, Stage, StageResult
 from crowdwise.engine.device import derive_seed
 from crowdwise.methods.core.base import CrowdClassifier, Fitted
@@ -69,6 +69,7 @@ class DLMV(DeepAggregate):
     """A network trained on majority votes."""
 
     name: ClassVar[str] = "dl-mv"
+    title: ClassVar[str] = "DL-MV"
 
 
 @METHODS.register("dl-crh")
@@ -77,6 +78,7 @@ class DLCRH(DeepAggregate):
     """A network trained on labels found by CRH truth discovery (Li et al., SIGMOD 2014)."""
 
     name: ClassVar[str] = "dl-crh"
+    title: ClassVar[str] = "DL-CRH"
     aggregator: str = "crh"
 
 
@@ -86,6 +88,7 @@ class DLMMSR(DeepAggregate):
     """A network trained on labels found by M-MSR (Ma and Olshevsky, NeurIPS 2020)."""
 
     name: ClassVar[str] = "dl-mmsr"
+    title: ClassVar[str] = "DL-MMSR"
     aggregator: str = "mmsr"
 
 
@@ -95,6 +98,7 @@ class DLDS(DeepAggregate):
     """A network trained on labels found by Dawid and Skene's EM (1979)."""
 
     name: ClassVar[str] = "dl-ds"
+    title: ClassVar[str] = "DL-DS"
     aggregator: str = "dawid-skene"
 
 
@@ -104,6 +108,7 @@ class DLIBCC(DeepAggregate):
     """A network trained on labels found by IBCC, Bayesian Dawid-Skene (Kim and Ghahramani, AISTATS 2012)."""
 
     name: ClassVar[str] = "dl-ibcc"
+    title: ClassVar[str] = "DL-IBCC"
     aggregator: str = "ibcc"
 
 
@@ -113,4 +118,5 @@ class DLEBCC(DeepAggregate):
     """A network trained on labels found by EBCC, which knows correlated annotators (Li et al., ICML 2019)."""
 
     name: ClassVar[str] = "dl-ebcc"
+    title: ClassVar[str] = "DL-EBCC"
     aggregator: str = "ebcc"

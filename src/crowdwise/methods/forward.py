@@ -8,16 +8,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from crowdwise.constraints import NonNegativeFloat, NonNegativeInt
 from crowdwise.engine import Batch, Engine, Stage, StageResult
 from crowdwise.methods.ce import annotation_cross_entropy
-from crowdwise.methods.core.anchors import estimate_matrix
-from crowdwise.methods.core.base import CrowdClassifier, Fitted, build, choose
+from crowdwise.methods.core.anchors import Percentile, estimate_matrix
+from crowdwise.methods.core.base import CrowdClassifier, Fitted, build
 from crowdwise.methods.core.revision import Slack, revision_stage
 from crowdwise.networks import Classifier, ConstantTransition
 from crowdwise.registry import METHODS
@@ -29,25 +30,26 @@ class Forward(CrowdClassifier):
     """A network trained through one matrix T for the whole crowd, estimated beforehand (forward correction)."""
 
     name: ClassVar[str] = "forward"
+    title: ClassVar[str] = "Forward"
 
-    warmup_epochs: int | None = None
+    warmup_epochs: NonNegativeInt | None = None
     """Epochs of the classifier that learns the noisy labels as they are, and whose anchors give T; by default 5, and as many
     more as make 100 steps."""
-    warmup_lr: float | None = None
+    warmup_lr: NonNegativeFloat | None = None
     """Learning rate of the warm-up; by default that of the recipe."""
-    anchor_percentile: float | None = None
+    anchor_percentile: Percentile | None = None
     """At which percentile of P(class) its anchor lies; by default 100 (the surest instance) for up to 10 classes, else 97."""
-    classifier_start: str = "afresh"
+    classifier_start: Literal["afresh", "warm-up"] = "afresh"
     """Where the corrected classifier starts: ``"afresh"``, or at the ``"warm-up"`` classifier."""
     revision: bool = False
     """Tune T and the classifier together afterwards (T-Revision, Xia et al., NeurIPS 2019), by Adam."""
-    revision_epochs: int = 20
+    revision_epochs: NonNegativeInt = 20
     """Epochs of that."""
-    revision_lr: float = 5e-7
+    revision_lr: NonNegativeFloat = 5e-7
     """Learning rate of that."""
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
-        afresh = choose("classifier_start", self.classifier_start, ("afresh", "warm-up")) == "afresh"
+        afresh = self.classifier_start == "afresh"
         warm = yield from self.warm_up(engine)
         matrix = estimate_matrix(engine, warm, self.anchor_percentile)
         classifier = self.new_classifier(engine, "classifier") if afresh else copy.deepcopy(warm)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from crowdwise.constraints import NonNegativeFloat, OpenProbability, Probability
 from crowdwise.engine import Batch, Engine, Stage, StageResult
-from crowdwise.errors import ConfigError
 from crowdwise.methods.core.base import CrowdClassifier, Fitted
 from crowdwise.registry import METHODS
 
@@ -49,16 +49,16 @@ class GCE(CrowdClassifier):
     """
 
     name: ClassVar[str] = "gce"
+    title: ClassVar[str] = "GCE"
 
-    q: float = 0.7
+    q: Probability = 0.7
     """0: cross-entropy; 1: mean absolute error, the most tolerant of wrong labels and the slowest to train."""
-    truncate: float | None = None
+    truncate: OpenProbability | None = None
     """Labels that the network gives at most this probability (0.5 in the paper) no longer pull at it."""
-    truncate_from: float = 2 / 3
+    truncate_from: NonNegativeFloat = 2 / 3
     """When truncation begins: a number of epochs, or a share of ``epochs`` if below 1."""
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
-        self._check()
         classifier = self.new_classifier(engine, "classifier")
         epochs = self.training(engine.problem).epochs
         first = round(self.truncate_from * epochs) if self.truncate_from < 1 else int(self.truncate_from)
@@ -76,9 +76,3 @@ class GCE(CrowdClassifier):
 
         yield self.classifier_stage(engine, classifier, loss, before_epoch=before_epoch)
         return Fitted(classifier)
-
-    def _check(self) -> None:
-        if not 0 <= self.q <= 1:
-            raise ConfigError(f"q must be between 0 (cross-entropy) and 1 (mean absolute error), got {self.q}")
-        if self.truncate is not None and not 0 < self.truncate < 1:
-            raise ConfigError(f"truncate must be a probability above 0 and below 1 (or None), got {self.truncate}")

@@ -9,15 +9,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
+from crowdwise.constraints import NonNegativeFloat, OpenProbability
 from crowdwise.engine import Batch, Engine, Stage, StageResult
 from crowdwise.engine.distributed import sum_over_ranks
 from crowdwise.errors import CrowdwiseWarning
-from crowdwise.methods.core.base import Fitted, choose
+from crowdwise.methods.core.base import Fitted
 from crowdwise.methods.core.joint import (
     AnnotatorMatrices,
     JointClassifier,
@@ -36,19 +37,19 @@ class GeoCrowdNet(JointClassifier):
     """A confusion matrix for each annotator, and predictions (or matrices) that span a large volume."""
 
     name: ClassVar[str] = "geo-crowd-net"
+    title: ClassVar[str] = "GeoCrowdNet"
 
-    regulariser: str = "F"
+    regulariser: Literal["F", "W", "none"] = "F"
     """Maximise ln det(F'F) of a batch's predictions (``"F"``), ln det(W'W) of the stacked matrices (``"W"``), or ``"none"``."""
-    lam: float = 0.001
+    lam: NonNegativeFloat = 0.001
     """Weight of the regulariser. F'F is a sum over the batch: with another ``batch_size`` choose another weight."""
-    start: str = "identity"
+    start: Literal["identity", "votes"] = "identity"
     """Logits of the matrices at first: the ``"identity"``, or the logarithm of annotators' confusion with ``"votes"``."""
-    epsilon: float = 1e-2
+    epsilon: OpenProbability = 1e-2
     """What is added to the confusion with the votes before the logarithm."""
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
-        regulariser = choose("regulariser", self.regulariser, ("F", "W", "none"))
-        votes = choose("start", self.start, ("identity", "votes")) == "votes"
+        regulariser, votes = self.regulariser, self.start == "votes"
         batch_size = self.training(engine.problem).batch_size
         if regulariser == "F" and batch_size < engine.problem.n_classes:
             warnings.warn(

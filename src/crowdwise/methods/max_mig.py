@@ -8,15 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from crowdwise.constraints import NonNegativeFloat, Probability
 from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
 from crowdwise.engine.distributed import rank, sum_over_ranks, world_size
-from crowdwise.errors import ConfigError, suggest
+from crowdwise.errors import ConfigError
 from crowdwise.methods.core.base import CrowdClassifier, Fitted
 from crowdwise.methods.core.steps import annotator_matrices, normalised, soft_votes
 from crowdwise.networks import ConstantTransition
@@ -91,6 +92,7 @@ class MaxMIG(CrowdClassifier):
     """
 
     name: ClassVar[str] = "max-mig"
+    title: ClassVar[str] = "Max-MIG"
     settings: ClassVar[Mapping[str, Any]] = {"optimiser": "adamw", "lr": 1e-3}
     paper_settings: ClassVar[Mapping[str, Any]] = {
         "optimiser": "adam",
@@ -100,21 +102,17 @@ class MaxMIG(CrowdClassifier):
         "milestones": (),
     }
 
-    aggregator_lr: float = 1e-4
+    aggregator_lr: NonNegativeFloat = 1e-4
     """Learning rate of the aggregator."""
-    divergence: str = "kl"
+    divergence: Literal["kl", "pearson", "js"] = "kl"
     """The f-divergence behind the mutual information: ``"kl"``, ``"pearson"`` or ``"js"``."""
-    epsilon: float = 0.01
+    epsilon: Probability = 0.01
     """Added to the confusion matrices (under soft majority vote) at which the aggregator starts."""
-    prior: str = "uniform"
+    prior: Literal["uniform", "votes"] = "uniform"
     """The class prior p, which is not trained: ``"uniform"``, or the classes' shares of ``"votes"``."""
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         problem = engine.problem
-        if self.divergence not in DIVERGENCES:
-            raise ConfigError(f"unknown divergence {self.divergence!r}{suggest(self.divergence, DIVERGENCES)}")
-        if self.prior not in ("uniform", "votes"):
-            raise ConfigError(f"unknown prior {self.prior!r}; use 'uniform' or 'votes'")
         batch_size = self.training(problem).batch_size
         if batch_size < 2:
             raise ConfigError(f"batch_size must be 2 or more to compare instances, got {batch_size}")

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from crowdwise.constraints import PositiveInt
 from crowdwise.engine import Engine, Stage, StageResult
-from crowdwise.errors import ConfigError
 from crowdwise.methods.core.base import CrowdClassifier, Fitted
 from crowdwise.methods.core.steps import FLOOR, annotator_matrices, class_posterior, soft_votes, target_cross_entropy
 from crowdwise.networks import Classifier, ConstantTransition
@@ -32,15 +32,14 @@ class MBEM(CrowdClassifier):
     """
 
     name: ClassVar[str] = "mbem"
+    title: ClassVar[str] = "MBEM"
 
-    rounds: int = 2
+    rounds: PositiveInt = 2
     """Networks trained one after the other, each from new weights and for ``epochs``; the last one is kept."""
     class_frequencies: bool = True
     """Whether pi has a part in the targets; otherwise it is uniform."""
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
-        if self.rounds < 1:
-            raise ConfigError(f"rounds must be 1 or more, got {self.rounds}")
         units, n_classes = engine.problem.train, engine.problem.n_classes
         target = soft_votes(units, n_classes)
         for number in range(1, self.rounds + 1):

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from crowdwise.constraints import NonNegativeFloat
 from crowdwise.engine import Engine, Stage, StageResult
-from crowdwise.errors import ConfigError
 from crowdwise.methods.core.base import Fitted
 from crowdwise.methods.core.steps import rows
 from crowdwise.methods.forward import Forward
@@ -32,13 +32,12 @@ class Reweight(Forward):
     """
 
     name: ClassVar[str] = "reweight"
+    title: ClassVar[str] = "Reweight"
 
-    weight_cap: float = 10.0
+    weight_cap: NonNegativeFloat = 10.0
     """Largest weight of an annotation; 0: no bound."""
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
-        if self.weight_cap < 0:
-            raise ConfigError(f"weight_cap must be positive, or 0 for no bound, got {self.weight_cap}")
         fitted = yield from super().stages(engine)
         assert isinstance(fitted.transition, ConstantTransition)
         units = engine.problem.train

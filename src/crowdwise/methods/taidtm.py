@@ -10,7 +10,7 @@ import copy
 import dataclasses
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from crowdwise import graph
+from crowdwise.constraints import NonNegativeFloat, NonNegativeInt, PositiveInt
 from crowdwise.engine import Batch, Engine, Group, Problem, Stage, StageResult
 from crowdwise.engine.device import derive_seed, seeded
 from crowdwise.engine.recipe import Recipe, Schedule, step_schedule
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError
 from crowdwise.graph.mappings import MAPPINGS, MappedHeads
+from crowdwise.graph.purify import Norm
 from crowdwise.methods.bltm import BLTM, distilled_arrays
 from crowdwise.methods.conal import CoNAL
 from crowdwise.methods.core.annotator_graph import AnnotatorGraph, graph_arrays, graph_of
@@ -59,20 +61,23 @@ class TAIDTM(BLTM):
     """
 
     name: ClassVar[str] = "taidtm"
+    title: ClassVar[str] = "TAIDTM"
 
-    transfer: str = "graph"
+    variant: Literal["reference"] = "reference"
+    """Of the warm-up and the global network, as in BLTM; TAIDTM's own is the only one."""
+    transfer: Literal["graph", "individual"] = "graph"
     """``"graph"``, or ``"individual"``: without the second transfer (TAIDTM-FT)."""
-    protocol: str = "paper"
+    protocol: Literal["paper", "reference"] = "paper"
     """``"paper"``: only the last layer is fitted for each annotator, and compared right after; ``"reference"``: the order of
     the authors' code, with correction runs of BLTM and TAIDTM-FT before the graph, at about three times the cost."""
-    individual_epochs: int = 2
+    individual_epochs: NonNegativeInt = 2
     """Epochs of the individual heads on each annotator's distilled examples."""
-    individual_lr: float = 0.01
+    individual_lr: NonNegativeFloat = 0.01
     """Learning rate of the individual heads."""
-    min_examples: int | None = None
+    min_examples: NonNegativeInt | None = None
     """Annotators with fewer distilled examples keep the global head, and become neighbours of each other; by default 30, or
     half of what an annotator has on average where that is less."""
-    head_rank: int | str | None = "auto"
+    head_rank: PositiveInt | Literal["auto"] | None = "auto"
     """Individual heads are full, (R, d+1, C, C), with None; with a number r they are the global head plus a combination of r
     shared matrices, (R, r). ``"auto"``: full up to 2 GiB, beyond that of rank 16."""
     similarity: str = "delta-cosine"
@@ -80,29 +85,29 @@ class TAIDTM(BLTM):
     ``"l1-normalised"``; by their labels, ``"jaccard"`` (of sets of instance and label), ``"confusion-counts"`` (confusion
     matrices on the distilled examples), ``"confusion"`` (those that CoNAL learns, for as many epochs as the classifier) or
     ``"cbcc"`` (communities)."""
-    communities: int = 3
+    communities: PositiveInt = 3
     """Communities that ``similarity="cbcc"`` looks for."""
-    k: int | None = None
+    k: PositiveInt | None = None
     """Neighbours of each annotator; by default a sixth of the annotators, at most 50 (as of the paper's 300). With nearly all
     annotators as neighbours, all would get one and the same matrix."""
     purify: bool = True
     """Clean the graph by a low-rank approximation (left as it is for k = 1, where that is not unique)."""
-    svd_rank: int = 5
+    svd_rank: PositiveInt = 5
     """Rank of that approximation; about the number of groups."""
-    norm: str = "ref"
+    norm: Norm = "ref"
     """Normalisation of the graph: ``"ref"`` (by how often annotators are chosen), ``"sym_row"`` or ``"row"``."""
     mapping: str = "gcn"
     """From the graph to heads: ``"gcn"`` (graph convolution), ``"gat"`` (graph attention) or ``"deepwalk"`` (random walks)."""
     mapping_options: Mapping[str, Any] | None = None
     """Further arguments of the mapping: ``attention_heads`` and ``threshold`` of ``"gat"``; ``dimension``, ``walks``,
     ``length`` and ``window`` of ``"deepwalk"``."""
-    gcn_layers: int = 2
+    gcn_layers: Literal[1, 2] = 2
     """Layers of the graph convolution; the other mappings have two."""
-    gcn_hidden: int = 64
+    gcn_hidden: PositiveInt = 64
     """Hidden width of any mapping."""
-    gcn_epochs: int | None = None
+    gcn_epochs: NonNegativeInt | None = None
     """Epochs of any mapping on the distilled examples; by default 10, and as many more as make 200 steps."""
-    gcn_lr: float = 0.01
+    gcn_lr: NonNegativeFloat = 0.01
     """Learning rate of any mapping."""
     residual: bool = False
     """Add the global head to every mapped head."""
@@ -309,19 +314,10 @@ class TAIDTM(BLTM):
             raise ConfigError(f"mapping {self.mapping!r}: {error}") from error
 
     def _check(self) -> None:
-        choices: dict[str, tuple[Any, ...]] = {
-            "variant": ("reference",),
-            "transfer": ("graph", "individual"),
-            "protocol": ("paper", "reference"),
-            "gcn_layers": (1, 2),
-            "mapping": tuple(MAPPINGS),
-            "similarity": tuple(graph.SIMILARITIES),
-        }
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                known = ", ".join(map(repr, allowed))
-                raise ConfigError(f"unknown {name}={getattr(self, name)!r}; use one of {known}")
-        with seeded(0, torch.device("cpu")):  # what is wrong with the mapping shows before hours of training
+        graph.SIMILARITIES[
+            self.similarity
+        ]  # what is unknown, or wrong with the mapping, shows before hours of training
+        with seeded(0, torch.device("cpu")):
             self.mapped_heads(sp.csr_array(np.eye(1)), 1, 1, None)
 
     def rates(self, recipe: Recipe) -> Schedule:
@@ -378,8 +374,9 @@ class TAIDTMFT(TAIDTM):
     """TAIDTM without the transfer between annotators, under the name that the paper's ablation gives it."""
 
     name: ClassVar[str] = "taidtm-ft"
+    title: ClassVar[str] = "TAIDTM-FT"
 
-    transfer: str = "individual"
+    transfer: Literal["graph", "individual"] = "individual"
 
 
 def confusion_matrices(distilled: Units, problem: Problem) -> np.ndarray:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from crowdwise.constraints import NonNegativeFloat, NonNegativeInt
 from crowdwise.engine import Batch, Engine, Stage, StageResult
 from crowdwise.methods.core.base import Fitted
 from crowdwise.methods.core.joint import AnnotatorMatrices, JointClassifier, identities, label_losses, present
@@ -26,12 +27,13 @@ class TraceReg(JointClassifier):
     """A confusion matrix for each annotator; of those that explain the labels, the least reliable ones."""
 
     name: ClassVar[str] = "trace-reg"
+    title: ClassVar[str] = "TraceReg"
 
-    annotator_lr: float = 0.1
+    annotator_lr: NonNegativeFloat = 0.1
     """Learning rate of the matrices; larger than elsewhere: near the identity, where they start, gradients are small."""
-    lam: float = 0.01
+    lam: NonNegativeFloat = 0.01
     """Weight of the mean trace of the matrices, which is minimised."""
-    warm_start: int = 0
+    warm_start: NonNegativeInt = 0
     """Epochs without the regulariser at the beginning."""
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:

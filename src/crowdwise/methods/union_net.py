@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from crowdwise.constraints import OpenProbability
 from crowdwise.engine import Batch, Engine, Stage, StageResult
-from crowdwise.methods.core.base import Fitted, choose
+from crowdwise.methods.core.base import Fitted
 from crowdwise.methods.core.joint import (
     AnnotatorMatrices,
     JointClassifier,
@@ -35,18 +36,19 @@ class UnionNet(JointClassifier):
     """
 
     name: ClassVar[str] = "union-net"
+    title: ClassVar[str] = "UnionNet"
 
-    variant: str = "B"
+    variant: Literal["A", "B"] = "B"
     """``"A"``: softmax of f Theta, B x R C values for a batch; ``"B"``: f times the softmax of Theta's rows, which is cheaper."""
-    start: str = "identity"
+    start: Literal["identity", "votes"] = "identity"
     """Theta at first: near ``"identity"`` in every block, or the logarithm of annotators' confusion with ``"votes"``."""
-    epsilon: float = 1e-5
+    epsilon: OpenProbability = 1e-5
     """Probability of all errors together (identity), or what is added before the logarithm (votes)."""
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         classifier = self.new_classifier(engine, "classifier")
         annotators = AnnotatorMatrices(self._start(engine))
-        losses = {"A": losses_a, "B": losses_b}[choose("variant", self.variant, ("A", "B"))]
+        losses = {"A": losses_a, "B": losses_b}[self.variant]
 
         def loss(batch: Batch) -> Tensor:
             logits = classifier(batch.x)
@@ -57,7 +59,7 @@ class UnionNet(JointClassifier):
         return Fitted(classifier, ConstantTransition(torch.softmax(annotators.values, 2)))
 
     def _start(self, engine: Engine) -> Tensor:
-        if choose("start", self.start, ("identity", "votes")) == "votes":
+        if self.start == "votes":
             return log_vote_confusion(engine, self.epsilon)
         error = self.epsilon / max(engine.problem.n_classes - 1, 1)  # of a single class there are none
         return error + identities(engine, 1 - self.epsilon - error)

@@ -1,8 +1,9 @@
-"""Backbones: what turns an instance into a feature vector. Any ``nn.Module`` that maps (B, ...) to (B, d) will do."""
+"""Backbones turn instances into feature vectors. Any ``nn.Module`` that maps (B, ...) to (B, d) will do."""
 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,9 +19,9 @@ BACKBONES: Registry[Builder] = Registry("backbone")
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Batch norm that does not count its batches, which a fixed momentum does not need: a kernel less in every step.
+    """Batch norm without a count of batches, which a fixed momentum does not need: one kernel less in every step.
 
-    A single value of a channel has no statistics of its own: it gets the running ones.
+    A channel with a single value has no batch statistics and uses the running ones.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -82,7 +83,7 @@ def resnet34(shape: tuple[int, ...], *, dropout: float = 0.0) -> nn.Module:
 
 
 class RowNorm(nn.BatchNorm1d):
-    """Batch norm of rows (B, d); a single row has no statistics of its own: it gets the running ones."""
+    """Batch norm of rows (B, d); a single row has no batch statistics and uses the running ones."""
 
     def forward(self, input: Tensor) -> Tensor:
         if len(input) > 1 or not self.training:
@@ -92,11 +93,8 @@ class RowNorm(nn.BatchNorm1d):
 
 @BACKBONES.register("mlp")
 def mlp(shape: tuple[int, ...], *, hidden: int = 128, batch_norm: bool = False, dropout: float = 0.0) -> nn.Module:
-    """One fully connected layer with ReLU, as the paper uses on LabelMe and (with batch norm) on Music."""
-    width = 1
-    for size in shape:
-        width *= size
-    layers: list[nn.Module] = [nn.Flatten(), nn.Linear(width, hidden)]
+    """One fully connected layer with ReLU, used by the paper for LabelMe and (with batch norm) Music."""
+    layers: list[nn.Module] = [nn.Flatten(), nn.Linear(math.prod(shape), hidden)]
     if batch_norm:
         layers.append(RowNorm(hidden))
     layers.append(nn.ReLU())
@@ -109,6 +107,7 @@ def mlp(shape: tuple[int, ...], *, hidden: int = 128, batch_norm: bool = False, 
 def cnn(shape: tuple[int, ...], *, channels: int = 16, hidden: int = 64, dropout: float = 0.0) -> nn.Module:
     """A small convolutional network that trains in seconds on a CPU."""
     _require_image(shape, "cnn", smallest=4)
+    side = min(4, shape[1] // 2)
     layers: list[nn.Module] = [
         nn.Conv2d(shape[0], channels, 3, padding=1, bias=False),
         nn.BatchNorm2d(channels),
@@ -117,9 +116,9 @@ def cnn(shape: tuple[int, ...], *, channels: int = 16, hidden: int = 64, dropout
         nn.Conv2d(channels, 2 * channels, 3, padding=1, bias=False),
         nn.BatchNorm2d(2 * channels),
         nn.ReLU(),
-        nn.AdaptiveMaxPool2d(min(4, shape[1] // 2)),
+        nn.AdaptiveMaxPool2d(side),
         nn.Flatten(),
-        nn.Linear(2 * channels * min(4, shape[1] // 2) ** 2, hidden),
+        nn.Linear(2 * channels * side**2, hidden),
         nn.ReLU(),
     ]
     if dropout:
@@ -142,7 +141,7 @@ def build_backbone(
 ) -> tuple[nn.Module, int]:
     """The backbone and its feature width d for inputs of ``shape`` (without the batch axis).
 
-    ``"auto"`` takes ``mlp`` for feature vectors, ``cnn`` for images.
+    ``"auto"`` is ``mlp`` for feature vectors, ``cnn`` for images.
 
     >>> build_backbone("mlp", (30,), {"hidden": 8})[1]
     8
@@ -164,7 +163,9 @@ def build_backbone(
     module.train(was_training)
     if not isinstance(features, Tensor) or features.ndim != 2 or len(features) != 2:
         got = tuple(features.shape) if isinstance(features, Tensor) else type(features).__name__
-        raise ConfigError(f"a backbone must map (2, {', '.join(map(str, shape))}) to (2, d), this one gave {got}")
+        raise ConfigError(
+            f"a backbone must map (2, {', '.join(map(str, shape))}) to (2, d), but this one returned {got}"
+        )
     return module, features.shape[1]
 
 

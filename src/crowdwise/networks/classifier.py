@@ -13,10 +13,7 @@ from crowdwise.networks.layers import StackedLinear
 
 
 class Classifier(nn.Module):
-    """Backbone and a linear layer: logits (B, C).
-
-    The linear layer runs in full precision, whatever the backbone runs in.
-    """
+    """Backbone and a linear layer: logits (B, C). The linear layer always runs in full precision."""
 
     def __init__(
         self,

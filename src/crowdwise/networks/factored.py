@@ -1,7 +1,7 @@
-"""Heads as products of factors: what makes a head for each annotator affordable in a very large crowd.
+"""Heads as products of factors, which make a head for each annotator affordable in a very large crowd.
 
-Full heads theta (R, d+1, C, C) have 20 GB for 100,000 annotators, 512 features and 10 classes, and training holds several
-copies of them. Products need R x Z numbers and Z shared matrices, and a step of training touches no more.
+Full heads theta (R, d+1, C, C) take 20 GB for 100,000 annotators, 512 features and 10 classes, and training holds several
+copies. Products need R x Z numbers and Z shared matrices, and a training step touches no more.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from crowdwise.data.types import Floats
 from crowdwise.networks.transition import GlobalHead, pair_products
 
-FloatArray = npt.NDArray[np.float64]
-PAIRS_AT_ONCE = 65_536  # annotations evaluated in one go where any number could be
-_ENTRIES = 100_000_000  # of heads, or on the way to logits, that are formed at a time
+PAIRS_AT_ONCE = 65_536  # annotations evaluated at a time, at most
+_ENTRIES = 100_000_000  # of heads, or intermediate results, formed at a time
 
 
 class ProductHeads(nn.Module):
-    """Heads Theta = H W + theta_0: H (R, Z) of the annotators (`hidden`), W (Z, d+1, C, C) shared, theta_0 where given.
+    """Heads Theta = H W + theta_0: H (R, Z) per annotator (`hidden`), W (Z, d+1, C, C) shared, theta_0 optional.
 
-    Pair logits are sum_z H[j, z] sum_d g[i, d] W[z, d, p, q], evaluated in the cheaper of two orders: all R heads first,
+    Pair logits sum_z H[j, z] sum_d g[i, d] W[z, d, p, q] are evaluated in the cheaper of two orders: all R heads first,
     then pairs; or instances first (g W), then pairs. Neither forms B x R matrices.
     """
 
     def __init__(self, n_annotators: int, last: Tensor, residual: Tensor | None) -> None:
-        """``last`` is W; ``residual``, theta_0, is (d+1, C, C), usually the global head, and trained on."""
+        """``last`` is W; ``residual`` is theta_0 (d+1, C, C), usually the global head, and is trained further."""
         super().__init__()
         self.n_annotators = n_annotators
         self.last = nn.Parameter(last)
         self.residual = None if residual is None else nn.Parameter(residual.detach().clone())
 
     def hidden(self) -> Tensor:
-        """H (R, Z), the rows of which are multiplied with W."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what its features of annotators are")
+        """H (R, Z), whose rows are multiplied with W."""
+        raise NotImplementedError(f"{type(self).__name__} must define hidden()")
 
     def hidden_of(self, annotator: Tensor) -> Tensor:
-        """The rows of H of some annotators (P,), (P, Z)."""
+        """The rows of H for annotators (P,), (P, Z)."""
         return self.hidden().index_select(0, annotator)
 
     def product(self) -> Tensor:
@@ -54,7 +54,7 @@ class ProductHeads(nn.Module):
 
     @torch.no_grad()
     def factors(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-        """H (R, Z) and W (Z, d+1, C, C); theta_0, if there is one, as the last of W, with ones in H."""
+        """H (R, Z) and W (Z, d+1, C, C); theta_0, if any, is the last of W, with ones in H."""
         left, right = self.hidden(), self.last.detach()
         if self.residual is not None:
             left = torch.cat([left, left.new_ones(len(left), 1)], 1)
@@ -62,7 +62,7 @@ class ProductHeads(nn.Module):
         return np.asarray(left.cpu()), np.asarray(right.cpu())
 
     def heads_first(self, n_instances: int, n_pairs: int) -> bool:
-        """Whether computing all R heads costs fewer multiplications than going through the instances."""
+        """Whether computing all R heads takes fewer multiplications than going through the instances."""
         hidden, d = self.last.shape[:2]
         return bool(self.n_annotators * hidden * d + n_pairs * d < n_instances * d * hidden + n_pairs * hidden)
 
@@ -90,9 +90,9 @@ class ProductHeads(nn.Module):
 class FactoredHeads(ProductHeads):
     """Individual heads of rank r: theta_j = theta_0 + sum_z U[j, z] V[z], with U (R, r) and V (r, d+1, C, C).
 
-    They start at the global head: theta_0 is a copy of it, U is 0 (``scores``) and V orthonormal (``last``), so that a
-    gradient step on U alone moves theta_j by the part of its own gradient that lies in the span of V. If V spans
-    everything, r = (d+1) C^2, that is training full heads; `align` chooses the r directions that matter most.
+    They start at the global head: theta_0 is a copy of it, U is 0 (``scores``) and V orthonormal (``last``), so a
+    gradient step on U alone moves theta_j by the part of its gradient in the span of V. If V spans everything,
+    r = (d+1) C^2, this is training full heads; `align` chooses the r directions that matter most.
     """
 
     residual: nn.Parameter
@@ -109,7 +109,7 @@ class FactoredHeads(ProductHeads):
 
     @classmethod
     def from_saved(cls, tensors: Mapping[str, Tensor]) -> Self:
-        """Heads into which the saved state ``tensors`` fits."""
+        """Heads for the saved state ``tensors``."""
         n_annotators, rank = tensors["scores"].shape
         return cls(n_annotators, rank, tensors["residual"])
 
@@ -117,29 +117,29 @@ class FactoredHeads(ProductHeads):
         return self.scores
 
     def heads_first(self, n_instances: int, n_pairs: int) -> bool:
-        # nor may all R heads take more memory than the way through the instances
+        # all R heads must not take more memory than going through the instances either
         rank, d = self.last.shape[:2]
         return self.n_annotators * d <= n_instances * rank and super().heads_first(n_instances, n_pairs)
 
     @property
     def pairs_at_once(self) -> int:
-        """Annotations that may be evaluated in one go: few if there are many classes."""
+        """Annotations evaluated at a time: few if there are many classes."""
         entries = len(self.last) * self.last.shape[-1] ** 2
         return max(1024, min(PAIRS_AT_ONCE, _ENTRIES // entries))
 
     def train_scores_only(self, only: bool) -> None:
-        """Keep V and theta_0, which annotators share, as they are; or train them too."""
+        """Freeze V and theta_0, which all annotators share, or train them too."""
         self.last.requires_grad_(not only)
         self.residual.requires_grad_(not only)
 
     def align(self, g: Tensor, row: Tensor, target: Tensor, annotator: Tensor, label: Tensor, rounds: int = 4) -> None:
-        """Turn V into the r directions in which annotators most want to leave the global head.
+        """Set V to the r directions in which annotators differ most from the global head.
 
-        They are the right singular vectors, of the r largest values, of G (R, (d+1) C^2), whose row j is the gradient of
-        annotator j's loss L2 at the global head. Subspace iteration V <- orthonormal(G^T G V) finds them: with the losses'
-        derivatives fixed, G V is the derivative by U, and G^T P that by V at U = P. G is never formed.
+        They are the top r right singular vectors of G (R, (d+1) C^2), whose row j is the gradient of annotator j's loss
+        L2 at the global head. Subspace iteration V <- orthonormal(G^T G V) finds them: with the losses' derivatives
+        fixed, G V is the derivative by U, and G^T P the one by V at U = P. G is never formed.
 
-        Examples are (E,): which row of the features ``g`` (n, d+1), the distilled label, the annotator, the label given.
+        Examples (E,): the row of the features ``g`` (n, d+1), the distilled label, the annotator, the given label.
         """
         count = torch.bincount(annotator, minlength=self.n_annotators)
 
@@ -148,7 +148,7 @@ class FactoredHeads(ProductHeads):
             for part in torch.arange(len(row), device=g.device).split(self.pairs_at_once):
                 features, each = g[row[part]], torch.arange(len(part), device=g.device)
                 logits = self.row_logits(features, target[part], each, annotator[part])
-                with torch.no_grad():  # the derivative of each annotator's mean loss, by logits, at the global head
+                with torch.no_grad():  # derivative of each annotator's mean loss by logits, at the global head
                     expected = torch.softmax(_by_instance(self.residual[None], features, target[part])[:, 0], 1)
                     slope = expected - nn.functional.one_hot(label[part], expected.shape[1])
                     slope /= count[annotator[part], None]
@@ -165,36 +165,36 @@ class FactoredHeads(ProductHeads):
         with torch.no_grad():
             self.scores.zero_()
 
-    def coordinates(self, origin: Tensor) -> tuple[FloatArray, FloatArray]:
-        """Heads (R, r+2) and ``origin`` (r+2,) in an orthonormal basis of what V, theta_0 and ``origin`` span.
+    def coordinates(self, origin: Tensor) -> tuple[Floats, Floats]:
+        """Heads (R, r+2) and ``origin`` (r+2,) in an orthonormal basis of the span of V, theta_0 and ``origin``.
 
-        Inner products and distances are those of the heads (R, (d+1) C^2), which are not formed.
+        Inner products and distances are those of the full heads (R, (d+1) C^2), which are not formed.
         """
         start = origin.detach().double().flatten().cpu()
-        shift = self.residual.detach().double().flatten().cpu() - start  # exactly 0 where theta_0 was not trained
+        shift = self.residual.detach().double().flatten().cpu() - start  # exactly 0 if theta_0 was not trained
         spanning = torch.cat([self.last.detach().double().flatten(1).cpu(), shift[None], start[None]])  # (r+2, D)
         in_basis = np.asarray(torch.linalg.qr(spanning.T).R)
         scores = np.asarray(self.scores.detach().double().cpu())
         return scores @ in_basis[:, :-2].T + in_basis[:, -2] + in_basis[:, -1], in_basis[:, -1]
 
-    def l1_norms(self) -> FloatArray:
-        """sum |theta_j| of every head, (R,); heads are formed a few at a time."""
+    def l1_norms(self) -> Floats:
+        """sum |theta_j| of every head, (R,); a few heads are formed at a time."""
         return np.concatenate([np.abs(theta).sum(1) for theta in self._blocks()])
 
-    def _blocks(self) -> Iterator[FloatArray]:
+    def _blocks(self) -> Iterator[Floats]:
         shared, start = (each.detach().double().cpu() for each in (self.last.flatten(1), self.residual.flatten()))
         for scores in self.scores.detach().double().cpu().split(max(1, _ENTRIES // (8 * len(start)))):
             yield np.asarray(scores @ shared + start)
 
 
 def _orthonormal(rows: Tensor) -> Tensor:
-    """Orthonormal rows that span those given, (r, D), in double precision on the way."""
+    """Orthonormal rows with the same span, (r, D), computed in double precision."""
     basis: Tensor = torch.linalg.qr(rows.double().T).Q
     return basis.T.to(rows.dtype).contiguous()
 
 
 def _by_instance(weight: Tensor, g: Tensor, target: Tensor) -> Tensor:
-    """sum_d g[i, d] weight[z, d, y*_i, q] -> (B, Z, C), class by class; all classes at once where shapes must be static."""
+    """sum_d g[i, d] weight[z, d, y*_i, q] -> (B, Z, C), class by class; all classes at once if shapes must be static."""
     size, _, n_classes, _ = weight.shape
     if g.is_cuda:
         full = (g @ weight.transpose(0, 1).flatten(1)).reshape(-1, size, n_classes, n_classes)

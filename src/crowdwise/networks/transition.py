@@ -1,7 +1,7 @@
 """Noise-transition networks: T^j(x)[p, q] = P(annotator j says q | true class p, instance x).
 
 A network is a feature extractor g(x), shared by all annotators, and a head that turns features and an annotator into a
-C x C matrix of logits. Only annotated (instance, annotator) pairs are ever evaluated, and only row y* where y* is known.
+C x C matrix of logits. Only annotated (instance, annotator) pairs are evaluated, and only row y* if y* is known.
 """
 
 from __future__ import annotations
@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, cast
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from crowdwise.data.types import Floats
 from crowdwise.networks.backbones import build_backbone
 
 _GROUPED_LIMIT = 512  # annotators up to which pairs are grouped on the CPU
-_PAIRS_AT_ONCE = 4096  # transition matrices evaluated in one go
+_PAIRS_AT_ONCE = 4096  # transition matrices evaluated at a time
 
 
 class Head(Protocol):
-    """What maps features and annotators to logits of T^j(x). ``g`` is (B, d+1), with a constant 1 in the last column."""
+    """Maps features and annotators to logits of T^j(x). ``g`` is (B, d+1), with a constant 1 in the last column."""
 
     def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         """Logits (P, C, C) of pair k = (instance ``row[k]`` of the batch, ``annotator[k]``)."""
@@ -32,7 +31,7 @@ class Head(Protocol):
 
 
 class Transition(Protocol):
-    """What estimates T^j(x): features of instances, then logits of annotated pairs. `TransitionNetwork` is one."""
+    """Estimates T^j(x): features of instances, then logits of annotated pairs; for example a `TransitionNetwork`."""
 
     def features(self, x: Tensor) -> Tensor:
         """(B, ...) -> (B, d)."""
@@ -42,7 +41,7 @@ class Transition(Protocol):
 
 
 def stretches(network: Transition, features: Tensor, row: Tensor, annotator: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Logits (P', C, C) of all pairs of instances ``row`` and ``annotator`` (P,), so many at a time, without gradients."""
+    """Logits (P', C, C) of the pairs of instances ``row`` and ``annotator`` (P,), in parts, without gradients."""
     for start in range(0, len(row), _PAIRS_AT_ONCE):
         part = slice(start, start + _PAIRS_AT_ONCE)
         with torch.no_grad():
@@ -52,7 +51,7 @@ def stretches(network: Transition, features: Tensor, row: Tensor, annotator: Ten
 
 
 class ConstantTransition(nn.Module):
-    """Matrices T^j that are the same for every instance: (R, C, C), or (1, C, C) for all annotators alike."""
+    """Matrices T^j that do not depend on the instance: (R, C, C), or (1, C, C) for all annotators."""
 
     matrices: Tensor
 
@@ -71,7 +70,7 @@ class ConstantTransition(nn.Module):
 class GlobalHead(nn.Module):
     """One head for all annotators: T(x), the transition matrix of the crowd as a single source (BLTM).
 
-    Its starting values are those of ``nn.Linear(d, C * C)``.
+    It is initialised like ``nn.Linear(d, C * C)``.
     """
 
     def __init__(self, width: int, n_classes: int) -> None:
@@ -100,7 +99,7 @@ class IndividualHeads(nn.Module):
     @classmethod
     def from_global(cls, head: GlobalHead, n_annotators: int) -> IndividualHeads:
         width, n_classes = head.theta.shape[0] - 1, head.theta.shape[1]
-        with head.theta.device:  # where many heads may fit that do not fit elsewhere
+        with head.theta.device:  # so many heads may not fit elsewhere
             heads = cls(n_annotators, width, n_classes)
         with torch.no_grad():
             heads.theta.copy_(head.theta)
@@ -112,22 +111,22 @@ class IndividualHeads(nn.Module):
     def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         return torch.bmm(g[row, None], self.theta[annotator, :, target[row]]).squeeze(1)
 
-    def coordinates(self, origin: Tensor) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """Heads (R, D) and ``origin`` (D,), flattened, in double precision: heads differ little after an epoch or two."""
+    def coordinates(self, origin: Tensor) -> tuple[Floats, Floats]:
+        """Heads (R, D) and ``origin`` (D,), flattened, in double precision, as heads differ little after a few epochs."""
         heads, start = (theta.detach().cpu().double().numpy() for theta in (self.theta.flatten(1), origin.flatten()))
         return heads, start
 
-    def l1_norms(self) -> npt.NDArray[np.float64]:
+    def l1_norms(self) -> Floats:
         """sum |theta_j| of every head, (R,)."""
-        norms: npt.NDArray[np.float64] = self.theta.detach().double().flatten(1).norm(1, 1).cpu().numpy()
+        norms: Floats = self.theta.detach().double().flatten(1).norm(1, 1).cpu().numpy()
         return norms
 
 
 class TransitionNetwork(nn.Module):
     """Backbone, optional bottleneck (Linear + ReLU) and a head.
 
-    The paper resizes the classifier's last layer to C^2; the authors' code puts a bottleneck of 64 units before it, which
-    makes heads small enough to have one for each annotator. ``bottleneck=0`` leaves it out.
+    The paper resizes the classifier's last layer to C^2; the authors' code puts a bottleneck of 64 units before it, so
+    that heads are small enough to have one for each annotator. ``bottleneck=0`` omits it.
     """
 
     def __init__(
@@ -159,14 +158,14 @@ class TransitionNetwork(nn.Module):
 
 
 def append_one(g: Tensor) -> Tensor:
-    """(B, d) -> (B, d+1), so that a head's bias is its last row."""
+    """(B, d) -> (B, d+1): a head's bias is then its last row."""
     return torch.cat([g, g.new_ones(len(g), 1)], dim=1)
 
 
 def pair_products(g: Tensor, theta: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
     """g[row[k]] @ theta[annotator[k]] for every pair k: (B, d+1), (R, d+1, M) -> (P, M).
 
-    On the CPU, where copying a head for every pair costs more than the product, pairs are grouped by annotator.
+    On the CPU, copying a head for every pair would cost more than the product, so pairs are grouped by annotator.
     """
     if g.is_cuda or len(theta) > _GROUPED_LIMIT or len(row) == 0:
         heads = theta.index_select(0, annotator)  # (P, d+1, M)
@@ -179,12 +178,12 @@ def pair_products(g: Tensor, theta: Tensor, row: Tensor, annotator: Tensor) -> T
 
 
 def row_loss(logits: Tensor, label: Tensor) -> Tensor:
-    """Cross-entropy of row y* of T^j(x) and the given label, for each pair: the losses L1, L2 and L3. (P, C) -> (P,)."""
+    """Cross-entropy of row y* of T^j(x) and the given label, per pair: the losses L1, L2 and L3. (P, C) -> (P,)."""
     return F.cross_entropy(logits, label, reduction="none")
 
 
 def corrected_loss(class_logits: Tensor, transition_logits: Tensor, row: Tensor, label: Tensor) -> Tensor:
-    """Forward-corrected loss L4 for each pair: -ln sum_p f_p(x_i) T^j(x_i)[p, label], in log space.
+    """Forward-corrected loss L4 per pair: -ln sum_p f_p(x_i) T^j(x_i)[p, label], in log space.
 
     ``class_logits`` (B, C), ``transition_logits`` (P, C, C), ``row`` and ``label`` (P,) -> (P,).
 

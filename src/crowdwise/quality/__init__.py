@@ -1,13 +1,17 @@
-"""Who labels how well, which labels look wrong, and what to label next: tables about a crowd.
+"""How well annotators label, which labels look wrong, and what to label next.
 
-Every function takes annotations in any form that `crowdwise.Annotations.coerce` reads, and a ``posterior``: an array
-(n, C), a fitted aggregator, or None for a majority vote whose confidence follows from how well the crowd agrees.
-Tables are `pyarrow.Table`; ``.to_pandas()`` makes a data frame. Columns that cleanlab has too are named as there.
+Every function takes annotations in any form that `crowdwise.Annotations.coerce` accepts, and a ``posterior``: an array
+(n, C), a fitted aggregator, or None for a majority vote with a confidence that follows from the crowd's agreement.
+Results are `pyarrow.Table`; ``.to_pandas()`` makes a data frame. Columns known from cleanlab have the same names.
 """
 
+from crowdwise.quality._annotators import Tally as Tally
 from crowdwise.quality._annotators import annotators
+from crowdwise.quality._annotators import class_counts as class_counts
+from crowdwise.quality._annotators import profile as profile
 from crowdwise.quality._calibration import Calibration, calibration
 from crowdwise.quality._instances import instances, issues
 from crowdwise.quality._next import next_labels
+from crowdwise.quality._skill import skill_of as skill_of
 
 __all__ = ["Calibration", "annotators", "calibration", "instances", "issues", "next_labels"]

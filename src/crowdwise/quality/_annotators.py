@@ -10,28 +10,33 @@ import pyarrow as pa
 from scipy import sparse
 from scipy.special import ndtri
 
+from crowdwise.aggregation.core.bayes_kernels import decoded
+from crowdwise.aggregation.core.crowd import MemoryCrowd
+from crowdwise.aggregation.core.kernels import expected_counts
 from crowdwise.annotations import Annotations
-from crowdwise.data.codes import cells
+from crowdwise.constraints import OpenProbability, checked
+from crowdwise.data.codes import row_blocks
 from crowdwise.data.factorise import Vocabulary
-from crowdwise.errors import ConfigError, DataError
-from crowdwise.quality._belief import NUMBERS, Belief, Floats, Ints, Mask, floats, ids
+from crowdwise.data.types import Floats, Ints, Mask
+from crowdwise.errors import DataError
+from crowdwise.quality._belief import NUMBERS, Belief, floats, ids
 from crowdwise.quality._skill import Skill, skill
 
-SMOOTHING = 2.0  # labels of an average annotator that are added to each row of a confusion matrix
-UNLIKELY = 1e-4  # smaller probabilities do not count in confusion matrices: keeps them sparse
+SMOOTHING = 2.0  # labels of an average annotator added to each row of a confusion matrix
+UNLIKELY = 1e-4  # smaller probabilities are ignored in confusion matrices, to keep them sparse
 
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Sums over the labels of a crowd, from which the profiles of its annotators are made."""
+    """Sums over the labels of a crowd, from which its annotators' profiles are computed."""
 
     annotators: Vocabulary
     classes: Vocabulary
     given: Ints  # (R, C) how often each annotator gave each label
     agreeing: Floats  # (R,) labels that are the most likely class of their instance
     counts: sparse.csr_array[Any]  # (R * C, C) expected number by annotator and label, and by true class
-    expected: Floats  # (R, C) expected number of the annotator's instances that have each class
-    confusion: Floats | None  # (R, C, C) where it is known
+    expected: Floats  # (R, C) expected number of the annotator's instances of each class
+    confusion: Floats | None  # (R, C, C) if known
     skill: Skill
 
     @property
@@ -40,6 +45,7 @@ class Tally:
         return np.asarray(self.given.sum(axis=1))
 
 
+@checked
 def annotators(
     annotations: Any,
     posterior: Any = None,
@@ -47,29 +53,27 @@ def annotators(
     confusion: Any = None,
     timestamps: Any = None,
     durations: Any = None,
-    confidence: float = 0.95,
+    confidence: OpenProbability = 0.95,
 ) -> pa.Table:
-    """One row per annotator, in the order of ``annotations.annotators``; null where nothing can be said.
+    """One row per annotator, in the order of ``annotations.annotators``; null if unknown.
 
-    ``posterior`` (n, C) is what is believed about the instances, or a fitted aggregator, or None for a majority vote;
-    ``confusion`` (R, C, C) holds known confusion matrices. ``timestamps`` (E,) say when each annotation was made
-    (seconds, or datetime64) and ``durations`` (E,) how many seconds it took; NaN is unknown.
+    ``posterior`` is an array (n, C), a fitted aggregator, or None for a majority vote; ``confusion`` (R, C, C) holds
+    known confusion matrices. ``timestamps`` (E,) say when each annotation was made (seconds, or datetime64) and
+    ``durations`` (E,) how many seconds it took; NaN is unknown.
 
-    Columns: ``annotator``; ``annotator_quality``, the chance that a label is right, with its credible interval
+    Columns: ``annotator``; ``annotator_quality``, the probability that a label is right, with its credible interval
     ``annotator_quality_low`` .. ``annotator_quality_high`` at ``confidence``; ``agreement_with_consensus``;
-    ``num_examples_labeled``; ``worst_class`` and ``worst_class_quality``, the class recognised least;
-    ``confused_class``, ``confused_with`` and ``confused_count``, the most frequent error, from which class to which
-    label, and its expected number; ``spammer_score``, 1 for labels that do not depend on the instance, 0 for perfect
-    ones (1 minus the score of Raykar & Yu 2012); ``bias``, the share of labels that would have to change class for
-    the frequencies to be right, and ``overused_class``. With times: ``seconds_per_label`` (median) and ``drift``, the
-    change of quality from the first label to the last, with ``drift_low`` .. ``drift_high``.
+    ``num_examples_labeled``; ``worst_class`` and ``worst_class_quality``, the class recognised least often;
+    ``confused_class``, ``confused_with`` and ``confused_count``: true class, label and expected number of the most
+    frequent error; ``spammer_score``, 1 for labels that do not depend on the instance, 0 for perfect ones (1 minus the
+    score of Raykar & Yu 2012); ``bias``, the share of labels that would have to change for the class frequencies to be
+    right, and ``overused_class``. With times: ``seconds_per_label`` (median) and ``drift``, the change of quality from
+    the first label to the last, with ``drift_low`` .. ``drift_high``.
 
     >>> table = annotators([[0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 1]])
     >>> table.select(["annotator", "agreement_with_consensus", "worst_class", "overused_class"]).to_pylist()[2]
     {'annotator': 2, 'agreement_with_consensus': 0.5, 'worst_class': 0, 'overused_class': 1}
     """
-    if not 0 < confidence < 1:
-        raise ConfigError(f"confidence must lie between 0 and 1, got {confidence}")
     crowd = Annotations.coerce(annotations)
     belief = Belief.of(crowd, posterior, confusion)
     columns = profile(_tally(crowd, belief), confidence)
@@ -98,34 +102,40 @@ def profile(tally: Tally, confidence: float) -> dict[str, Any]:
 
 
 def _tally(annotations: Annotations, belief: Belief) -> Tally:
-    size, classes = annotations.n_annotators, annotations.n_classes
-    place = cells(annotations.annotator, classes, annotations.label)
-    agree = annotations.label == belief.label[annotations.instance]
-    shape = size, annotations.n_instances
-    who = sparse.csr_array((np.ones(len(place)), (annotations.annotator, annotations.instance)), shape)
+    crowd = MemoryCrowd.of(annotations)
+    counts, expected = class_counts(crowd, belief.posterior)
     return Tally(
         annotators=annotations.annotator_vocabulary,
         classes=annotations.class_vocabulary,
-        given=np.bincount(place, minlength=size * classes).reshape(size, classes),
-        agreeing=np.asarray(np.bincount(annotations.annotator, agree, size), np.float64),
-        counts=_counts(annotations, belief),
-        expected=np.asarray(who @ belief.posterior, np.float64),
+        given=crowd.label_counts,
+        agreeing=crowd.agreements(belief.label),
+        counts=counts,
+        expected=expected,
         confusion=belief.confusion,
         skill=skill(annotations, belief),
     )
 
 
+def class_counts(crowd: MemoryCrowd, posterior: Floats, *, dense: bool = False) -> tuple[Any, Floats]:
+    """Expected numbers of labels by annotator and label, and by true class (R * C, C), without unlikely classes, sparse or
+    dense; and expected numbers of the annotators' instances that have each class (R, C)."""
+    likely = np.where(posterior < UNLIKELY, 0.0, posterior)
+    if dense:
+        return crowd.counts(likely).reshape(-1, crowd.n_classes), crowd.counts(posterior).sum(axis=1)
+    layout = crowd.layout
+    annotators = layout._replace(cells=decoded(layout)[0], shape=(crowd.n_annotators, 1))
+    counts = sparse.csr_array(expected_counts(layout, sparse.csr_array(likely)))
+    return counts, np.asarray(expected_counts(annotators, posterior), np.float64)
+
+
 def _errors(tally: Tally) -> dict[str, Any]:
-    """How each annotator errs, from expected counts (R, C, C) that are made for a block of annotators at a time."""
+    """How each annotator errs, from expected counts (R, C, C), computed in blocks of annotators."""
     size, classes, counts = tally.annotators.size, tally.classes.size, tally.counts
     average = _average(counts, classes)
     worst, confused = np.zeros(size, np.int64), np.zeros(size, np.int64)
     quality, number, spam = np.zeros(size), np.zeros(size), np.zeros(size)
-    step = max(1, NUMBERS // max(classes**2, 1))
-    for start in range(0, size if classes else 0, step):
-        rows = slice(start, min(start + step, size))
-        width = rows.stop - start
-        given = counts[start * classes : rows.stop * classes].toarray().reshape(width, classes, classes)
+    for rows in row_blocks(size if classes else 0, classes**2, NUMBERS):
+        given = counts[rows.start * classes : rows.stop * classes].toarray().reshape(-1, classes, classes)
         expected = given.transpose(0, 2, 1)  # (b, C, C), by true class and label
         seen = expected.sum(axis=2)
         if tally.confusion is None:
@@ -135,7 +145,7 @@ def _errors(tally: Tally) -> dict[str, Any]:
         diagonal = np.where(seen >= 0.5, np.diagonal(matrix, axis1=1, axis2=2), np.inf)
         worst[rows], quality[rows] = diagonal.argmin(axis=1), diagonal.min(axis=1)
         spam[rows] = 1 - _spread(matrix) / max(classes * (classes - 1), 1)
-        wrong = (expected * (1 - np.eye(classes))).reshape(width, -1)
+        wrong = (expected * (1 - np.eye(classes))).reshape(len(expected), -1)
         confused[rows], number[rows] = wrong.argmax(axis=1), wrong.max(axis=1)
     unseen, unerring = ~np.isfinite(quality) | (tally.labels == 0), number < 0.5
     true, label = np.divmod(confused, max(classes, 1))
@@ -150,17 +160,8 @@ def _errors(tally: Tally) -> dict[str, Any]:
     }
 
 
-def _counts(annotations: Annotations, belief: Belief) -> sparse.csr_array[Any]:
-    """Expected number of labels by annotator and label (R * C rows) and by true class (C columns), sparse."""
-    size, classes = annotations.n_instances, annotations.n_classes
-    rows = cells(annotations.annotator, classes, annotations.label)
-    shape = annotations.n_annotators * classes, size
-    labels = sparse.csr_array((np.ones(len(rows)), (rows, annotations.instance)), shape)
-    return sparse.csr_array(labels @ sparse.csr_array(np.where(belief.posterior < UNLIKELY, 0, belief.posterior)))
-
-
 def _average(counts: sparse.csr_array[Any], classes: int) -> Floats:
-    """The crowd's mean confusion matrix (C, C); a class that nobody met is labelled by chance."""
+    """The crowd's mean confusion matrix (C, C); a class that does not occur gets uniform labels."""
     entries = counts.tocoo()
     place = entries.col.astype(np.int64) * classes + entries.row % max(classes, 1)
     total = np.bincount(place, entries.data, classes**2).reshape(classes, classes) + 1e-9
@@ -168,12 +169,12 @@ def _average(counts: sparse.csr_array[Any], classes: int) -> Floats:
 
 
 def _spread(matrix: Floats) -> Floats:
-    """Sum over pairs of rows of their squared distance, (b,): 0 for a matrix of rank one."""
+    """Sum of the squared distances between rows, (b,): 0 for a matrix of rank one."""
     return np.asarray(matrix.shape[1] * (matrix**2).sum(axis=(1, 2)) - (matrix.sum(axis=1) ** 2).sum(axis=1))
 
 
 def _bias(tally: Tally) -> dict[str, Any]:
-    """Frequencies of the labels given against those expected on the same instances."""
+    """Frequencies of the labels given, compared with those expected on the same instances."""
     silent, classes = tally.labels == 0, tally.classes.size
     excess = (tally.given - tally.expected) / np.maximum(tally.labels, 1)[:, None]
     overused = excess.argmax(axis=1) if classes else np.zeros(len(excess), np.int64)
@@ -185,7 +186,7 @@ def _bias(tally: Tally) -> dict[str, Any]:
 
 
 def _speed(annotations: Annotations, timestamps: Any, durations: Any) -> dict[str, Any]:
-    """Median seconds per label: of the durations, or else of the times between one label and the next."""
+    """Median seconds per label: of the durations, else of the times between consecutive labels."""
     who = annotations.annotator.astype(np.int64)
     if durations is not None:
         seconds = seconds_of(annotations, durations, "durations")
@@ -194,23 +195,23 @@ def _speed(annotations: Annotations, timestamps: Any, durations: Any) -> dict[st
         order = np.lexsort((time, who))
         seconds = np.diff(time[order], prepend=np.nan)
         who = who[order]
-        seconds[np.diff(who, prepend=-1) != 0] = np.nan  # an annotator's first label follows none
+        seconds[np.diff(who, prepend=-1) != 0] = np.nan  # nothing precedes an annotator's first label
     median, missing = _medians(who, seconds, annotations.n_annotators)
     return {"seconds_per_label": floats(median, missing)}
 
 
 def _medians(group: Ints, values: Floats, size: int) -> tuple[Floats, Mask]:
-    """Median of each group's values that are not NaN, (size,), and which groups have none."""
+    """Median of each group's values without NaN, (size,), and which groups have none."""
     order = np.lexsort((values, group))
     order = order[~np.isnan(values[order])]
     count = np.bincount(group[order], minlength=size)
     start = np.cumsum(count) - count
-    ranked = np.append(values[order], 0.0)  # an empty group at the end points behind the last value
+    ranked = np.append(values[order], 0.0)  # an empty group at the end points past the last value
     return (ranked[start + (count - 1) // 2 * (count > 0)] + ranked[start + count // 2]) / 2, count == 0
 
 
 def _drift(annotations: Annotations, belief: Belief, time: Floats, deviations: float) -> dict[str, Any]:
-    """Least-squares change of the chance to be right from an annotator's first label (0) to the last (1)."""
+    """Least-squares change of the probability to be right from an annotator's first label (0) to the last (1)."""
     known = np.flatnonzero(~np.isnan(time))
     order = known[np.lexsort((time[known], annotations.annotator[known]))]
     who, size = annotations.annotator[order], annotations.n_annotators

@@ -1,4 +1,4 @@
-"""What is believed about every instance: a posterior over classes, given or from a majority vote."""
+"""The posterior of every instance: given, or from a majority vote."""
 
 from __future__ import annotations
 
@@ -6,29 +6,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from scipy.special import softmax
 
 from crowdwise.annotations import Annotations
 from crowdwise.data.factorise import Vocabulary
+from crowdwise.data.types import Floats, Ints, Mask
 from crowdwise.errors import DataError
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
-NUMBERS = 2**23  # numbers that one step of a computation by blocks holds in memory
-TYPICAL = 0.75  # accuracy that a crowd without any shared instance is taken to have
+NUMBERS = 2**23  # numbers held in memory at a time by computations in blocks
+TYPICAL = 0.75  # assumed accuracy of a crowd without any shared instance
 
 
 @dataclass(frozen=True, eq=False)
 class Belief:
-    """Posterior of the instances, and the annotators' confusion matrices where they are known."""
+    """Posterior of the instances, and the annotators' confusion matrices if known."""
 
     posterior: Floats  # (n, C)
     confusion: Floats | None  # (R, C, C)
-    majority: bool = False  # whether the posterior is that of a majority vote
+    majority: bool = False  # whether the posterior comes from a majority vote
 
     @classmethod
     def of(cls, annotations: Annotations, posterior: Any, confusion: Any = None) -> Belief:
@@ -45,7 +41,7 @@ class Belief:
 
     @property
     def label(self) -> Ints:
-        """Most likely class of every instance, (n,); the first of equals."""
+        """Most likely class of every instance, (n,); the first if tied."""
         if not self.posterior.shape[1]:
             return np.zeros(len(self.posterior), np.int64)
         return np.asarray(self.posterior.argmax(axis=1))
@@ -59,8 +55,8 @@ class Belief:
 def majority_posterior(annotations: Annotations) -> Floats:
     """Majority vote with honest confidence, (n, C).
 
-    All annotators are taken to be right equally often, and wrong in all ways alike; how often follows from how often
-    two labels of an instance agree. The most likely class is that with most votes; without votes all are equal.
+    All annotators are assumed to be equally accurate, with uniform errors; their accuracy follows from how often two
+    labels of an instance agree. The most likely class is the one with most votes; without votes, all are equal.
     """
     votes, classes = annotations.votes(), annotations.n_classes
     if classes < 2:
@@ -84,7 +80,9 @@ def checked_posterior(posterior: Any) -> Floats:
     bad = ~((array >= 0).all(axis=1) & (np.abs(array.sum(axis=1) - 1) < 1e-3))
     if bad.any():
         row = int(np.argmax(bad))
-        raise DataError(f"posterior, row {row}: {array[row].tolist()} is no distribution over {array.shape[1]} classes")
+        raise DataError(
+            f"posterior, row {row}: {array[row].tolist()} is not a distribution over {array.shape[1]} classes"
+        )
     return array
 
 
@@ -97,7 +95,7 @@ def _confusion(annotations: Annotations, confusion: Any) -> Floats | None:
         raise DataError(f"confusion has shape {array.shape}, but the annotations need {expected} (R, C, C)")
     if not ((array >= 0).all() and (np.abs(array.sum(axis=2) - 1) < 1e-3).all()):
         raise DataError(
-            "confusion must hold distributions: confusion[j, p] is that of annotator j's labels for class p"
+            "confusion must hold distributions: confusion[j, p] is the one of annotator j's labels for class p"
         )
     return array
 

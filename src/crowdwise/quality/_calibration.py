@@ -16,18 +16,18 @@ Strategy = Literal["uniform", "quantile"]
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """Confidence against accuracy, in bins of similar confidence."""
+    """Confidence compared with accuracy, in bins of similar confidence."""
 
     ece: float
     """Expected calibration error (Guo et al. 2017, eq. 3): mean gap between confidence and accuracy."""
     mce: float
-    """Maximum calibration error: the largest such gap of a bin."""
+    """Maximum calibration error: the largest gap of a bin."""
     accuracy: float
     """Share of instances whose most likely class is the true one."""
     confidence: float
     """Mean probability of the most likely class."""
     n: int
-    """Instances whose true class is known."""
+    """Instances with a known true class."""
     bins: pa.Table
     """Reliability of each bin that is not empty: low, high, count, confidence, accuracy."""
 

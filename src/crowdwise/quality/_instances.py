@@ -1,4 +1,4 @@
-"""How sure and how difficult every instance is, and which annotations look wrong."""
+"""How certain and how difficult every instance is, and which annotations look wrong."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ import pyarrow as pa
 from scipy.special import entr
 
 from crowdwise.annotations import Annotations
-from crowdwise.errors import ConfigError
-from crowdwise.quality._belief import Belief, Floats, floats, ids
+from crowdwise.constraints import NonNegativeInt, checked
+from crowdwise.data.types import Floats
+from crowdwise.quality._belief import Belief, floats, ids
 
 
 def instances(annotations: Any, posterior: Any = None) -> pa.Table:
-    """One row per instance, in the order of ``annotations.instances``; null where nothing can be said.
+    """One row per instance, in the order of ``annotations.instances``; null if unknown.
 
     ``posterior`` is as in `annotators`. Columns: ``instance``; ``consensus_label``, the most likely class, and
-    ``consensus_quality_score``, its probability; ``annotator_agreement``, the share of labels that are the consensus;
-    ``num_annotations``; and two measures of difficulty from 0 to 1: ``entropy`` of the posterior, in units of that of
-    complete ignorance, and ``disagreement``, the share of pairs of labels that differ.
+    ``consensus_quality_score``, its probability; ``annotator_agreement``, the share of labels equal to the consensus;
+    ``num_annotations``; and two measures of difficulty from 0 to 1: ``entropy``, of the posterior relative to the
+    uniform distribution, and ``disagreement``, the share of pairs of labels that differ.
 
     >>> instances([["cat", "cat", "dog"], ["dog", None, None]]).select(["consensus_label", "disagreement"]).to_pylist()
     [{'consensus_label': 'cat', 'disagreement': 0.6666666666666666}, {'consensus_label': 'dog', 'disagreement': None}]
@@ -44,23 +45,22 @@ def instances(annotations: Any, posterior: Any = None) -> pa.Table:
     )
 
 
-def issues(annotations: Any, posterior: Any = None, *, limit: int | None = None) -> pa.Table:
-    """Annotations that differ from what is believed of their instance, the least credible first.
+@checked
+def issues(annotations: Any, posterior: Any = None, *, limit: NonNegativeInt | None = None) -> pa.Table:
+    """Annotations that differ from the most likely class of their instance, the least likely first.
 
-    ``posterior`` is as in `annotators`; ``limit`` keeps the first so many. Columns: ``annotation``, the row in the
+    ``posterior`` is as in `annotators`; ``limit`` keeps the first ones. Columns: ``annotation``, the row in the
     annotations; ``instance``; ``annotator``; ``given_label``; ``predicted_label``, the most likely class;
-    ``label_quality``, the probability of the label given; ``consensus_quality_score``, that of the predicted one.
+    ``label_quality``, the probability of the given label; ``consensus_quality_score``, that of the predicted one.
 
     >>> found = issues([["cat", "cat", "dog"], ["dog", "dog", "dog"]])
     >>> found.select(["instance", "annotator", "given_label"]).to_pylist()
     [{'instance': 0, 'annotator': 2, 'given_label': 'dog'}]
     """
-    if limit is not None and limit < 0:
-        raise ConfigError(f"limit must be 0 or more, got {limit}")
     crowd = Annotations.coerce(annotations)
     belief = Belief.of(crowd, posterior)
     given, likely = belief.posterior[crowd.instance, crowd.label], belief.confidence[crowd.instance]
-    rows = np.flatnonzero(given < likely - 1e-9)  # a tie is no issue
+    rows = np.flatnonzero(given < likely - 1e-9)  # a tie is not an issue
     rows = rows[np.lexsort((-likely[rows], given[rows]))][:limit]
     return pa.table(
         {
@@ -76,5 +76,5 @@ def issues(annotations: Any, posterior: Any = None, *, limit: int | None = None)
 
 
 def entropy(belief: Belief) -> Floats:
-    """Entropy of every instance's posterior, (n,), from 0 (certain) to 1 (all classes alike)."""
+    """Entropy of every instance's posterior, (n,), from 0 (certain) to 1 (all classes equally likely)."""
     return np.asarray(entr(belief.posterior).sum(axis=1) / np.log(max(belief.posterior.shape[1], 2)))

@@ -1,4 +1,4 @@
-"""What to label next: which instance, by whom, and how much is gained."""
+"""What to label next: which instance, by whom, and the expected gain."""
 
 from __future__ import annotations
 
@@ -9,43 +9,41 @@ import pyarrow as pa
 from scipy.special import entr
 
 from crowdwise.annotations import Annotations
-from crowdwise.data.codes import Selection, selected
-from crowdwise.errors import ConfigError
-from crowdwise.quality._belief import NUMBERS, Belief, Floats, Ints
+from crowdwise.constraints import NonNegativeInt, PositiveInt, checked
+from crowdwise.data.codes import Selection, row_blocks, selected
+from crowdwise.data.types import Floats, Ints
+from crowdwise.quality._belief import NUMBERS, Belief
 from crowdwise.quality._instances import entropy
 from crowdwise.quality._skill import skill
 
 
+@checked
 def next_labels(
     annotations: Any,
     posterior: Any = None,
     *,
-    budget: int,
+    budget: NonNegativeInt,
     confusion: Any = None,
     annotators: Selection | None = None,
-    per_annotator: int | None = None,
-    panel: int = 20,
+    per_annotator: PositiveInt | None = None,
+    panel: PositiveInt = 20,
 ) -> pa.Table:
-    """The ``budget`` labels that promise to tell most, one per instance, the most informative first.
+    """The ``budget`` most informative labels to ask for, one per instance, best first.
 
-    ``posterior`` and ``confusion`` are as in `annotators`; without confusion matrices an annotator is right as often
-    as ``annotator_quality`` says, and wrong in all ways alike. Asked are the ``panel`` most informative of
-    ``annotators`` (codes or a mask of those available; all by default), each for at most ``per_annotator`` labels (by
-    default twice an even share), and nobody for an instance he or she has labelled. Compared are the instances of
-    highest entropy, twice the budget and a hundred more. The gains hold for one label each: ask again when they are
-    in.
+    ``posterior`` and ``confusion`` are as in `annotators`; without confusion matrices, an annotator is right with
+    probability ``annotator_quality`` and errs uniformly. The ``panel`` most informative of ``annotators`` (codes or a
+    mask; all by default) are asked, each for at most ``per_annotator`` labels (by default twice an even share), and
+    never for an instance they have labelled. Candidates are the 2 ``budget`` + 100 instances of highest entropy. The
+    gains hold for one label each: call this again when the labels are in.
 
     Columns: ``instance``; ``annotator``; ``expected_gain``, the mutual information between label and true class in
-    bits; ``expected_accuracy_gain``, the expected rise of the probability that the most likely class is right;
-    ``consensus_label`` and ``consensus_quality_score`` as they are now.
+    bits; ``expected_accuracy_gain``, the expected increase of the probability that the most likely class is right;
+    ``consensus_label`` and ``consensus_quality_score``, the current ones.
 
     >>> crowd = Annotations.from_dense([[0, 0, 0], [0, 1, None], [1, 1, 1], [0, 0, None]])
     >>> next_labels(crowd, budget=1).select(["instance", "annotator"]).to_pylist()
     [{'instance': 1, 'annotator': 2}]
     """
-    for name, number, least in (("budget", budget, 0), ("panel", panel, 1), ("per_annotator", per_annotator, 1)):
-        if number is not None and number < least:
-            raise ConfigError(f"{name} must be {least} or more, got {number}")
     crowd = Annotations.coerce(annotations)
     belief = Belief.of(crowd, posterior, confusion)
     budget = budget if crowd.n_classes else 0  # without classes there is nothing to learn
@@ -82,29 +80,26 @@ def _panel(annotations: Annotations, belief: Belief, available: Ints, size: int)
         return who, wrong[:, None, None] + (right - wrong)[:, None, None] * np.eye(classes)
     frequency = belief.posterior.sum(axis=0, keepdims=True) + 1e-9
     prior = frequency / max(frequency.sum(), 1e-9)
-    step = max(1, NUMBERS // max(classes**2, 1))
-    blocks = np.split(available, range(step, len(available), step))
-    value = np.concatenate([_gains(prior, belief.confusion[block])[0] for block in blocks])
+    blocks = row_blocks(len(available), classes**2, NUMBERS)
+    value = np.concatenate([np.empty(0), *(_gains(prior, belief.confusion[available[rows]])[0] for rows in blocks)])
     who = available[np.argsort(-value, kind="stable")[:size]]
     return who, belief.confusion[who]
 
 
 def _gains(posterior: Floats, matrices: Floats) -> Floats:
-    """Mutual information of class and label in bits, (M, K): entropy of the label less that which the class leaves."""
+    """Mutual information of class and label in bits, (M, K): H(label) - H(label | class)."""
     annotators, classes = matrices.shape[:2]
     side_by_side = matrices.transpose(1, 0, 2).reshape(classes, annotators * classes)
-    left = entr(matrices).sum(axis=2)  # (K, C)
+    given_class = entr(matrices).sum(axis=2)  # (K, C)
     gains = np.empty((len(posterior), annotators))
-    step = max(1, NUMBERS // max(annotators * classes, 1))
-    for start in range(0, len(posterior), step):
-        rows = slice(start, start + step)
-        labels = (posterior[rows] @ side_by_side).reshape(len(posterior[rows]), annotators, classes)
-        gains[rows] = entr(labels).sum(axis=2) - posterior[rows] @ left.T
+    for rows in row_blocks(len(posterior), annotators * classes, NUMBERS):
+        labels = (posterior[rows] @ side_by_side).reshape(rows.stop - rows.start, annotators, classes)
+        gains[rows] = entr(labels).sum(axis=2) - posterior[rows] @ given_class.T
     return np.asarray(np.maximum(gains, 0) / np.log(2))
 
 
 def _labelled(annotations: Annotations, instances: Ints, who: Ints) -> tuple[Ints, Ints]:
-    """Positions (instance, annotator) of those pairs that have a label."""
+    """Positions (instance, annotator) of the pairs that already have a label."""
     row, column = np.full(annotations.n_instances, -1), np.full(annotations.n_annotators, -1)
     row[instances], column[who] = np.arange(len(instances)), np.arange(len(who))
     rows, columns = row[annotations.instance], column[annotations.annotator]
@@ -115,7 +110,7 @@ def _labelled(annotations: Annotations, instances: Ints, who: Ints) -> tuple[Int
 def _assign(gains: Floats, budget: int, capacity: int) -> tuple[Ints, Ints]:
     """Instances and annotators of the best pairs: one annotator per instance, ``capacity`` instances per annotator.
 
-    In rounds, every free instance takes the best annotator who has room, and annotators keep the best that came. A
+    In each round, every free instance picks the best annotator with room, and annotators accept the best of them. A
     round either spends the budget or fills an annotator, so there are at most as many rounds as annotators.
     """
     asked, free = np.full(len(gains), -1), gains.copy()
@@ -150,11 +145,9 @@ def _rank(group: Ints) -> Ints:
 
 
 def _accuracy_gains(posterior: Floats, matrices: Floats, asked: Ints) -> Floats:
-    """Expected rise of the largest posterior probability by one label, (k,)."""
+    """Expected increase of the largest posterior probability by one label, (k,)."""
     gains = np.empty(len(posterior))
-    step = max(1, NUMBERS // max(posterior.shape[1] ** 2, 1))
-    for start in range(0, len(posterior), step):
-        rows = slice(start, start + step)
+    for rows in row_blocks(len(posterior), posterior.shape[1] ** 2, NUMBERS):
         joint = posterior[rows, :, None] * matrices[asked[rows]]  # (b, C, C)
         gains[rows] = joint.max(axis=1).sum(axis=1) - posterior[rows].max(axis=1)
     return np.maximum(gains, 0)

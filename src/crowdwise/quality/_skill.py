@@ -1,30 +1,36 @@
-"""How often each annotator is right, with an interval."""
+"""The probability that each annotator is right, with an interval."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import betaincinv
 
 from crowdwise.annotations import Annotations
-from crowdwise.quality._belief import Belief, Floats
+from crowdwise.data.types import Floats, Ints
+from crowdwise.quality._belief import Belief
 
 PRIOR_LABELS = 4.0  # an annotator starts with the crowd's mean skill, worth this many labels
-BOUNDS = 0.01, 0.99  # of the skill that a label is taken to have been counted with
-STEPS = 30  # halvings of the interval in which a skill lies
+BOUNDS = 0.01, 0.99  # of the skill a label is assumed to have been counted with
+STEPS = 30  # at most, to the maximum
+EXACT = 1e-9  # change of a skill below which it is found
+
+Slopes = Callable[[Floats, Floats], tuple[Floats, Floats]]
 
 
 @dataclass(frozen=True, eq=False)
 class Skill:
-    """Beta distributions of the annotators' chances to be right, (R,) each."""
+    """Beta distributions of the annotators' probabilities to be right, (R,) each."""
 
     alpha: Floats
     beta: Floats
 
     @classmethod
     def at(cls, s: Floats, curvature: Floats) -> Skill:
-        """The distribution whose mode is about ``s`` (R,), where the evidence has this curvature (R,)."""
+        """The distribution with its mode at about ``s`` (R,), where the log-likelihood has this ``curvature`` (R,)."""
         labels = curvature * s * (1 - s) + PRIOR_LABELS
         return cls(s * labels, (1 - s) * labels)
 
@@ -34,34 +40,54 @@ class Skill:
         return self.alpha / (self.alpha + self.beta)
 
     def quantile(self, share: float) -> Floats:
-        """The skill below which ``share`` of the distribution lies."""
+        """The skill with ``share`` of the distribution below it."""
         return np.asarray(betaincinv(self.alpha, self.beta, share))
 
 
 def skill(annotations: Annotations, belief: Belief) -> Skill:
-    """Posterior of each annotator's skill s, given what is believed about the instances.
+    """Posterior of each annotator's skill s, given the posterior of the instances.
 
-    A label is right with chance s, so its likelihood is s * a + (1 - s) * b, where a and b are those if it is right or
-    wrong. The belief q that a label is right already counts the label itself, as one of an annotator of some skill r:
-    dividing that out leaves a = q / r and b = (1 - q) / (1 - r), so that an instance of which nothing else is known
-    tells nothing. The log-likelihood is concave in s: its maximum is found by bisection of the slope, and the
-    curvature there says how many labels of known truth the evidence is worth (Louis 1982).
+    A label is right with probability s, so its likelihood is s * a + (1 - s) * b, with a if it is right and b if it is
+    wrong. The belief q that a label is right already counts the label itself, at some skill r: dividing that out leaves
+    a = q / r and b = (1 - q) / (1 - r), so that an instance without further labels is not informative.
     """
-    size, who = annotations.n_annotators, annotations.annotator
+    who, size = annotations.annotator, annotations.n_annotators
     own = belief.posterior[annotations.instance, annotations.label]  # (E,)
-    mean = float(np.clip(own.mean() if len(own) else 0.5, *BOUNDS))
-    reference = np.full(size, mean)
-    if not belief.majority:  # a model knows annotators apart; a majority vote takes all for average
-        total = np.bincount(who, own, size) + PRIOR_LABELS * mean
-        reference = np.clip(total / (annotations.labels_per_annotator + PRIOR_LABELS), *BOUNDS)
-    right, wrong = own / reference[who] + 1e-9, (1 - own) / (1 - reference[who]) + 1e-9
-    gain = right - wrong
-    low, high = np.full(size, 1e-6), np.full(size, 1 - 1e-6)
+
+    def slopes(reference: Floats, s: Floats) -> tuple[Floats, Floats]:
+        wrong = (1 - own) / (1 - reference[who]) + 1e-9
+        gain = own / reference[who] + 1e-9 - wrong
+        ratio = gain / (wrong + s[who] * gain)
+        return _sums(who, ratio, size), _sums(who, ratio**2, size)
+
+    # a model distinguishes annotators; a majority vote treats all as average
+    right = _sums(who, own, size)
+    return skill_of(right, annotations.labels_per_annotator, slopes, apart=not belief.majority)
+
+
+def skill_of(right: Floats, number: Ints, slopes: Slopes, *, apart: bool = True) -> Skill:
+    """`skill` from sums over labels: expected right ones and all of them, (R,) each, and the slopes of the likelihood.
+
+    ``slopes`` takes the skills r and s (R,), and returns the first derivative of every annotator's log-likelihood in s, and
+    minus the second. The log-likelihood is concave: its maximum is found by Newton steps within a bracket, and the curvature
+    there says how many labels of known truth the evidence is worth (Louis 1982). ``apart``: r differs between annotators.
+    """
+    mean = float(np.clip(right.sum() / number.sum() if number.sum() else 0.5, *BOUNDS))
+    reference = np.full(len(right), mean)
+    if apart:
+        reference = np.clip((right + PRIOR_LABELS * mean) / (number + PRIOR_LABELS), *BOUNDS)
+    s, low, high = reference, np.full(len(right), 1e-6), np.full(len(right), 1 - 1e-6)
+    curvature = np.zeros(len(right))
     for _ in range(STEPS):
-        s = (low + high) / 2
-        prior = PRIOR_LABELS * (mean / s - (1 - mean) / (1 - s))
-        rising = np.bincount(who, gain / (wrong + s[who] * gain), size) + prior > 0
-        low, high = np.where(rising, s, low), np.where(rising, high, s)
-    s = (low + high) / 2
-    curvature = np.bincount(who, (gain / (wrong + s[who] * gain)) ** 2, size)
-    return Skill.at(s, np.asarray(curvature, np.float64))
+        slope, curvature = slopes(reference, s)
+        slope = slope + PRIOR_LABELS * (mean / s - (1 - mean) / (1 - s))
+        low, high = np.where(slope > 0, s, low), np.where(slope > 0, high, s)
+        newton = s + slope / (curvature + PRIOR_LABELS * (mean / s**2 + (1 - mean) / (1 - s) ** 2))
+        before, s = s, np.where((newton >= low) & (newton <= high), newton, (low + high) / 2)
+        if np.abs(s - before).max(initial=0) < EXACT:
+            break
+    return Skill.at(s, curvature)
+
+
+def _sums(who: npt.NDArray[np.int32], values: Floats, size: int) -> Floats:
+    return np.bincount(who, values, size).astype(np.float64)

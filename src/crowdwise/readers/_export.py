@@ -1,9 +1,9 @@
-"""What reading a file gives (`Export`), what can be asked for (`Request`), and how readers gather it (`Collector`)."""
+"""What reading a file returns (`Export`), how it is read (`ReadOptions`), and how readers collect it (`Collector`)."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -14,9 +14,10 @@ import pyarrow as pa
 from crowdwise.annotations import Annotations, Duplicates
 from crowdwise.data.codes import cells, count, distinct_rows
 from crowdwise.data.factorise import Column, encode_classes
-from crowdwise.errors import ReadError, suggest
+from crowdwise.data.types import Floats, Ints
+from crowdwise.errors import ReadError, spelled, suggest
 from crowdwise.readers._node import Id, Label, Node, seconds, ticks
-from crowdwise.readers._source import Source
+from crowdwise.readers._source import TABLES, InputFile
 from crowdwise.readers.table import TableRead, describe, integers
 from crowdwise.registry import Registry
 
@@ -31,29 +32,29 @@ TEXT_FIELDS = ("text", "content", "sentence", "document", "question", "prompt", 
 class Export(TableRead):
     """What `crowdwise.read` found in a file."""
 
-    format: str
+    format: str = ""
     """Name of the format, as in `READERS`."""
-    question: str | None
-    """The question whose answers were read, where the format has questions."""
+    question: str | None = None
+    """The question whose answers were read, if the format has questions."""
     kinds: npt.NDArray[np.str_]
     """Whether each annotator is a "person" or a "model", (R,)."""
     timestamps: npt.NDArray[np.datetime64] | None = None
-    """When every annotation was given, (E,), UTC in microseconds, NaT where unknown; None where all are."""
-    durations: npt.NDArray[np.float64] | None = None
-    """Seconds that every annotation took, (E,), NaN where unknown; None where all are."""
+    """Time of every annotation, (E,), UTC in microseconds, NaT where unknown; None if all are."""
+    durations: Floats | None = None
+    """Seconds every annotation took, (E,), NaN where unknown; None if all are."""
     texts: pa.Array | None = None
-    """Text of every instance, (n,), null where unknown; None where all are."""
+    """Text of every instance, (n,), null where unknown; None if all are."""
     pictures: pa.Array | None = None
-    """Path or address of the picture of every instance, (n,), null where unknown; None where all are."""
+    """Path or URL of the picture of every instance, (n,), null where unknown; None if all are."""
     items: Sequence[Mapping[str, Any]] | None = None
-    """All that the export says about every instance, (n,), where it says more than its text or picture."""
+    """All fields of every instance, (n,), if the export has any."""
     control: Mapping[str, str] | None = None
-    """How Label Studio calls the question: from_name, to_name, type."""
+    """The question in the terms of Label Studio: from_name, to_name, type."""
 
 
 @dataclass(frozen=True)
-class Request:
-    """What a user asked `crowdwise.read` for."""
+class ReadOptions:
+    """The arguments of `crowdwise.read`."""
 
     question: str | None = None
     instance: str | None = None
@@ -65,49 +66,58 @@ class Request:
     models: bool = True
     details: bool = True
 
-    def choose(self, questions: Sequence[str]) -> str:
-        """The question that is meant, among those that an export has."""
-        asked = self.question
-        listed = ", ".join(map(repr, questions))
-        if asked is not None:
-            if asked in questions:
-                return asked
-            close = suggest(asked, questions)
+    def choose(self, questions: Iterable[str]) -> str:
+        """The question to read, among those of an export."""
+        known = list(dict.fromkeys(questions))
+        listed = ", ".join(map(repr, known))
+        if self.question in known:
+            return self.question
+        if self.question is not None:
+            close = suggest(self.question, known)
             hint = close if "did you mean" in close else ""
-            raise ReadError(f"there is no question {asked!r}{hint}; questions: {listed or 'none'}")
-        if not questions:
-            raise ReadError("nobody answered a question with one choice among several")
-        if len(questions) > 1:
-            raise ReadError(f"{len(questions)} questions were answered: {listed}; choose one with question=NAME")
-        return questions[0]
+            raise ReadError(f"there is no question {self.question!r}{hint}; questions: {listed or 'none'}")
+        if not known:
+            raise ReadError("no question was answered by choosing a class")
+        if len(known) > 1:
+            raise ReadError(
+                f"{len(known)} questions were answered: {listed}; choose one with {spelled('question', 'NAME')}",
+                parameter="question",
+            )
+        return known[0]
 
-    def one(self, choices: Sequence[Node], where: Node) -> Label | None:
-        """The one label among the choices of an annotator, None where there is none."""
+    def one_label(self, choices: Sequence[Node], where: Node) -> Label | None:
+        """The label among the choices of an annotator; None if there is none."""
         if len(choices) <= 1 or self.several == "first":
             return choices[0].label() if choices else None
         if self.several == "skip":
             return None
         raise where.error(
             f"{len(choices)} choices, but one label is read from each annotation; "
-            "take the first with several=first, or leave such annotations out with several=skip"
+            f"take the first with {spelled('several', 'first')}, or skip such annotations with "
+            f"{spelled('several', 'skip')}"
         )
 
 
 class Reader:
-    """A format: how to tell it, and how to read it."""
+    """A format: how to recognise it, and how to read it.
+
+    A new format is one module with one registered subclass; nothing else needs to know of it.
+    """
 
     summary: ClassVar[str]
     """The format in a few words."""
+    kinds: ClassVar[tuple[str, ...]] = (*TABLES, "json")
+    """Kinds of file, as in `InputFile.kind`, that may be of this format: only these are shown to `detect`."""
     rank: ClassVar[int] = 0
-    """Formats that more files could be of have a higher rank: they are tried later."""
+    """Generic formats, which match more files, have a higher rank and are tried later."""
     takes: ClassVar[tuple[str, ...]] = ()
     """Which of the columns instance, annotator, label and gold a user may name."""
 
-    def detect(self, source: Source) -> str | None:
-        """What tells that a file is of this format, in words; None where nothing does."""
+    def detect(self, source: InputFile) -> str | None:
+        """Why a file seems to be of this format, in words; None if it does not."""
         raise NotImplementedError
 
-    def read(self, source: Source, request: Request) -> Export:
+    def read(self, source: InputFile, options: ReadOptions) -> Export:
         """The content of a file."""
         raise NotImplementedError
 
@@ -116,12 +126,12 @@ READERS: Registry[type[Reader]] = Registry("format", "crowdwise.readers")
 
 
 class Collector:
-    """Gathers annotations, gold and items one by one, and makes an `Export` of them."""
+    """Collects annotations, gold and items one by one into an `Export`."""
 
-    def __init__(self, source: Source, request: Request) -> None:
-        self.source, self.request = source, request
+    def __init__(self, source: InputFile, options: ReadOptions) -> None:
+        self.source, self.options = source, options
         self.left_out: Counter[str] = Counter()
-        """What was left out, by reason."""
+        """Number of annotations left out, by reason."""
         self._nodes: list[Node] = []
         self._instance: list[Id] = []
         self._annotator: list[Id] = []
@@ -144,11 +154,11 @@ class Collector:
         duration: Any = None,
         model: bool = False,
     ) -> None:
-        """One annotation, which stands at ``node``; without label it is left out."""
+        """Add the annotation at ``node``; without a label it is left out."""
         if label is None:
             self.left_out["without a label"] += 1
             return
-        if model and not self.request.models:
+        if model and not self.options.models:
             self.left_out["by models"] += 1
             return
         self._nodes.append(node)
@@ -161,12 +171,12 @@ class Collector:
             self._models.add(annotator)
 
     def gold(self, node: Node, instance: Id, label: Label | None) -> None:
-        """The true class of an instance; one that contradicts an earlier one makes the instance lose its gold."""
+        """Set the true class of an instance; contradictory gold is dropped."""
         if label is not None and self._gold.setdefault(instance, (label, node))[0] != label:
             self._contradicted.add(instance)
 
     def item(self, instance: Id, fields: Mapping[str, Any]) -> None:
-        """What an export says about an instance: its text, its picture."""
+        """Set the fields of an instance, such as its text or picture."""
         self._items.setdefault(instance, fields)
 
     def export(
@@ -177,26 +187,23 @@ class Collector:
         control: Mapping[str, str] | None = None,
         remark: str = "",
     ) -> Export:
-        """All that was gathered."""
+        """Everything collected."""
         if not self._label:
             reasons = f" ({self._left_out()})" if self.left_out else ""
             raise ReadError(f"there are no annotations{reasons}")
         every, truths, where = self._encoded()
-        rows = kept_rows(every, self.request.duplicates, where)
-        annotations = every if rows is None else every.where(np.isin(np.arange(len(every)), rows))
+        annotations, rows = without_repeats(every, self.options.duplicates, where)
         annotators = dict(zip(self._annotator, every.annotator.tolist(), strict=True))
         models = {annotators[name] for name in self._models}
-        details = self.request.details
-        items: list[Mapping[str, Any]] = [{}] * every.n_instances
-        codes = dict(zip(self._instance, every.instance.tolist(), strict=True))
-        for instance, code in codes.items() if details else ():
-            items[code] = self._items.get(instance, {})
+        details = self.options.details
+        ids = dict(zip(every.instance.tolist(), self._instance, strict=True))
+        items = [self._items.get(ids[code], {}) if details else {} for code in range(every.n_instances)]
         notes = [
             describe(annotations, len(every), columns or {}, truths or None),
             f"question {question!r}" if question is not None and not columns else "",
             f"{count(len(models), 'models')} among the annotators" if models else "",
             self._left_out() if self.left_out else "",
-            f"gold contradicts itself for {count(len(self._contradicted), 'instances')}, which have none"
+            f"gold contradicts itself for {count(len(self._contradicted), 'instances')} and is dropped there"
             if self._contradicted
             else "",
             remark,
@@ -207,7 +214,6 @@ class Collector:
             gold=truths or None,
             n_rows=len(every),
             message="; ".join(filter(None, notes)),
-            format="",
             question=question,
             kinds=kinds_of(every.n_annotators, models),
             timestamps=times_of(self._time, rows) if details else None,
@@ -219,7 +225,7 @@ class Collector:
         )
 
     def _encoded(self) -> tuple[Annotations, dict[Any, Any], Callable[[int], str]]:
-        """All annotations, the gold of their instances, and where a row of them stands in the file."""
+        """All annotations, the gold of their instances, and the place of each row in the file."""
         gold = {key: value for key, value in self._gold.items() if key not in self._contradicted}
         seen = set(self._instance)
         known = [instance for instance in gold if instance in seen]
@@ -228,7 +234,7 @@ class Collector:
         def where(row: int) -> str:
             return nodes[row].where
 
-        # Gold and labels are typed together: they must compare, and gold may name classes that nobody chose.
+        # Gold and labels are typed together: they must be comparable, and gold may have classes that nobody chose.
         i = self._typed(self._instance, "instance", where)
         j = self._typed(self._annotator, "annotator", where)
         y = Column.of([*self._label, *(gold[instance][0] for instance in known)], "label", where)
@@ -236,7 +242,7 @@ class Collector:
             y = integers(y, whole=True)
         _, classes = encode_classes(y, None)
         e = len(self._label)
-        every = Annotations._from_columns(i, j, Column(y.data.slice(0, e), y.name, where), classes=classes.arrow)
+        every = Annotations.from_columns(i, j, Column(y.data.slice(0, e), y.name, where), classes=classes.arrow)
         codes = dict(zip(self._instance, every.instance.tolist(), strict=True))
         truths = {
             every.instance_vocabulary.arrow[codes[instance]].as_py(): y.data[e + k].as_py()
@@ -248,27 +254,30 @@ class Collector:
         return f"left out: {', '.join(f'{number:,} {reason}' for reason, number in self.left_out.items())}"
 
     def _typed(self, values: list[Id], name: str, where: Any) -> Column:
-        """Ids as integers where all are, else as text."""
+        """Ids as integers if all of them are, else as text."""
         plain = all(isinstance(value, int) and -(2**63) <= value < 2**63 for value in values)
         column = Column.of(values if plain else [str(value) for value in values], name, where)
         return integers(column, whole=False) if self.source.is_text_table and not plain else column
 
 
 def kinds_of(size: int, models: set[int]) -> npt.NDArray[np.str_]:
-    """The kind of every annotator, (R,), from the codes of those that are models."""
+    """The kind of every annotator, (R,), from the codes of the models."""
     return np.array([MODEL if code in models else PERSON for code in range(size)], dtype="<U6")
 
 
-def kept_rows(annotations: Annotations, policy: Duplicates, where: Any) -> npt.NDArray[np.int64] | None:
-    """The rows that a policy for repeats leaves, None for all."""
-    if annotations._deduplicated(policy, where) is annotations:
-        return None
+def without_repeats(
+    annotations: Annotations, policy: Duplicates, where: Callable[[int], str]
+) -> tuple[Annotations, Ints | None]:
+    """The annotations that a policy for repeats keeps, and their rows; None for all rows."""
+    kept = annotations.deduplicated(policy, where)
+    if kept is annotations:
+        return annotations, None
     pairs = cells(annotations.instance, annotations.n_annotators, annotations.annotator)
-    return np.sort(distinct_rows(pairs, last=policy == "last"))
+    return kept, distinct_rows(pairs, last=policy == "last")
 
 
-def times_of(values: Sequence[Any], rows: npt.NDArray[np.int64] | None) -> npt.NDArray[np.datetime64] | None:
-    """Times as an array; None where none is known."""
+def times_of(values: Sequence[Any], rows: Ints | None) -> npt.NDArray[np.datetime64] | None:
+    """Times as an array; None if none is known."""
     parsed = [ticks(value) for value in values]
     if all(value is None for value in parsed):
         return None
@@ -277,8 +286,8 @@ def times_of(values: Sequence[Any], rows: npt.NDArray[np.int64] | None) -> npt.N
     return array if rows is None else array[rows]
 
 
-def durations_of(values: Sequence[Any], rows: npt.NDArray[np.int64] | None) -> npt.NDArray[np.float64] | None:
-    """Seconds as an array; None where none is known."""
+def durations_of(values: Sequence[Any], rows: Ints | None) -> Floats | None:
+    """Seconds as an array; None if none is known."""
     array = np.array([seconds(value) for value in values], np.float64)
     if np.isnan(array).all():
         return None
@@ -286,13 +295,13 @@ def durations_of(values: Sequence[Any], rows: npt.NDArray[np.int64] | None) -> n
 
 
 def contents(items: Sequence[Mapping[str, Any]], pick: Any) -> pa.Array | None:
-    """What ``pick`` finds in every item; None where it finds nothing in any."""
+    """What ``pick`` finds in every item; None if it never finds anything."""
     found = [pick(item) for item in items]
     return pa.array(found, pa.large_string()) if any(one is not None for one in found) else None
 
 
 def picture_of(item: Mapping[str, Any]) -> str | None:
-    """The path or address of a picture among the fields of an item."""
+    """The path or URL of a picture among the fields of an item."""
     texts = {name: value for name, value in item.items() if isinstance(value, str) and value and _storable(value)}
     for name, value in texts.items():
         if is_picture(value) or simple(name) in PICTURE_FIELDS:
@@ -301,7 +310,7 @@ def picture_of(item: Mapping[str, Any]) -> str | None:
 
 
 def text_of(item: Mapping[str, Any]) -> str | None:
-    """The text among the fields of an item: by its usual names, else the first text that is no picture."""
+    """The text among the fields of an item: a field with a usual name, else the first text that is not a picture."""
     texts = {
         simple(name): value
         for name, value in item.items()
@@ -314,12 +323,12 @@ def text_of(item: Mapping[str, Any]) -> str | None:
 
 
 def is_picture(value: str) -> bool:
-    """Whether text is the path or address of a picture, or a picture itself."""
+    """Whether text is the path or URL of a picture, or an embedded picture."""
     return value.startswith("data:image/") or value.split("?")[0].split("#")[0].lower().endswith(_PICTURES)
 
 
 def simple(name: str) -> str:
-    """The name of a field without case and punctuation."""
+    """A field name without case and punctuation."""
     return "".join(filter(str.isalnum, name.lower()))
 
 

@@ -1,11 +1,10 @@
-"""Columns of csv, tsv, jsonl, parquet and arrow files, with errors that say where a file is broken."""
+"""Columns of csv, tsv, jsonl, parquet and arrow files; errors say where a file is broken."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import io
-import json
 import re
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -18,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.errors import DataError
-from crowdwise.storage.limits import Bounded, swollen, unpack_limit
+from crowdwise.readers._node import parse_line
+from crowdwise.storage.limits import Bounded, too_large, unpack_limit
 
 Columns = dict[str, Any]  # name -> arrow column, or list of Python values
-Choose = Callable[[Sequence[str]], Sequence[str]]  # names of all columns -> names of those that are wanted
+Choose = Callable[[Sequence[str]], Sequence[str]]  # names of all columns -> names of the wanted ones
 
 FORMATS = {
     "csv": "csv",
@@ -37,12 +37,12 @@ FORMATS = {
 }
 PACKED = (".gz", ".zst")
 CELL = 4  # bytes that a value of a Parquet file takes in memory, at least
-NESTED = 500  # brackets in a line from which on arrow is not trusted with it
-BLOCK = 1 << 24  # bytes that arrow's text readers take at once: a longer record cannot be read
+NESTED = 500  # brackets in a line beyond which arrow might crash
+BLOCK = 1 << 24  # bytes that arrow's text readers take at a time: the longest record that can be read
 
 
 def format_of(path: Path) -> str:
-    """The format that a file's suffix stands for; ``.gz`` or ``.zst`` may follow that of a text file.
+    """The format a file's suffix stands for; ``.gz`` or ``.zst`` may follow the suffix of a text file.
 
     >>> format_of(Path("crowd.TSV.gz"))
     'tsv'
@@ -55,17 +55,17 @@ def format_of(path: Path) -> str:
 
 
 def packing(path: Path) -> str:
-    """The suffix that says how a file is packed: ``.gz``, ``.zst`` or nothing."""
+    """The suffix of a packed file, ``.gz`` or ``.zst``, else nothing."""
     return next((suffix for suffix in PACKED if path.name.lower().endswith(suffix)), "")
 
 
 def bare_suffix(path: Path) -> str:
-    """The last suffix, without its dot, before that of packing."""
+    """The last suffix before that of packing, without its dot."""
     return path.name.lower().removesuffix(packing(path)).rpartition(".")[2]
 
 
 def load_columns(path: Path, choose: Choose) -> Columns:
-    """The columns that ``choose`` picks, read by the format that the suffix names."""
+    """The columns that ``choose`` picks; the suffix decides the format."""
     kind = format_of(path)
     check_file(path)
     try:
@@ -74,13 +74,13 @@ def load_columns(path: Path, choose: Choose) -> Columns:
         if kind == "arrow":
             return _arrow(path, choose)
         _check_encoding_mark(path)
-        return _jsonl(path, choose) if kind == "jsonl" else _delimited(path, choose, "\t" if kind == "tsv" else ",")
+        return _jsonl(path, choose) if kind == "jsonl" else _delimited(path, choose)
     except (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as {kind}: {error}") from error
 
 
 def schema_names(path: Path) -> list[str]:
-    """Names of the columns of a parquet or arrow file, whose values are not read."""
+    """Column names of a parquet or arrow file; no values are read."""
     kind = format_of(path)
     try:
         if kind == "parquet":
@@ -88,17 +88,13 @@ def schema_names(path: Path) -> list[str]:
 
             return list(pq.read_schema(path).names)
         with pa.memory_map(str(path)) as source:
-            try:
-                return list(pa.ipc.open_file(source).schema.names)
-            except pa.ArrowInvalid:
-                source.seek(0)
-                return list(pa.ipc.open_stream(source).schema.names)
+            return list(_open_arrow(source).schema.names)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: cannot be read as {kind}: {error}") from error
 
 
 def check_file(path: Path) -> None:
-    """Refuse what is no file or has nothing in it."""
+    """Refuse a file that is missing or empty."""
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     if path.stat().st_size == 0:
@@ -106,7 +102,7 @@ def check_file(path: Path) -> None:
 
 
 def open_bytes(path: Path) -> IO[bytes]:
-    """A file for reading, unpacked where its name ends in ``.gz`` or ``.zst``."""
+    """A file to read, unpacked if its name ends in ``.gz`` or ``.zst``."""
     packed = packing(path)
     if not packed:
         return path.open("rb")
@@ -119,43 +115,48 @@ def _parquet(path: Path, choose: Choose) -> Columns:
 
     with pq.ParquetFile(path) as file:
         wanted = choose(file.schema_arrow.names)
-        if CELL * file.metadata.num_rows * len(wanted) > unpack_limit(path):  # a value repeated for ever takes no room
-            raise swollen(path, unpack_limit(path))
+        if CELL * file.metadata.num_rows * len(wanted) > unpack_limit(path):  # a repeated value takes no space
+            raise too_large(path, unpack_limit(path))
         table = file.read(columns=list(wanted))
-    table.validate(full=True)  # text that is not UTF-8 would fail whoever reads the values
+    table.validate(full=True)  # text that is not UTF-8 would fail later
     return {name: table.column(name) for name in wanted}
 
 
 def _arrow(path: Path, choose: Choose) -> Columns:
     with pa.memory_map(str(path)) as source:
-        try:
-            table = pa.ipc.open_file(source).read_all()
-        except pa.ArrowInvalid:  # not the file format (feather): the stream format, or broken
-            source.seek(0)
-            table = pa.ipc.open_stream(source).read_all()
-        table.validate(full=True)  # damaged offsets would crash whoever reads the values
+        table = _open_arrow(source).read_all()
+        table.validate(full=True)  # damaged offsets would crash later
     return {name: table.column(name) for name in choose(table.column_names)}
 
 
-def header(path: Path, delimiter: str) -> tuple[list[str], str]:
-    """The names in the first line of a table, and what separates them: in csv files also semicolons or tabs."""
+def _open_arrow(source: Any) -> Any:
+    try:
+        return pa.ipc.open_file(source)
+    except pa.ArrowInvalid:  # not the file format (feather): the stream format, or broken
+        source.seek(0)
+        return pa.ipc.open_stream(source)
+
+
+def header(path: Path) -> tuple[list[str], str]:
+    """The names in the first line of a csv or tsv file and their delimiter, which in csv may be a semicolon or tab."""
+    delimiter = "\t" if format_of(path) == "tsv" else ","
     line = next((line for line in lines(path) if line.strip()), "").rstrip("\r\n")
     if delimiter == "," and "," not in line:  # spreadsheets in many countries
         delimiter = next((other for other in ";\t" if other in line), ",")
     return next(csv.reader([line], delimiter=delimiter), []), delimiter
 
 
-def _delimited(path: Path, choose: Choose, delimiter: str) -> Columns:
+def _delimited(path: Path, choose: Choose) -> Columns:
     from pyarrow import csv as arrow_csv
 
-    names, delimiter = header(path, delimiter)
+    names, delimiter = header(path)
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
         raise DataError(f"{path}: the header names column {repeated[0]!r} twice")
     wanted = list(choose(names))
 
     def read(use_threads: bool, invalid_row: Callable[[Any], str] | None) -> pa.Table:
-        # All columns are read as text: inference would turn the id 007 into 7.
+        # All columns are read as text: type inference would turn the id 007 into 7.
         with open_bytes(path) if packing(path) else nullcontext(path) as file:
             return arrow_csv.read_csv(
                 file,
@@ -195,16 +196,16 @@ def _jsonl(path: Path, choose: Choose) -> Columns:
         wanted = choose(table.column_names)
         columns = {name: table.column(name) for name in wanted}
         for column in columns.values():
-            column.validate(full=True)  # the reader does not check the encoding
+            column.validate(full=True)  # arrow's reader does not check the encoding
     except pa.ArrowInvalid:
         return _jsonl_by_line(path, choose)
     if any(pa.types.is_temporal(column.type) or _rounded(column) for column in columns.values()):
-        return _jsonl_by_line(path, choose)  # arrow takes ids like "2026-01-02" for times
+        return _jsonl_by_line(path, choose)  # arrow reads ids like "2026-01-02" as times
     return columns
 
 
 def _crashes_arrow(path: Path) -> bool:
-    """Whether arrow's reader of JSON might crash: at null in the place of a record, and at values nested very deeply."""
+    """Whether arrow's JSON reader might crash: it does on null instead of a record, and on very deep nesting."""
     with open_bytes(path) as file:
         while block := file.read(BLOCK) + file.readline():
             characters = np.frombuffer(block, np.uint8)
@@ -219,7 +220,7 @@ def _crashes_arrow(path: Path) -> bool:
 
 
 def _rounded(column: pa.ChunkedArray) -> bool:
-    """Whether a column holds numbers of which arrow may have lost digits: integers beyond 64 bits become floats."""
+    """Whether arrow may have lost digits of a number: integers beyond 64 bits become floats."""
     if not pa.types.is_floating(column.type):
         return False
     largest = pc.max(pc.abs(column)).as_py()
@@ -227,17 +228,12 @@ def _rounded(column: pa.ChunkedArray) -> bool:
 
 
 def _jsonl_by_line(path: Path, choose: Choose) -> Columns:
-    """What arrow cannot read: either another field is at fault, which does not matter, or the error has a place."""
+    """Read what arrow cannot: either only unwanted fields are at fault, or the error gets a place."""
     records: list[dict[str, Any]] = []
     for number, line in enumerate(lines(path), start=1):
         if not line.strip():
             continue
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{path}, line {number}, character {error.colno}: not valid JSON: {error.msg}") from error
-        except (RecursionError, ValueError) as error:  # nested too deeply; a number of thousands of digits
-            raise DataError(f"{path}, line {number}: not usable JSON: {error}") from error
+        record = parse_line(line, f"{path}, line {number}", DataError)
         if not isinstance(record, dict):
             raise DataError(f"{path}, line {number}: expected an object {{...}}, got {line.strip()[:40]!r}")
         records.append(record)
@@ -246,7 +242,7 @@ def _jsonl_by_line(path: Path, choose: Choose) -> Columns:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """Lines of a text file; the first one that is not UTF-8 is an error."""
+    """Lines of a text file; a line that is not UTF-8 is an error."""
     with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -258,7 +254,7 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def _check_width(path: Path, read: Callable[[bool, Callable[[Any], str]], object]) -> None:
-    """Refuse a table with a record of too few or too many fields; without threads, arrow counts the records."""
+    """Refuse a record with too few or too many fields; arrow only counts records without threads."""
     rows: list[Any] = []
 
     def take(row: Any) -> str:
@@ -289,7 +285,7 @@ def _check_encoding_mark(path: Path) -> None:
 
 
 def _check_last_quote(path: Path, delimiter: str) -> None:
-    """Refuse a file that ends inside quotes, as a truncated one does: arrow takes the end of file for a quote."""
+    """Refuse a file that ends inside quotes, probably truncated: arrow takes the end of the file as a quote."""
     with open_bytes(path) as file:
         quotes = sum(block.count(b'"') for block in iter(lambda: file.read(BLOCK), b""))
     if quotes % 2 == 0:

@@ -1,4 +1,4 @@
-"""Values of JSON and of tables' rows, each of which knows its place, so that errors can name record and field."""
+"""Values of JSON documents and table rows that know their place, so that errors can name record and field."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.errors import ReadError
+from crowdwise.errors import DataError, ReadError
 
 Id = int | str
 Label = int | float | str
@@ -39,7 +39,7 @@ class Node:
 
     @property
     def where(self) -> str:
-        """The place of this value, in words."""
+        """The place of this value, for messages."""
         above = self._parent if isinstance(self._parent, str) else self._parent.where
         if self._key is None:
             return above
@@ -53,21 +53,21 @@ class Node:
         return ", " if root else "."
 
     def error(self, problem: str) -> ReadError:
-        """The error that this value has a problem."""
+        """An error about this value."""
         return ReadError(f"{self.where}: {problem}")
 
     def expected(self, what: str) -> ReadError:
-        """The error that something else was expected here."""
+        """An error that says what was expected here, and what was found."""
         shown = repr(self.value)
         return self.error(f"expected {what}, got {shown if len(shown) <= 60 else shown[:57] + '...'}")
 
     def get(self, key: str) -> Node | None:
-        """A field of an object, None where it is missing or null."""
+        """A field of an object; None if it is missing or null."""
         value = self.fields().get(key)
         return None if value is None else Node(value, self, key)
 
     def need(self, *keys: str) -> Node:
-        """The first of these fields that is there; an error where none is."""
+        """The first of these fields that is present; an error if none is."""
         for key in keys:
             found = self.get(key)
             if found is not None:
@@ -86,6 +86,10 @@ class Node:
             raise self.expected("a list [...]")
         return (Node(value, self, k) for k, value in enumerate(self.value))
 
+    def each(self) -> list[Node]:
+        """The elements of a list; any other value by itself."""
+        return [*self.items()] if isinstance(self.value, list) else [self]
+
     def record(self, key: str) -> Node | None:
         """A field that is an object."""
         found = self.get(key)
@@ -94,7 +98,7 @@ class Node:
         return found
 
     def list(self, key: str) -> list[Node]:
-        """The elements of a field that is a list; none where it is missing."""
+        """The elements of a field that is a list; empty if it is missing."""
         found = self.get(key)
         return [] if found is None else [*found.items()]
 
@@ -116,7 +120,7 @@ class Node:
         raise self.expected("an id (text or an integer)")
 
     def label(self) -> Label:
-        """This value as one label."""
+        """This value as a label."""
         value = self.value
         if isinstance(value, bool):
             return str(value).lower()
@@ -131,7 +135,9 @@ class Node:
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                raise self.error(f"{text[:40]!r} holds half of a character; such text cannot be stored") from error
+                raise self.error(
+                    f"{text[:40]!r} contains half of a surrogate pair; such text cannot be stored"
+                ) from error
         return text
 
 
@@ -141,29 +147,33 @@ def parse_json(data: bytes, place: str) -> Any:
         return json.loads(decoded(data, place))
     except json.JSONDecodeError as error:
         raise ReadError(f"{place}line {error.lineno}, character {error.colno}: not valid JSON: {error.msg}") from error
-    except (RecursionError, ValueError) as error:  # nested too deeply; a number of thousands of digits
+    except (RecursionError, ValueError) as error:  # nested too deeply; a number with thousands of digits
         raise ReadError(f"{place}not usable JSON: {error}") from error
 
 
 def parse_jsonl(data: bytes, place: str) -> list[Node]:
-    """The objects of a file with one of them per line."""
+    """The objects of a file with one object per line."""
     records = []
     for number, line in enumerate(decoded(data, place).split("\n"), start=1):
         if line.strip():
             where = f"{place}line {number}"
-            try:
-                value = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise ReadError(f"{where}, character {error.colno}: not valid JSON: {error.msg}") from error
-            except (RecursionError, ValueError) as error:
-                raise ReadError(f"{where}: not usable JSON: {error}") from error
-            records.append(Node(value, where))
+            records.append(Node(parse_line(line, where), where))
             records[-1].fields()
     return records
 
 
+def parse_line(line: str, where: str, kind: type[DataError] = ReadError) -> Any:
+    """The value of one line of JSON; errors of ``kind`` name the line and the character."""
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise kind(f"{where}, character {error.colno}: not valid JSON: {error.msg}") from error
+    except (RecursionError, ValueError) as error:  # nested too deeply; a number with thousands of digits
+        raise kind(f"{where}: not usable JSON: {error}") from error
+
+
 def decoded(data: bytes, place: str) -> str:
-    """Text from bytes that must be UTF-8; the error names line and byte."""
+    """Text from UTF-8 bytes; errors name line and byte."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ReadError(f"{place}the file is UTF-16; save it as UTF-8")
     try:
@@ -176,10 +186,10 @@ def decoded(data: bytes, place: str) -> str:
 
 
 def ticks(value: Any) -> int | None:
-    """Microseconds since 1970 (UTC) that a time stands for, None where it is none that is known.
+    """A time as microseconds since 1970 (UTC); None if it is not understood.
 
-    Known are ISO 8601, the times of Mechanical Turk, and numbers of seconds, milli- or microseconds since 1970; a time
-    without zone is taken for UTC.
+    Understood are ISO 8601, the times of Mechanical Turk, and seconds, milli- or microseconds since 1970. A time
+    without a zone is taken as UTC.
 
     >>> ticks("2026-01-02T10:00:00Z") == ticks(1767348000) == ticks("Fri Jan 02 02:00:00 PST 2026")
     True
@@ -217,7 +227,7 @@ def _parsed(text: str) -> Any:
 
 
 def seconds(value: Any) -> float | None:
-    """A number of seconds, None where it is none."""
+    """A duration in seconds; None if it is not a number."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     try:

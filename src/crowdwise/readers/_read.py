@@ -1,4 +1,4 @@
-"""`read`: a file of any format that is known -> `Export`."""
+"""`read`: a file of any known format -> `Export`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from crowdwise.annotations import Duplicates
-from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError, check_choice
-from crowdwise.readers._export import READERS, Export, Request, Several
-from crowdwise.readers._source import Source
+from crowdwise.constraints import check_value
+from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError, spelled
+from crowdwise.readers._export import READERS, Export, ReadOptions, Several
+from crowdwise.readers._source import ARCHIVES, InputFile
 
 AUTO = "auto"
-TABLE = "table"  # the format whose error tells best what is missing, where no format is told
+TABLE = "table"  # if no format is recognised, the error of this one says best what is missing
 
 
 def read(
@@ -35,13 +36,13 @@ def read(
 ) -> Export:
     """Read a file of annotations: the export of an annotation tool, a table or a matrix.
 
-    ``format`` is one of `crowdwise.readers.READERS`, or "auto", which tells the format by the content; the message of
-    the result says what was found. ``question`` chooses one where an export has the answers to several.
+    ``format`` is one of `crowdwise.readers.READERS`, or "auto" to recognise it by content; the message of the result
+    says what was found. ``question`` chooses one if the export has the answers to several.
 
-    ``instance``, ``annotator``, ``label`` and ``gold`` name columns of formats that are tables. ``duplicates`` says
-    what to do with repeated labels of an instance by the same annotator; ``several``, with annotations that hold more
-    than one choice: refuse them, take the first, or skip them. ``models=False`` leaves out the labels that models gave;
-    ``details=False``, what is not needed to aggregate: times, durations, texts and pictures.
+    ``instance``, ``annotator``, ``label`` and ``gold`` name columns of tables. ``duplicates`` decides what happens to
+    repeated labels of an instance by the same annotator; ``several``, to annotations with more than one choice: an
+    error, the first, or skip them. ``models=False`` leaves out labels given by models; ``details=False``, everything
+    that aggregation does not need: times, durations, texts and pictures.
 
     >>> import json, tempfile
     >>> record = {"text": "hi", "id": 1, "mood": "good", "annotator": 3, "annotation_id": 9, "lead_time": 4.2}
@@ -52,55 +53,65 @@ def read(
     ('label-studio', Annotations(1 instance, 1 annotator, 1 class, 1 annotation), array([4.2]), ['hi'])
     """
     path = Path(path)
-    request = Request(question, instance, annotator, label, gold, duplicates, several, models, details)
-    check_choice("several", several, Several)
-    check_choice("duplicates", duplicates, Duplicates)
+    options = ReadOptions(question, instance, annotator, label, gold, duplicates, several, models, details)
+    check_value("several", several, Several)
+    check_value("duplicates", duplicates, Duplicates)
     if label is not None and question is not None:
-        raise ConfigError("label= and question= both name what is answered; pass one of them")
+        raise ConfigError(
+            f"{spelled('label')} and {spelled('question')} both choose what is read; pass only one of them",
+            parameter="question",
+        )
     if format != AUTO:
-        _check_columns(format, request)
+        _check_columns(format, options)
     try:
-        source = Source(path)
-        name, evidence = _detected(source, request) if format == AUTO else (format, "as asked for")
-        export = READERS[name]().read(source, request)
+        source = InputFile(path)
+        name, evidence = _detected(source, options) if format == AUTO else (format, "as asked for")
+        export = READERS[name]().read(source, options)
     except (AnnotationError, DataError) as error:
         message = str(error)
-        raise ReadError(message if message.startswith(str(path)) else f"{path}: {message}") from error
+        message = message if message.startswith(str(path)) else f"{path}: {message}"
+        raise ReadError(message, parameter=error.parameter) from error
     except (pa.ArrowException, csv.Error, OSError, EOFError, zlib.error) as error:
         raise ReadError(f"{path}: cannot be read: {error}") from error
-    found = f"{path.name}: {name}" + (f", as {evidence} (format=NAME reads it otherwise)" if format == AUTO else "")
+    found = f"{path.name}: {name}"
+    if format == AUTO:
+        found += f", as {evidence} ({spelled('format', 'NAME')} reads it otherwise)"
     return replace(export, format=name, message=f"{found}: {export.message}")
 
 
 def formats() -> dict[str, str]:
-    """The formats that `read` knows, each in a few words."""
+    """The formats `read` knows, each in a few words."""
     return {name: READERS[name].summary for name in READERS}
 
 
-def _named(request: Request) -> list[str]:
-    return [role for role in ("instance", "annotator", "label", "gold") if getattr(request, role) is not None]
+def _named(options: ReadOptions) -> list[str]:
+    return [role for role in ("instance", "annotator", "label", "gold") if getattr(options, role) is not None]
 
 
-def _check_columns(name: str, request: Request) -> None:
-    for role in _named(request):
+def _check_columns(name: str, options: ReadOptions) -> None:
+    for role in _named(options):
         if role not in READERS[name].takes:
-            raise ConfigError(f"{role}= names a column of a table, but format {name!r} knows where its fields are")
+            raise ConfigError(
+                f"{spelled(role)} names a column of a table, but format {name!r} has fixed fields", parameter=role
+            )
 
 
-def _detected(source: Source, request: Request) -> tuple[str, str]:
-    """The format of a file, and what tells it."""
-    found: dict[str, str] = {}
-    readers = {name: READERS[name] for name in READERS if {*_named(request)} <= {*READERS[name].takes}}
+def _detected(source: InputFile, options: ReadOptions) -> tuple[str, str]:
+    """The format of a file, and why."""
+    named = set(_named(options))
+    readers = {name: READERS[name] for name in READERS if source.kind in READERS[name].kinds}
+    readers = {name: reader for name, reader in readers.items() if named <= {*reader.takes}}
     for rank in sorted({reader.rank for reader in readers.values()}):
-        for name, reader in readers.items():
-            evidence = reader().detect(source) if reader.rank == rank else None
-            if evidence is not None:
-                found[name] = evidence
+        evidence = {name: reader().detect(source) for name, reader in readers.items() if reader.rank == rank}
+        found = {name: why for name, why in evidence.items() if why is not None}
         if len(found) > 1:
-            both = ", ".join(f"{name} ({evidence})" for name, evidence in found.items())
-            raise ReadError(f"the file could be of several formats: {both}; choose one with format=NAME")
+            both = ", ".join(f"{name} ({why})" for name, why in found.items())
+            raise ReadError(
+                f"the file could be of several formats: {both}; choose one with {spelled('format', 'NAME')}",
+                parameter="format",
+            )
         if found:
             return next(iter(found.items()))
-    if source.kind in ("zip", "folder"):
-        raise ReadError(f"the {source.kind} holds no export that is known; known formats: {', '.join(READERS)}")
-    return TABLE, "nothing tells another format"
+    if source.kind in ARCHIVES:
+        raise ReadError(f"the {source.kind} holds no known export; known formats: {', '.join(READERS)}")
+    return TABLE, "no other format is recognised"

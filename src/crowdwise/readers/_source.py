@@ -1,11 +1,11 @@
-"""A file on its way to a reader: what kind of file it is, and its records, columns or parts."""
+"""A file to read: its kind, and its records, columns or parts."""
 
 from __future__ import annotations
 
 import lzma
 import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -29,24 +29,25 @@ from crowdwise.readers._files import (
     schema_names,
 )
 from crowdwise.readers._node import Node, parse_json, parse_jsonl
-from crowdwise.storage.limits import swollen, unpack_limit
+from crowdwise.storage.limits import too_large, unpack_limit
 
-DOCUMENT = 1 << 32  # bytes of a JSON document or of all files of a folder, which are held in memory
-PARTS = 10_000  # files in a zip file or folder
+DOCUMENT = 1 << 32  # bytes of a JSON document, or of all files of a folder: they are held in memory
+PARTS = 10_000  # files in a zip file
 TEXT = ("csv", "tsv")
 TABLES = ("csv", "tsv", "jsonl", "parquet", "arrow")
 OTHERS = ("json", "npy", "npz", "zip")
+ARCHIVES = ("zip", "folder")
 
 
-class Source:
-    """What a reader is given: a path, and its content in the form that the reader asks for."""
+class InputFile:
+    """A path, and its content in whatever form a reader asks for."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @cached_property
     def kind(self) -> str:
-        """csv, tsv, jsonl, json, parquet, arrow, npy, npz, zip or folder; json and jsonl are told by the content."""
+        """csv, tsv, jsonl, json, parquet, arrow, npy, npz, zip or folder; json and jsonl are told apart by content."""
         if self.path.is_dir():
             return "folder"
         suffix = bare_suffix(self.path)
@@ -67,34 +68,32 @@ class Source:
 
     @property
     def is_text_table(self) -> bool:
-        """Whether all values are text, of which some may stand for numbers."""
+        """Whether all values are text, some of which may stand for numbers."""
         return self.kind in TEXT
 
     @cached_property
     def names(self) -> list[str]:
-        """Names of the columns of a table; of JSON, the fields of its first record."""
+        """Column names of a table; of JSON, the fields of the first record."""
         if self.kind in TEXT:
-            return header(self.path, "\t" if self.kind == "tsv" else ",")[0]
+            return header(self.path)[0]
         if self.kind in ("parquet", "arrow"):
             return schema_names(self.path)
-        first = self.first
-        return [] if first is None else list(first.fields())
+        return [] if self.first is None else list(self.first.fields())
 
     @cached_property
     def first(self) -> Node | None:
-        """The first record of a JSON file, None where there is none."""
+        """The first record of a JSON file; None if there is none."""
         if self.kind == "jsonl":
             line = next((line for line in lines(self.path) if line.strip()), "")
             return next(iter(parse_jsonl(line.encode(), "")), None)
         if self.kind == "json":
-            value = self.document.value
-            records = value if isinstance(value, list) else [value]
-            return Node(records[0], "record 1") if records and isinstance(records[0], dict) else None
+            first = next(self._document_records(), None)
+            return first if first is not None and isinstance(first.value, dict) else None
         return None
 
     @cached_property
     def document(self) -> Node:
-        """The content of a JSON file as a whole."""
+        """The whole content of a JSON file."""
         return Node(parse_json(self._bytes(), ""), "document")
 
     @cached_property
@@ -103,10 +102,7 @@ class Source:
         if self.kind == "jsonl":
             records = parse_jsonl(self._bytes(), "")
         elif self.kind == "json":
-            value = self.document.value
-            records = [
-                Node(one, f"record {k}") for k, one in enumerate(value if isinstance(value, list) else [value], 1)
-            ]
+            records = list(self._document_records())
             for record in records:
                 record.fields()
         elif self.kind in TABLES:
@@ -121,7 +117,7 @@ class Source:
         return records
 
     def columns(self, choose: Choose) -> Columns:
-        """The columns of a table that ``choose`` picks; of a JSON list of records, their fields."""
+        """The columns of a table that ``choose`` picks; of a JSON list, the fields of its records."""
         if self.kind != "json" and bare_suffix(self.path) != "json":
             return load_columns(self.path, choose)
         records = self.records
@@ -130,13 +126,17 @@ class Source:
 
     @cached_property
     def parts(self) -> dict[str, Callable[[], bytes]]:
-        """Files in a zip file or folder by name, in order of their names, each with the function that reads it."""
+        """Files in a zip file or folder, sorted by name, each with a function that reads it."""
         if self.kind == "folder":
             found = sorted(path for path in self.path.iterdir() if path.is_file() and not path.name.startswith("."))
             if sum(path.stat().st_size for path in found) > DOCUMENT:
-                raise ReadError(f"the files of the folder have more than {DOCUMENT:,} bytes")
+                raise ReadError(f"the files in the folder have more than {DOCUMENT:,} bytes")
             return {path.name: path.read_bytes for path in found}
         return zip_parts(self.path)
+
+    def _document_records(self) -> Iterator[Node]:
+        value = self.document.value
+        return (Node(one, f"record {k}") for k, one in enumerate(value if isinstance(value, list) else [value], 1))
 
     def _bytes(self) -> bytes:
         with open_bytes(self.path) as file:
@@ -150,7 +150,7 @@ class Source:
 
 
 def zip_parts(path: Path) -> dict[str, Callable[[], bytes]]:
-    """Files in a zip file, which stay in memory: none of them is written anywhere."""
+    """Files in a zip file; they are read in memory and never written to disk."""
     try:
         with zipfile.ZipFile(path) as file:
             members = [member for member in file.infolist() if not member.filename.endswith("/")]
@@ -160,13 +160,13 @@ def zip_parts(path: Path) -> dict[str, Callable[[], bytes]]:
         raise ReadError(f"the zip file has {len(members):,} files; at most {PARTS:,} are read")
     limit = unpack_limit(path)
     if sum(member.file_size for member in members) > limit:
-        raise swollen(path, limit, ReadError)
+        raise too_large(path, limit, ReadError)
     parts: dict[str, Callable[[], bytes]] = {}
     for member in sorted(members, key=lambda member: member.filename):
         name = member.filename
-        windows = PureWindowsPath(name)  # which also takes / for what separates folders
+        windows = PureWindowsPath(name)  # splits at / and \
         if windows.drive or windows.root or ".." in windows.parts:
-            raise ReadError(f"the zip file names a file outside of itself: {name!r}")
+            raise ReadError(f"the zip file has a path outside of itself: {name!r}")
         if name.startswith("__MACOSX/") or PurePosixPath(name).name.startswith("."):
             continue  # what file managers leave behind
         if name in parts:
@@ -183,14 +183,14 @@ def _reading(path: Path, member: zipfile.ZipInfo) -> Callable[[], bytes]:
         except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, zlib.error, lzma.LZMAError) as error:
             raise ReadError(f"{member.filename}: cannot be unpacked: {error}") from error
         if len(data) != member.file_size:
-            raise ReadError(f"{member.filename}: {len(data):,} bytes, but {member.file_size:,} are announced")
+            raise ReadError(f"{member.filename}: {len(data):,} bytes, but the zip file lists {member.file_size:,}")
         return data
 
     return read
 
 
 def _whole(line: str) -> bool:
-    """Whether a line is a JSON value by itself, as in a file of JSON lines."""
+    """Whether a line is a complete JSON value, as in a JSONL file."""
     try:
         parse_json(line.encode("utf-8", "surrogatepass"), "")
     except ReadError:
@@ -199,7 +199,7 @@ def _whole(line: str) -> bool:
 
 
 def values_of(column: Any) -> list[Any]:
-    """The values of a loaded column; times are in UTC, without zone, for which no list of zones is needed."""
+    """The values of a loaded column; times are in UTC without zone, so that no time zone database is needed."""
     if isinstance(column, list):
         return column
     if pa.types.is_timestamp(column.type):

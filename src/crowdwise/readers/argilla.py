@@ -1,13 +1,13 @@
-"""Records of Argilla: flat, as data sets of Hugging Face hold them (json, jsonl, parquet, arrow), or nested (json)."""
+"""Records of Argilla: flat, as in Hugging Face data sets (json, jsonl, parquet, arrow), or nested (json)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from crowdwise.readers._export import READERS, Collector, Export, Reader, Request
+from crowdwise.readers._export import READERS, Collector, Export, Reader, ReadOptions
 from crowdwise.readers._node import Node
-from crowdwise.readers._source import Source
+from crowdwise.readers._source import InputFile
 
 Given = tuple[Node, Node, Any]  # value, user and status of a response
 _FLAT = ".responses"
@@ -15,37 +15,36 @@ _FLAT = ".responses"
 
 @READERS.register("argilla")
 class Argilla(Reader):
-    """Submitted responses count; a suggestion is an annotation by a model, its agent."""
+    """Submitted responses count; a suggestion is an annotation by a model, named by its agent."""
 
     summary = "Argilla, also as Hugging Face data sets: records as JSON, JSONL, Parquet, Arrow"
+    kinds = ("json", "jsonl", "parquet", "arrow")
 
-    def detect(self, source: Source) -> str | None:
-        if source.kind not in ("json", "jsonl", "parquet", "arrow"):
-            return None
+    def detect(self, source: InputFile) -> str | None:
         flat = next((name for name in source.names if name.endswith(_FLAT)), None)
         if flat is not None:
             return f"it has the field {flat!r}"
         nested = {"fields", "responses"} <= set(source.names)
         return "its records have 'fields' and 'responses'" if nested else None
 
-    def read(self, source: Source, request: Request) -> Export:
+    def read(self, source: InputFile, options: ReadOptions) -> Export:
         questions = dict.fromkeys(name for record in source.records for name in _questions(record))
-        question = request.choose(list(questions))
-        made = Collector(source, request)
+        question = options.choose(questions)
+        collector = Collector(source, options)
         for number, record in enumerate(source.records):
             known = record.get("id") or record.get("_server_id")
             instance = known.id() if known is not None else number
-            made.item(instance, _item(record, list(questions)))
+            collector.item(instance, _item(record, list(questions)))
             for value, user, status in _responses(record, question):
                 if status not in (None, "submitted"):
-                    made.left_out[str(status)] += 1
+                    collector.left_out[str(status)] += 1
                     continue
-                made.add(value, instance, user.id(), _label(value, request))
+                collector.add(value, instance, user.id(), options.one_label(value.each(), value))
             suggested, agent = _suggestion(record, question)
             if suggested is not None:
                 who = agent.id() if agent is not None else "suggestion"
-                made.add(suggested, instance, who, _label(suggested, request), model=True)
-        return made.export(question)
+                collector.add(suggested, instance, who, options.one_label(suggested.each(), suggested), model=True)
+        return collector.export(question)
 
 
 def _questions(record: Node) -> list[str]:
@@ -60,10 +59,6 @@ def _item(record: Node, questions: list[str]) -> dict[str, Any]:
         return fields.fields()
     own = tuple(f"{question}." for question in questions)
     return {name: value for name, value in record.value.items() if name != "id" and not name.startswith(own)}
-
-
-def _label(value: Node, request: Request) -> Any:
-    return request.one([*value.items()], value) if isinstance(value.value, list) else value.label()
 
 
 def _responses(record: Node, question: str) -> Iterator[Given]:
@@ -86,7 +81,7 @@ def _responses(record: Node, question: str) -> Iterator[Given]:
 
 
 def _suggestion(record: Node, question: str) -> tuple[Node | None, Node | None]:
-    """What a model suggests, and which one."""
+    """What a model suggests, and the model."""
     nested = record.get("suggestions")
     if nested is not None and isinstance(nested.value, dict):
         found = nested.record(question)

@@ -1,33 +1,34 @@
-"""Consensus jobs of CVAT: answers of its API about jobs, labels and annotations, in one JSON file, a zip or a folder."""
+"""CVAT consensus jobs: API responses for jobs, labels and annotations, in one JSON file, a zip file or a folder."""
 
 from __future__ import annotations
 
 from pathlib import PurePosixPath
 from typing import Any
 
-from crowdwise.readers._export import READERS, Collector, Export, Reader, Request
+from crowdwise.readers._export import READERS, Collector, Export, Reader, ReadOptions
 from crowdwise.readers._node import Id, Node, parse_json
-from crowdwise.readers._source import Source
+from crowdwise.readers._source import ARCHIVES, InputFile
 
 REPLICA, TRUTH = "consensus_replica", "ground_truth"
 
 
 @READERS.register("cvat")
 class Cvat(Reader):
-    """Tags of frames: those of replicas are annotations, those of ground truth jobs are gold.
+    """Frame tags: those of replicas are annotations, those of ground truth jobs are gold.
 
     A file has the fields ``jobs``, ``labels`` and, unless each job has its own, ``annotations`` by job; ``meta`` may
-    name the frames. In a zip file or folder, these are jobs.json, labels.json, meta.json and, by job, 12.json.
+    name the frames. In a zip file or folder, these are jobs.json, labels.json, meta.json and one file per job (12.json).
     """
 
     summary = "CVAT: consensus jobs as JSON, in one file or in a zip file or folder"
+    kinds = ("json", "jsonl", *ARCHIVES)
 
-    def detect(self, source: Source) -> str | None:
-        if source.kind in ("zip", "folder"):
+    def detect(self, source: InputFile) -> str | None:
+        if source.kind in ARCHIVES:
             return "it holds jobs.json" if any(_stem(name) == "jobs" for name in source.parts) else None
         return "it has the fields jobs and labels" if {"jobs", "labels"} <= set(source.names) else None
 
-    def read(self, source: Source, request: Request) -> Export:
+    def read(self, source: InputFile, options: ReadOptions) -> Export:
         content = _content(source)
         jobs = _listed(content, "jobs")
         names = {label.need("id").id(): label.need("name").label() for label in _listed(content, "labels")}
@@ -36,24 +37,24 @@ class Cvat(Reader):
             raise content.error(f"no job is of type {REPLICA!r}")
         several = len({job.value.get("task_id") if _plain(job.value.get("task_id")) else None for job in jobs}) > 1
         frames = _frames(content)
-        made = Collector(source, request)
+        collector = Collector(source, options)
         for job, kind in kinds:
             if kind not in (REPLICA, TRUTH):
-                continue  # the job that replicas were merged into
+                continue  # the job into which replicas are merged
             for frame, tags in _tags(content, job).items():
                 instance: Id = f"{job.value.get('task_id')}:{frame}" if several else frame
-                made.item(instance, {"image": frames[frame]} if frame in frames and not several else {})
-                label = request.one([Node(_name(tag, names), tag) for tag in tags], tags[0])
+                collector.item(instance, {"image": frames[frame]} if frame in frames and not several else {})
+                label = options.one_label([Node(_name(tag, names), tag) for tag in tags], tags[0])
                 if kind == TRUTH:
-                    made.gold(tags[0], instance, label)
+                    collector.gold(tags[0], instance, label)
                 else:
-                    made.add(tags[0], instance, _who(job), label)
-        return made.export(None)
+                    collector.add(tags[0], instance, _who(job), label)
+        return collector.export(None)
 
 
-def _content(source: Source) -> Node:
+def _content(source: InputFile) -> Node:
     """Jobs, labels, annotations and meta as one object."""
-    if source.kind not in ("zip", "folder"):
+    if source.kind not in ARCHIVES:
         return source.document
     found: dict[str, Any] = {"annotations": {}}
     for name, read in source.parts.items():
@@ -72,11 +73,11 @@ def _stem(name: str) -> str:
 
 
 def _listed(content: Node, name: str) -> list[Node]:
-    """A list, or a page of one as the API gives it."""
+    """A list, or a page of results as the API returns it."""
     node = content.need(name)
     if isinstance(node.value, dict):
         if node.value.get("next"):
-            raise node.error("this is one page of several; ask the API with page_size=... for all of them")
+            raise node.error("this is one page of several; request all results from the API with page_size=...")
         node = node.need("results")
     items = [*node.items()]
     for item in items:
@@ -108,13 +109,13 @@ def _name(tag: Node, names: dict[Id, Any]) -> Any:
 
 
 def _who(job: Node) -> Id:
-    """Who worked on a job; an unassigned one was done by somebody whom only the job names."""
+    """The annotator of a job: its assignee, or the job itself if nobody is assigned."""
     assignee = job.record("assignee")
     return f"job {job.need('id').id()}" if assignee is None else assignee.need("username", "id").id()
 
 
 def _frames(content: Node) -> dict[int, str]:
-    """Names of the pictures by frame."""
+    """Picture names by frame."""
     meta = content.record("meta")
     names = [] if meta is None else [frame.text("name") for frame in meta.list("frames")]
     start = meta.value.get("start_frame") if meta is not None else 0

@@ -1,46 +1,45 @@
-"""Dense matrices, one row per instance and one column per annotator: csv and tsv, npy, npz."""
+"""Dense matrices, one row per instance and one column per annotator: csv, tsv, npy, npz."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import numpy.typing as npt
-
 from crowdwise.annotations import Annotations
 from crowdwise.data.frames import ALIASES, find_column
+from crowdwise.data.types import Array
 from crowdwise.errors import ReadError
-from crowdwise.readers._export import READERS, Collector, Export, Reader, Request, kinds_of
+from crowdwise.readers._export import READERS, Collector, Export, Reader, ReadOptions, kinds_of
 from crowdwise.readers._files import header, lines
 from crowdwise.readers._node import Node
-from crowdwise.readers._source import TEXT, Source, zip_parts
+from crowdwise.readers._source import TEXT, InputFile, zip_parts
 from crowdwise.readers.table import describe
 from crowdwise.storage.arrays import read_npy, read_npz
 
-Array = npt.NDArray[Any]
 MISSING = ("", "-1", "nan", "NaN", "NA", "None", "null")  # cells of a text file that hold no label
 _IDS = ("", "id", "index", *ALIASES["instance"])  # names of a first column that holds the instances
-_SAMPLE = 100  # rows by which a matrix is told from other tables
+_SAMPLE = 100  # rows inspected to tell a matrix from other tables
 
 
 @READERS.register("dense")
 class Dense(Reader):
-    """A cell holds the label; NaN, -1 and nothing mean that there is none."""
+    """A cell holds the label; NaN, -1 and empty cells are missing."""
 
     summary = "dense matrices, a row per instance and a column per annotator: CSV, TSV, NPY, NPZ"
+    kinds = (*TEXT, "npy", "npz")
     rank = 3
 
-    def detect(self, source: Source) -> str | None:
-        if source.kind in ("npy", "npz"):
+    def detect(self, source: InputFile) -> str | None:
+        if source.kind not in TEXT:
             return "it holds arrays"
-        if source.kind not in TEXT or any(find_column(ALIASES[role], source.names) for role in ("annotator", "label")):
+        if any(find_column(ALIASES[role], source.names) for role in ("annotator", "label")):
             return None
         try:
             rows = list(islice(_rows(source), _SAMPLE))
-        except ReadError:  # the reader of tables says better what is wrong
+        except ReadError:  # the table reader explains better what is wrong
             return None
         start = int(bool(rows) and _has_ids(rows[0]))
         if len(rows) < 3 or len(rows[0]) - start < 2:
@@ -49,24 +48,21 @@ class Dense(Reader):
         few = 0 < 2 * len(set(cells)) <= len(cells)
         return f"it has {len(rows[0]) - start} columns of the same few values" if few else None
 
-    def read(self, source: Source, request: Request) -> Export:
-        if source.kind in ("npy", "npz"):
-            return _read_array(source, request)
-        if source.kind not in TEXT:
-            raise ReadError(f"a {source.kind} file is no dense matrix; csv, tsv, npy and npz are")
-        return _read_text(source, request)
+    def read(self, source: InputFile, options: ReadOptions) -> Export:
+        if source.kind not in self.kinds:
+            raise ReadError(f"a dense matrix is read from {', '.join(self.kinds)}, not from a {source.kind} file")
+        return _read_text(source, options) if source.kind in TEXT else _read_array(source, options)
 
 
-def _read_text(source: Source, request: Request) -> Export:
+def _read_text(source: InputFile, options: ReadOptions) -> Export:
     rows = _rows(source)
     first = next(rows, [])
     ids, named = _has_ids(first), not _is_data(first)
     annotators: list[Any] = first[ids:] if named else list(range(len(first)))
     if len(set(annotators)) < len(annotators):
         raise ReadError("line 1: two annotators have the same name")
-    made = Collector(source, request)
-    body = rows if named else _with_first(first, rows)
-    for number, row in enumerate(body):
+    collector = Collector(source, options)
+    for number, row in enumerate(rows if named else chain([first], rows)):
         place = f"record {number + 1}"
         if len(row) != len(first):
             raise ReadError(f"{place}: {len(row)} cells, but the first line has {len(first)}")
@@ -75,12 +71,12 @@ def _read_text(source: Source, request: Request) -> Export:
         for annotator in annotators:
             if node.value[annotator] not in MISSING:
                 label = Node(node.value[annotator], node, str(annotator)).label()
-                made.add(node, instance, Node(annotator, node, "annotator").id(), label)
-    return made.export(None)
+                collector.add(node, instance, Node(annotator, node, "annotator").id(), label)
+    return collector.export(None)
 
 
-def _rows(source: Source) -> Iterator[list[str]]:
-    _, delimiter = header(source.path, "\t" if source.kind == "tsv" else ",")
+def _rows(source: InputFile) -> Iterator[list[str]]:
+    _, delimiter = header(source.path)
     try:
         for row in csv.reader(lines(source.path), delimiter=delimiter, strict=True):
             if row:
@@ -94,28 +90,23 @@ def _has_ids(first: list[str]) -> bool:
 
 
 def _is_data(first: list[str]) -> bool:
-    """Whether the first line already holds labels: numbers, as annotators are rarely called."""
+    """Whether the first line already holds labels, i.e. numbers: annotators are rarely named like that."""
     return all(cell in MISSING or cell.removesuffix(".0").removeprefix("-").isdecimal() for cell in first[1:]) and (
         not _has_ids(first)
     )
 
 
-def _with_first(first: list[str], rows: Iterator[list[str]]) -> Iterator[list[str]]:
-    yield first
-    yield from rows
-
-
-def _read_array(source: Source, request: Request) -> Export:
+def _read_array(source: InputFile, options: ReadOptions) -> Export:
     arrays = {name: array for name, array in _arrays(source.path).items() if array.ndim == 2}
     if not arrays:
-        raise ReadError("there is no array with two axes, instances and annotators")
-    question = request.choose(list(arrays)) if list(arrays) != [""] else ""
+        raise ReadError("no array has two axes (instances, annotators)")
+    question = options.choose(arrays) if list(arrays) != [""] else ""
     matrix: Array = arrays[question]
     if matrix.dtype.kind not in "iufbU":
         raise ReadError(f"array {question!r}: labels cannot be of type {matrix.dtype}")
     annotations = Annotations.from_dense(matrix)
     if not len(annotations):
-        raise ReadError("there are no annotations: all cells are missing")
+        raise ReadError("there are no annotations: all cells are empty")
     message = describe(annotations, len(annotations), {}, None) + (f"; array {question!r}" if question else "")
     return Export(
         annotations=annotations,
@@ -123,7 +114,6 @@ def _read_array(source: Source, request: Request) -> Export:
         gold=None,
         n_rows=len(annotations),
         message=message,
-        format="",
         question=question or None,
         kinds=kinds_of(annotations.n_annotators, set()),
     )

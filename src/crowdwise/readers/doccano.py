@@ -1,54 +1,55 @@
-"""Exports of doccano: a zip file (or its folder) with one file of JSON lines, or JSON, per annotator."""
+"""doccano exports: a zip file (or its folder) with one JSONL or JSON file per annotator."""
 
 from __future__ import annotations
 
 from pathlib import PurePosixPath
 
 from crowdwise.errors import ReadError
-from crowdwise.readers._export import READERS, Collector, Export, Reader, Request
+from crowdwise.readers._export import READERS, Collector, Export, Reader, ReadOptions
 from crowdwise.readers._node import Node, parse_json, parse_jsonl
-from crowdwise.readers._source import Source
+from crowdwise.readers._source import ARCHIVES, InputFile
 
-ALL = "all"  # the name of the file of a project in which annotators share their work
+ALL = "all"  # name of the file of a project in which annotators share their annotations
 
 
 @READERS.register("doccano")
 class Doccano(Reader):
-    """The file's name is the annotator's."""
+    """Each file is named after its annotator."""
 
     summary = "doccano: a zip file with a JSONL file per annotator"
+    kinds = ARCHIVES
 
-    def detect(self, source: Source) -> str | None:
-        parts = source.parts if source.kind in ("zip", "folder") else {}
+    def detect(self, source: InputFile) -> str | None:
+        parts = source.parts
         names = [name for name in parts if PurePosixPath(name).suffix.lower() == ".jsonl"]
         if not names:
             return None
         first = next(iter(_records(names[0], parts[names[0]]())), None)
         return f"{names[0]} has records with id and label" if first and {"id", "label"} <= {*first.fields()} else None
 
-    def read(self, source: Source, request: Request) -> Export:
-        if source.kind not in ("zip", "folder"):
-            raise ReadError(
-                "an export of doccano is a zip file: the names of the files in it are the annotators' names"
-            )
+    def read(self, source: InputFile, options: ReadOptions) -> Export:
+        if source.kind not in self.kinds:
+            raise ReadError("a doccano export is a zip file; the files in it are named after the annotators")
         parts = {name: read for name, read in source.parts.items() if _is_records(name)}
         if not parts:
-            raise ReadError("there is no file .jsonl or .json of an annotator")
-        made = Collector(source, request)
+            raise ReadError("there is no .jsonl or .json file of an annotator")
+        collector = Collector(source, options)
         for name, read in parts.items():
             annotator = PurePosixPath(name).stem
             if annotator == ALL:
                 raise ReadError(
-                    f"{name} does not say who gave which label: in the project's settings, let annotators not share "
-                    "their annotations, and export again; the zip file then has one file per annotator"
+                    f"{name} does not say who gave which label: turn off shared annotations in the project's settings "
+                    "and export again; the zip file then has one file per annotator"
                 )
             for record in _records(name, read()):
                 instance = record.need("id").id()
-                made.item(instance, {key: value for key, value in record.value.items() if key not in ("id", "label")})
+                collector.item(
+                    instance, {key: value for key, value in record.value.items() if key not in ("id", "label")}
+                )
                 label = record.get("label")
-                chosen = [] if label is None else [*label.items()] if isinstance(label.value, list) else [label]
-                made.add(record, instance, annotator, request.one(chosen, label or record))
-        return made.export(None)
+                chosen = [] if label is None else label.each()
+                collector.add(record, instance, annotator, options.one_label(chosen, label or record))
+        return collector.export(None)
 
 
 def _is_records(name: str) -> bool:

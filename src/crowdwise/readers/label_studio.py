@@ -1,4 +1,4 @@
-"""Exports of Label Studio: JSON (tasks with annotations and predictions), JSON_MIN, and CSV or TSV (a row each)."""
+"""Label Studio exports: JSON (tasks with annotations and predictions), and JSON_MIN, CSV or TSV (one annotation each)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from crowdwise.errors import ReadError
-from crowdwise.readers._export import READERS, Collector, Export, Reader, Request
+from crowdwise.readers._export import READERS, Collector, Export, Reader, ReadOptions
 from crowdwise.readers._node import Id, Node
-from crowdwise.readers._source import Source
+from crowdwise.readers._source import InputFile
 
 OWN = "crowdwise"
-"""Predictions of models whose names begin like this are consensus labels that were written back: nobody's opinion."""
+"""Predictions of models whose name starts like this are consensus labels that were written back, not annotations."""
 ANSWERS = {"choices": "choices", "rating": "rating", "pairwise": "selected"}  # type of a control -> field of its answer
 _ANNOTATIONS = ("annotations", "completions")
 _FIXED = {"id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time", "agreement", "predictions"}
@@ -24,7 +24,7 @@ class LabelStudio(Reader):
 
     summary = "Label Studio: JSON, JSON_MIN, CSV, TSV"
 
-    def detect(self, source: Source) -> str | None:
+    def detect(self, source: InputFile) -> str | None:
         names = set(source.names)
         if source.first is not None:
             for name in _ANNOTATIONS:
@@ -32,10 +32,10 @@ class LabelStudio(Reader):
                     return f"its tasks have {name!r}"
         return "it has the fields id, annotator and annotation_id" if _rows(names) else None
 
-    def read(self, source: Source, request: Request) -> Export:
+    def read(self, source: InputFile, options: ReadOptions) -> Export:
         if _rows(set(source.names)):
-            return _read_rows(source, request)
-        return _read_tasks(source, request)
+            return _read_rows(source, options)
+        return _read_tasks(source, options)
 
 
 def _rows(names: set[str]) -> bool:
@@ -45,38 +45,40 @@ def _rows(names: set[str]) -> bool:
 # -- JSON: one record per task -------------------------------------------------------------------------------------------
 
 
-def _read_tasks(source: Source, request: Request) -> Export:
+def _read_tasks(source: InputFile, options: ReadOptions) -> Export:
     controls = _controls(source.records)
     if not controls:
-        kinds = dict.fromkeys(_kinds(source.records))
+        kinds = dict.fromkeys(str(result.fields().get("type")) for result in _results(source.records))
         found = f"answers are of type {', '.join(map(repr, kinds))}" if kinds else "there are no answers"
-        raise ReadError(f"nobody answered a question with a class: {found}; read are {', '.join(ANSWERS)}")
-    question = request.choose(list(controls))
-    made = Collector(source, request)
+        raise ReadError(f"no question was answered with a class: {found}; supported are {', '.join(ANSWERS)}")
+    question = options.choose(controls)
+    collector = Collector(source, options)
     for task in source.records:
         instance = task.need("id").id()
         data = task.record("data")
-        made.item(instance, data.fields() if data is not None else {})
+        collector.item(instance, data.fields() if data is not None else {})
         for annotation in _annotations(task):
             if annotation.value.get("was_cancelled") or annotation.value.get("skipped"):
-                made.left_out["cancelled"] += 1
+                collector.left_out["cancelled"] += 1
                 continue
-            label = request.one(_choices(annotation, question), annotation)
+            label = options.one_label(_choices(annotation, question), annotation)
             if annotation.value.get("ground_truth"):
-                made.gold(annotation, instance, label)
+                collector.gold(annotation, instance, label)
                 continue
             times = {"time": annotation.value.get("created_at"), "duration": annotation.value.get("lead_time")}
-            made.add(annotation, instance, _who(annotation.need("completed_by")), label, **times)
+            collector.add(annotation, instance, _who(annotation.need("completed_by")), label, **times)
         for prediction in _predictions(task):
             model = prediction.value.get("model_version")
-            model = "model" if model in (None, "") else model  # a model may be called 0
+            model = "model" if model in (None, "") else model  # a model may be named 0
             if str(model).startswith(OWN):
-                made.left_out["consensus labels written back"] += 1
+                collector.left_out["consensus labels written back"] += 1
                 continue
-            label = request.one(_choices(prediction, question), prediction)
+            label = options.one_label(_choices(prediction, question), prediction)
             time = prediction.value.get("created_at")
-            made.add(prediction, instance, Node(model, prediction, "model_version").id(), label, time=time, model=True)
-    return made.export(question, control={"from_name": question} | controls[question])
+            collector.add(
+                prediction, instance, Node(model, prediction, "model_version").id(), label, time=time, model=True
+            )
+    return collector.export(question, control={"from_name": question} | controls[question])
 
 
 def _annotations(task: Node) -> list[Node]:
@@ -84,26 +86,24 @@ def _annotations(task: Node) -> list[Node]:
 
 
 def _predictions(task: Node) -> list[Node]:
-    return [one for one in task.list("predictions") if isinstance(one.value, dict)]  # else numbers that refer to some
+    return [one for one in task.list("predictions") if isinstance(one.value, dict)]  # others are ids of predictions
+
+
+def _results(tasks: list[Node]) -> Iterator[Node]:
+    """All answers to all questions."""
+    for task in tasks:
+        for given in (*_annotations(task), *_predictions(task)):
+            yield from given.list("result")
 
 
 def _controls(tasks: list[Node]) -> dict[str, dict[str, str]]:
-    """The questions that have a class for an answer, each with its to_name and type."""
+    """The questions that are answered with a class, each with its to_name and type."""
     found: dict[str, dict[str, str]] = {}
-    for task in tasks:
-        for given in (*_annotations(task), *_predictions(task)):
-            for result in given.list("result"):
-                kind, name = result.value.get("type") if result.fields() else None, result.text("from_name")
-                if isinstance(kind, str) and kind in ANSWERS and name is not None:
-                    found.setdefault(name, {"to_name": result.text("to_name") or name, "type": kind})
+    for result in _results(tasks):
+        kind, name = result.fields().get("type"), result.text("from_name")
+        if isinstance(kind, str) and kind in ANSWERS and name is not None:
+            found.setdefault(name, {"to_name": result.text("to_name") or name, "type": kind})
     return found
-
-
-def _kinds(tasks: list[Node]) -> Iterator[str]:
-    """The types of all answers."""
-    for task in tasks:
-        for given in (*_annotations(task), *_predictions(task)):
-            yield from (str(result.fields().get("type")) for result in given.list("result"))
 
 
 def _choices(annotation: Node, question: str) -> list[Node]:
@@ -113,8 +113,7 @@ def _choices(annotation: Node, question: str) -> list[Node]:
         kind = result.fields().get("type")
         if result.value.get("from_name") == question and isinstance(kind, str) and kind in ANSWERS:
             answer = result.need("value").get(ANSWERS[kind])
-            if answer is not None:
-                chosen += answer.items() if isinstance(answer.value, list) else [answer]
+            chosen += [] if answer is None else answer.each()
     return chosen
 
 
@@ -127,29 +126,31 @@ def _who(who: Node) -> Id:
 # -- JSON_MIN, CSV and TSV: one record per annotation --------------------------------------------------------------------
 
 
-def _read_rows(source: Source, request: Request) -> Export:
+def _read_rows(source: InputFile, options: ReadOptions) -> Export:
     names = list(dict.fromkeys(name for record in source.records for name in record.fields()))
-    question = request.choose(_questions(source.records, names, request.question))
-    made = Collector(source, request)
+    question = options.choose(_questions(source.records, names, options.question))
+    collector = Collector(source, options)
     for row in source.records:
         instance = row.need("id").id()
-        made.item(instance, {name: row.value.get(name) for name in names if name not in _FIXED and name != question})
+        collector.item(
+            instance, {name: row.value.get(name) for name in names if name not in _FIXED and name != question}
+        )
         answer = row.get(question)
-        label = request.one(_row_choices(answer), answer) if answer is not None else None
+        label = options.one_label(_row_choices(answer), answer) if answer is not None else None
         times = {"time": row.value.get("created_at"), "duration": row.value.get("lead_time")}
-        made.add(row, instance, _who(row.need("annotator")), label, **times)
-    return made.export(question, columns={"instance": "id", "annotator": "annotator", "label": question})
+        collector.add(row, instance, _who(row.need("annotator")), label, **times)
+    return collector.export(question, columns={"instance": "id", "annotator": "annotator", "label": question})
 
 
 def _questions(rows: list[Node], names: list[str], asked: str | None) -> list[str]:
-    """The columns of answers: those between id and annotator, where Label Studio puts them, else any that may be."""
+    """The columns of answers: those between id and annotator, where Label Studio puts them, else any that fits."""
     between = names[names.index("id") + 1 : names.index("annotator")]
     free = [name for name in [*(between or names), asked] if name in names and name not in _FIXED]
     return [name for name in dict.fromkeys(free) if name == asked or any(_is_choice(row.get(name)) for row in rows)]
 
 
 def _is_choice(answer: Node | None) -> bool:
-    """Whether an answer is a class or some of them, not regions."""
+    """Whether an answer consists of classes, not regions."""
     try:
         return answer is not None and bool(_row_choices(answer))
     except ReadError:
@@ -157,7 +158,7 @@ def _is_choice(answer: Node | None) -> bool:
 
 
 def _row_choices(answer: Node) -> list[Node]:
-    """The choices of a row: a value, {"choices": [...]}, or the latter as text."""
+    """The choices of a row: a value, {"choices": [...]}, or either as text."""
     value: Any = answer.value
     if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
         try:
@@ -166,10 +167,7 @@ def _row_choices(answer: Node) -> list[Node]:
             value = answer.value
     if isinstance(value, dict):
         return [*Node(value, answer).need(*ANSWERS).items()]
-    if isinstance(value, list):
-        chosen = [*Node(value, answer).items()]
-        for one in chosen:
-            one.label()
-        return chosen
-    answer.label()
-    return [answer]
+    chosen = [*Node(value, answer).items()] if isinstance(value, list) else [answer]
+    for one in chosen:
+        one.label()
+    return chosen

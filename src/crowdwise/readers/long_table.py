@@ -12,6 +12,7 @@ import pyarrow as pa
 from crowdwise.annotations import Annotations
 from crowdwise.data.factorise import is_text
 from crowdwise.data.frames import ALIASES, find_column
+from crowdwise.data.types import Ints
 from crowdwise.errors import ReadError
 from crowdwise.readers._export import (
     MODEL,
@@ -20,17 +21,17 @@ from crowdwise.readers._export import (
     TEXT_FIELDS,
     Export,
     Reader,
-    Request,
+    ReadOptions,
     durations_of,
-    kept_rows,
     kinds_of,
     times_of,
+    without_repeats,
 )
 from crowdwise.readers._files import Columns
-from crowdwise.readers._source import TABLES, Source, values_of
+from crowdwise.readers._source import InputFile, values_of
 from crowdwise.readers.table import TableRead, describe, read_columns, record_name
 
-Rows = npt.NDArray[np.int64]
+Rows = Ints
 DETAILS: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "createdat", "submittedat", "annotatedat", "submittime", "datetime", "date", "time"),
     "duration": ("duration", "leadtime", "seconds", "worktimeinseconds", "elapsed", "timespent"),
@@ -42,53 +43,51 @@ DETAILS: dict[str, tuple[str, ...]] = {
 
 @READERS.register("table")
 class LongTable(Reader):
-    """Columns are found by their usual names; further ones hold gold, times, durations, kinds, texts and pictures."""
+    """Columns are found by their usual names; others may hold gold, times, durations, kinds, texts and pictures."""
 
     summary = "tables with a row per annotation: CSV, TSV, JSONL, JSON, Parquet, Arrow"
     rank = 2
     takes = ("instance", "annotator", "label", "gold")
 
-    def detect(self, source: Source) -> str | None:
-        names = source.names if source.kind in (*TABLES, "json") else []
-        found = [find_column(aliases, names) for aliases in ALIASES.values()]
+    def detect(self, source: InputFile) -> str | None:
+        found = [find_column(aliases, source.names) for aliases in ALIASES.values()]
         return f"it has the columns {', '.join(map(repr, found))}" if all(found) and len(set(found)) == 3 else None
 
-    def read(self, source: Source, request: Request) -> Export:
-        if source.kind not in (*TABLES, "json"):
-            raise ReadError(f"a {source.kind} file is no table with a row per annotation")
+    def read(self, source: InputFile, options: ReadOptions) -> Export:
+        if source.kind not in self.kinds:
+            raise ReadError(f"a {source.kind} file is not a table with a row per annotation")
         roles: dict[str, str] = {}
 
         def further(names: Sequence[str]) -> Sequence[str]:
-            for role, aliases in DETAILS.items() if request.details or not request.models else ():
+            for role, aliases in DETAILS.items() if options.details or not options.models else ():
                 found = find_column(aliases, [name for name in names if name not in roles.values()])
                 if found is not None:
                     roles[role] = found
             return list(roles.values())
 
-        chosen = {"instance": request.instance, "annotator": request.annotator}
-        chosen["label"] = request.label or request.question
+        chosen = {"instance": options.instance, "annotator": options.annotator}
+        chosen["label"] = options.label or options.question
         text = source.is_text_table
-        read, more = read_columns(source.path, source.columns, chosen, request.gold, further, typed=text)
-        return _export(read, {role: more[name] for role, name in roles.items()}, roles, request)
+        read, more = read_columns(source.path, source.columns, chosen, options.gold, further, typed=text)
+        return _export(read, {role: more[name] for role, name in roles.items()}, roles, options)
 
 
-def _export(read: TableRead, more: Columns, roles: dict[str, str], request: Request) -> Export:
+def _export(read: TableRead, more: Columns, roles: dict[str, str], options: ReadOptions) -> Export:
     every, gold, remark = read.annotations, read.gold, ""
     models = _models(every.annotator, more.get("kind"))
-    rows: Rows | None = kept_rows(every, request.duplicates, record_name)
-    annotations = every if rows is None else every.where(np.isin(np.arange(len(every)), rows))
+    annotations, rows = without_repeats(every, options.duplicates, record_name)
     n_rows = len(every)
-    if models and not request.models:
+    if models and not options.models:
         people = ~np.isin(annotations.annotator, list(models))
         if not people.any():
             raise ReadError(f"there are no annotations (left out: {len(people):,} by models)")
         rows = np.flatnonzero(people) if rows is None else rows[people]
         n_rows, remark, models = int(people.sum()), f"; left out: {int((~people).sum()):,} by models", set()
-        kept = annotations.where(people).to_frame()  # in new codes, as models are no annotators now
+        kept = annotations.where(people).to_frame()  # new codes: models are no longer annotators
         annotations = Annotations.from_frame(kept, classes=every.class_vocabulary.arrow)
         seen = set(annotations.instance_vocabulary.arrow.to_pylist())
         gold = None if gold is None else {one: truth for one, truth in gold.items() if one in seen}
-    if not request.details:
+    if not options.details:
         more = {}
     times = times_of(values_of(more["timestamp"]), rows) if "timestamp" in more else None
     durations = durations_of(values_of(more["duration"]), rows) if "duration" in more else None
@@ -103,8 +102,6 @@ def _export(read: TableRead, more: Columns, roles: dict[str, str], request: Requ
         gold=gold,
         n_rows=n_rows,
         message=describe(annotations, n_rows, columns, gold) + read.message + remark,
-        format="",
-        question=None,
         kinds=kinds_of(annotations.n_annotators, models),
         timestamps=times,
         durations=durations,
@@ -114,15 +111,15 @@ def _export(read: TableRead, more: Columns, roles: dict[str, str], request: Requ
 
 
 def _models(annotator: npt.NDArray[np.int32], kinds: Any) -> set[int]:
-    """Codes of the annotators that a column of kinds calls models."""
+    """Codes of the annotators that a column of kinds marks as models."""
     if kinds is None:
         return set()
-    said = [isinstance(kind, str) and kind.strip().lower() == MODEL for kind in values_of(kinds)]
-    return set(annotator[np.array(said, bool)].tolist())
+    is_model = [isinstance(kind, str) and kind.strip().lower() == MODEL for kind in values_of(kinds)]
+    return set(annotator[np.array(is_model, bool)].tolist())
 
 
 def _of_instances(column: Any, first: Rows) -> pa.Array | None:
-    """The text that a column holds in the first row of every instance; None where there is none."""
+    """The text of a column in the first row of every instance; None if there is none."""
     if column is None:
         return None
     if isinstance(column, list):

@@ -1,55 +1,53 @@
-"""Annotations of Prodigy, as JSONL: choices among options, or yes and no to one label."""
+"""Prodigy annotations as JSONL: choices among options, or yes and no to one label."""
 
 from __future__ import annotations
 
-from crowdwise.readers._export import READERS, Collector, Export, Reader, Request
+from crowdwise.readers._export import READERS, Collector, Export, Reader, ReadOptions
 from crowdwise.readers._node import Id, Label, Node
-from crowdwise.readers._source import Source
+from crowdwise.readers._source import InputFile
 
 ANSWERS = ("accept", "reject", "ignore")
 CHOICE = "choice"
-"""How questions with options are called, which have no name in the export."""
+"""Name of questions with options, which are unnamed in the export."""
 
 
 @READERS.register("prodigy")
 class Prodigy(Reader):
-    """Of choices, accepted answers count; a label that is accepted or rejected is a question with these two classes."""
+    """Of choices, accepted answers count; a label to accept or reject is a question with these two classes."""
 
     summary = "Prodigy: JSONL"
+    kinds = ("jsonl", "json")
 
-    def detect(self, source: Source) -> str | None:
-        names = set(source.names) if source.kind in ("jsonl", "json") else set()
-        hashed = {"_input_hash", "_task_hash"} & names
-        return f"its records have answer and {min(hashed)}" if hashed and "answer" in names else None
+    def detect(self, source: InputFile) -> str | None:
+        hashed = {"_input_hash", "_task_hash"} & {*source.names}
+        return f"its records have answer and {min(hashed)}" if hashed and "answer" in source.names else None
 
-    def read(self, source: Source, request: Request) -> Export:
-        questions = dict.fromkeys(name for name in map(_question, source.records) if name is not None)
-        question = request.choose(list(questions))
+    def read(self, source: InputFile, options: ReadOptions) -> Export:
+        question = options.choose(name for name in map(_question, source.records) if name is not None)
         dataset = _common(source.records)
-        made = Collector(source, request)
+        collector = Collector(source, options)
         for record in source.records:
             if _question(record) != question:
                 continue
             instance = record.need("_input_hash", "_task_hash").id()
-            made.item(instance, {name: value for name, value in record.value.items() if not name.startswith("_")})
+            collector.item(instance, {name: value for name, value in record.value.items() if not name.startswith("_")})
             answer = record.text("answer")
             if answer not in ANSWERS:
                 raise record.need("answer").expected(" or ".join(ANSWERS))
             if answer == "ignore" or (question == CHOICE and answer == "reject"):
-                made.left_out[f"answered with {answer}"] += 1
+                collector.left_out[f"answered with {answer}"] += 1
                 continue
             label: Label | None = answer
             if question == CHOICE:
                 accepted = record.need("accept")
-                chosen = [*accepted.items()] if isinstance(accepted.value, list) else [accepted]
-                label = request.one(chosen, accepted)
-            made.add(record, instance, _annotator(record, dataset), label, time=record.value.get("_timestamp"))
-        remark = f"annotators without {dataset!r}, which all their names begin with" if dataset else ""
-        return made.export(question, remark=remark)
+                label = options.one_label(accepted.each(), accepted)
+            collector.add(record, instance, _annotator(record, dataset), label, time=record.value.get("_timestamp"))
+        remark = f"the common prefix {dataset!r} is left out of the annotators' names" if dataset else ""
+        return collector.export(question, remark=remark)
 
 
 def _question(record: Node) -> str | None:
-    """The question that a record answers: the choice among its options, or its one label."""
+    """The question a record answers: the choice among its options, or its one label."""
     if "accept" in record.fields() or "options" in record.fields():
         return CHOICE
     found = record.get("label")
@@ -62,8 +60,8 @@ def _annotator(record: Node, dataset: str) -> Id:
 
 
 def _common(records: list[Node]) -> str:
-    """What all names begin with, up to a hyphen: Prodigy puts the data set before the user."""
+    """The common prefix of all names, up to a hyphen: Prodigy puts the data set before the user."""
     names = sorted({str(_annotator(record, "")) for record in records})
-    least, most = names[0], names[-1]  # what these two share, all between them do
+    least, most = names[0], names[-1]  # a prefix of these two is one of all names between
     same = next((k for k, (a, b) in enumerate(zip(least, most, strict=False)) if a != b), 0)
     return least[: least.rfind("-", 0, same) + 1]

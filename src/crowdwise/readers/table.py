@@ -23,6 +23,7 @@ from crowdwise.data.factorise import Column, encode_classes
 from crowdwise.data.frames import choose_columns, find_column, known_column
 from crowdwise.errors import AnnotationError, DataError
 from crowdwise.readers._files import Choose, Columns, format_of, load_columns, packing
+from crowdwise.storage import files
 
 GOLD = ("gold", "golden", "goldlabel", "truelabel", "truth", "groundtruth")
 
@@ -33,12 +34,12 @@ class TableRead:
 
     annotations: Annotations
     columns: dict[str, str]
-    """Role (instance, annotator, label, gold) -> the column taken for it."""
+    """Role (instance, annotator, label, gold) -> column."""
     gold: dict[Any, Any] | None
-    """Instance -> true class, in the user's ids, for the instances whose gold is given; None without gold column."""
+    """Instance -> true class, in the user's ids, for instances with gold; None without a gold column."""
     n_rows: int
     message: str
-    """One line that says what was read, and what was taken for what."""
+    """One line that says what was read, and from which columns."""
 
 
 def read_table(
@@ -50,21 +51,21 @@ def read_table(
     gold: str | None = None,
     duplicates: Duplicates = "keep",
 ) -> TableRead:
-    """Read a long table of annotations; the suffix tells the format.
+    """Read a long table of annotations; the suffix decides the format.
 
-    Columns that are not named are found by their usual names, as in `Annotations.from_frame`. A column called gold,
-    true_label, truth or ground_truth is taken for gold when its values are labels and agree within every instance;
-    a column that ``gold`` names must be so, and may add classes that nobody chose. In text tables integers become
-    numbers where nothing is lost by it (007 stays text), and an empty cell is a missing value. Records in error
-    messages count from 1, without the header.
+    Columns that are not named are found by their usual names, as in `Annotations.from_frame`. A column named gold,
+    true_label, truth or ground_truth is used as gold if its values are labels and agree within every instance; a
+    column named by ``gold`` must be like that, and may add classes that nobody chose. In text tables, integers become
+    numbers if nothing is lost (007 stays text), and empty cells are missing values. Error messages count records
+    from 1, without the header.
     """
     path = Path(path)
     chosen = {"instance": instance, "annotator": annotator, "label": label}
     read, _ = read_columns(path, partial(load_columns, path), chosen, gold)
     try:
-        annotations = read.annotations._deduplicated(duplicates, record_name)
+        annotations = read.annotations.deduplicated(duplicates, record_name)
     except AnnotationError as error:
-        raise AnnotationError(f"{path}: {error}") from error
+        raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
     message = f"{path.name}: {describe(annotations, read.n_rows, read.columns, read.gold)}{read.message}"
     return replace(read, annotations=annotations, message=message)
 
@@ -78,10 +79,10 @@ def read_columns(
     *,
     typed: bool | None = None,
 ) -> tuple[TableRead, Columns]:
-    """All rows of a table, repeats included (the message holds remarks only), and further columns.
+    """All rows of a table, repeats included (the message holds only remarks), and further columns.
 
-    ``further`` picks among the columns that are left over; ``typed`` says that all columns are text, some of which
-    may stand for integers, as in csv files.
+    ``further`` picks among the remaining columns. ``typed``: all columns are text, some of which may stand for
+    integers, as in csv files.
     """
     columns: dict[str, str] = {}
     others: list[str] = []
@@ -104,14 +105,14 @@ def read_columns(
             read = _typed(read)
         every, truths, note = _with_gold(read, required=gold is not None)
     except AnnotationError as error:
-        raise AnnotationError(f"{path}: {error}") from error
+        raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
     if truths is None:
         columns.pop("gold", None)
     return TableRead(every, columns, truths, len(every), note), {name: loaded[name] for name in others}
 
 
 def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
-    """Write a table in the format that the suffix tells; the file appears whole or not at all."""
+    """Write a table; the suffix decides the format. The file appears whole or not at all."""
     path = Path(path)
     kind = format_of(path)
     with replacing(path) as file:
@@ -123,16 +124,11 @@ def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write, packed as its suffix tells, that takes the place of ``path`` once it is whole."""
+    """A file to write, packed if its suffix says so, that replaces ``path`` once it is complete."""
     if not path.parent.is_dir():
         raise DataError(f"{path}: the folder {path.parent} does not exist")
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with _opened(unfinished, packing(path)) as file:
-            yield file
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with files.replacing(path) as temporary, _opened(temporary, packing(path)) as file:
+        yield file
 
 
 def _opened(path: Path, packed: str) -> Any:
@@ -142,12 +138,12 @@ def _opened(path: Path, packed: str) -> Any:
 
 
 def record_name(row: int) -> str:
-    """A row of a table as messages call it."""
+    """A row of a table, for messages."""
     return f"record {row + 1}"
 
 
 def _typed(columns: dict[str, Column]) -> dict[str, Column]:
-    """Text columns as integers where they are integers; labels and gold alike, so that they can be compared."""
+    """Text columns as integers if they hold integers; labels and gold get the same type, to be comparable."""
     typed = {role: integers(column, whole=role in ("label", "gold")) for role, column in columns.items()}
     if "gold" in typed and typed["gold"].data.type != typed["label"].data.type:
         typed["gold"], typed["label"] = columns["gold"], columns["label"]
@@ -155,9 +151,9 @@ def _typed(columns: dict[str, Column]) -> dict[str, Column]:
 
 
 def integers(column: Column, *, whole: bool) -> Column:
-    """A text column as int64 where every value survives the way there and back; ``whole`` also takes 1.0 for 1."""
+    """A text column as int64 if every value survives the round trip; ``whole`` also reads 1.0 as 1."""
     text = numbers = column.data
-    for part in (text.slice(0, 100), text):  # the head first: most columns of names are told by it
+    for part in (text.slice(0, 100), text):  # the head first: it rules out most columns of names
         text = pc.replace_substring_regex(part, r"^(-?\d+)\.0+$", r"\1") if whole else part
         try:
             numbers = text.cast(pa.int64())
@@ -167,15 +163,15 @@ def integers(column: Column, *, whole: bool) -> Column:
 
 
 def _with_gold(columns: dict[str, Column], *, required: bool) -> tuple[Annotations, dict[Any, Any] | None, str]:
-    """Annotations of all rows, the gold labels, and a remark where a column that looked like gold is not."""
+    """Annotations of all rows, the gold labels, and a remark if a column that looks like gold is not."""
     i, j, y = columns["instance"], columns["annotator"], columns["label"]
     if "gold" not in columns:
-        return Annotations._from_columns(i, j, y), None, ""
+        return Annotations.from_columns(i, j, y), None, ""
     gold = columns["gold"]
     given = np.flatnonzero(gold.data.is_valid().to_numpy())
     known = Column(gold.data.drop_null(), gold.name, lambda k: gold.where(int(given[k])))
     if not required:
-        every = Annotations._from_columns(i, j, y)
+        every = Annotations.from_columns(i, j, y)
         try:
             return every, _gold(every, known, given), ""
         except AnnotationError as error:
@@ -189,7 +185,7 @@ def _with_gold(columns: dict[str, Column], *, required: bool) -> tuple[Annotatio
         )
     both = pa.chunked_array([v.arrow for v in (labels, truths) if v.size])
     _, classes = encode_classes(Column(both, y.name), None)
-    every = Annotations._from_columns(i, j, y, classes=classes.arrow)
+    every = Annotations.from_columns(i, j, y, classes=classes.arrow)
     return every, _gold(every, known, given), ""
 
 
@@ -216,7 +212,7 @@ def _gold(annotations: Annotations, known: Column, rows: Any) -> dict[Any, Any]:
 def describe(
     annotations: Annotations, n_rows: int, columns: Mapping[str, str], truths: Mapping[Any, Any] | None
 ) -> str:
-    """Sizes, what was taken for what, gold and repeats, for a message."""
+    """Sizes, columns, gold and repeats, for a message."""
     taken = ", ".join(f"{role} = {name!r}" for role, name in columns.items())
     sizes = (
         f"{count(len(annotations), 'annotations')} of {count(annotations.n_instances, 'instances')} "
@@ -248,7 +244,7 @@ def _write(table: pa.Table, kind: str, file: IO[bytes]) -> None:
 
 
 def _json_lines(batch: pa.RecordBatch) -> bytes:
-    """One JSON object per row; NaN and infinity, which JSON cannot say, become null."""
+    """One JSON object per row; NaN and infinity, which JSON does not have, become null."""
     columns = [
         [None if isinstance(value, float) and not math.isfinite(value) else value for value in column.to_pylist()]
         for column in batch.columns

@@ -1,4 +1,4 @@
-"""Annotations and consensus labels -> files: long tables, frames of crowd-kit, tasks of Label Studio."""
+"""Annotations and consensus labels -> files: long tables, crowd-kit frames, Label Studio tasks."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ WRITTEN = (TABLE, CROWD_KIT, LABEL_STUDIO)
 
 
 def write(export: Export, path: str | os.PathLike[str], to: str = AUTO) -> None:
-    """Write annotations, and what is known about them, so that `read` finds all of it again.
+    """Write annotations, with all details, so that `read` gets everything back.
 
-    ``to`` is "table" (by suffix: csv, tsv, jsonl, parquet, arrow), "crowd-kit" (the same, with its names for columns)
-    or "label-studio" (json); "auto" is the latter for .json, else "table". The file appears whole or not at all.
+    ``to`` is "table" (by suffix: csv, tsv, jsonl, parquet, arrow), "crowd-kit" (the same, with its column names) or
+    "label-studio" (json); "auto" means "label-studio" for .json, else "table". The file appears whole or not at all.
     """
     path = Path(path)
     kind = output_format(path, to)
@@ -45,10 +45,10 @@ def write_labels(
     export: Export | None = None,
     model: str = OWN,
 ) -> None:
-    """Write consensus labels, a table with the columns instance, label and confidence, for where they are needed.
+    """Write consensus labels: a table with the columns instance, label and confidence.
 
-    As "table" it is written as it is, with the suffix telling the format; as "crowd-kit", with the columns task,
-    agg_label and confidence; as "label-studio", as predictions of ``model`` on the tasks of ``export``.
+    "table" writes it as it is, in the format of the suffix; "crowd-kit", with the columns task, agg_label and
+    confidence; "label-studio", as predictions of ``model`` for the tasks of ``export``.
     """
     path = Path(path)
     kind = output_format(path, to)
@@ -66,7 +66,7 @@ def write_labels(
 
 
 def output_format(path: Path, to: str) -> str:
-    """The format to write, where ``to`` is "auto" by the file's suffix; one that does not go with it is refused."""
+    """The format to write ("auto": by suffix); one that does not go with the suffix is refused."""
     if to not in (AUTO, *WRITTEN):
         raise ConfigError(f"unknown output format {to!r}{suggest(to, [AUTO, *WRITTEN])}")
     document = bare_suffix(path) == "json"
@@ -102,7 +102,7 @@ def _annotation_table(export: Export, kind: str) -> pa.Table:
 
 
 def _tasks(export: Export, more: Callable[[int, Any], dict[str, Any]]) -> list[dict[str, Any]]:
-    """A task of Label Studio for every instance; ``more`` adds what was said about it."""
+    """A Label Studio task for every instance; ``more`` adds its annotations or predictions."""
     ids = export.annotations.instance_vocabulary.arrow.to_pylist()
     return [{"id": one, "data": _data(export, code)} | more(code, one) for code, one in enumerate(ids)]
 
@@ -117,20 +117,20 @@ def _data(export: Export, code: int) -> Mapping[str, Any]:
 
 
 def _given(export: Export, code: int, instance: Any) -> dict[str, Any]:
-    """The annotations of an instance; those of models are predictions, gold is an annotation marked as such."""
+    """The annotations of an instance; labels by models are predictions, gold is an annotation marked as such."""
     crowd, people, models = export.annotations, [], []
     for row in crowd.by_instance[code].tolist():
         who = crowd.annotator_vocabulary.take(crowd.annotator[[row]])[0].as_py()
         label = crowd.class_vocabulary.take(crowd.label[[row]])[0].as_py()
-        said: dict[str, Any] = {"result": [_result(export, label)]}
+        answer: dict[str, Any] = {"result": [_result(export, label)]}
         if export.timestamps is not None and not np.isnat(export.timestamps[row]):
-            said["created_at"] = f"{export.timestamps[row]}Z"
+            answer["created_at"] = f"{export.timestamps[row]}Z"
         if export.kinds[crowd.annotator[row]] == MODEL:
-            models.append(said | {"model_version": who})
+            models.append(answer | {"model_version": who})
             continue
         if export.durations is not None and not np.isnan(export.durations[row]):
-            said["lead_time"] = float(export.durations[row])
-        people.append(said | {"completed_by": who if isinstance(who, int) else {"email": str(who)}})
+            answer["lead_time"] = float(export.durations[row])
+        people.append(answer | {"completed_by": who if isinstance(who, int) else {"email": str(who)}})
     if export.gold is not None and instance in export.gold:
         people.append({"result": [_result(export, export.gold[instance])], "ground_truth": True})
     return {"annotations": people, "predictions": models}
@@ -143,7 +143,7 @@ def _consensus(row: Mapping[str, Any] | None, export: Export, model: str) -> lis
 
 
 def _result(export: Export, label: Any) -> dict[str, Any]:
-    """An answer, wired as in the export; in one of another tool, to the text or else to the picture."""
+    """An answer, wired as in the export; if that is from another tool, to the text or else the picture."""
     name = export.question or "label"
     shown = "image" if export.texts is None and export.pictures is not None else "text"
     wiring = export.control or {"from_name": name, "to_name": shown, "type": "choices"}
@@ -156,7 +156,7 @@ def _write_json(content: Any, path: Path) -> None:
     try:
         text = json.dumps(content, ensure_ascii=False, indent=1, allow_nan=False, default=str)
         data = text.encode()
-    except ValueError as error:  # NaN, or text with half of a character
+    except ValueError as error:  # NaN, or half of a surrogate pair
         raise DataError(f"{path}: cannot be written as JSON: {error}") from error
     with replacing(path) as file:
         file.write(data)

@@ -1,6 +1,6 @@
-"""Results to look at: pictures of annotators, of their matrices and of methods compared, and one page with everything.
+"""Pictures of annotators, their matrices and the accuracy of methods, and one page with everything.
 
-The page: `gather` what a `Source` tells, then `write_page` or `render_page`; or `crowdwise report` on the command line.
+For the page, `gather` the content of a `Source`, then `write_page` or `render_page` it; or run `crowdwise report`.
 """
 
 from __future__ import annotations

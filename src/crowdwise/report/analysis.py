@@ -1,4 +1,4 @@
-"""What is believed about the instances and annotators of a report, by which method."""
+"""The posterior of a report's instances and the matrices of its annotators, and the method they come from."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from crowdwise.aggregation import recommend
+from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.majority_vote import MajorityVote
-from crowdwise.data.codes import cells
+from crowdwise.annotations import Annotations
 from crowdwise.registry import AGGREGATORS
 from crowdwise.report.source import Source
 
@@ -23,37 +24,37 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-SMOOTHING = 2.0  # labels of an average annotator that are added to each row of a counted matrix
-TABLES = 1e9  # bytes of confusion matrices above which they are made for the shown annotators only
+SMOOTHING = 2.0  # labels of the average annotator, added to each row of a counted matrix
+TABLES = 1e9  # bytes of confusion matrices; above that, only the shown annotators get one
 
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """Posterior of the instances, matrices of the annotators, and a classifier's view where there is one."""
+    """Posterior of the instances, matrices of the annotators, and a classifier's predictions if there are any."""
 
     source: Source
     method: str
-    """The method in words."""
+    """The method's name for readers."""
     reason: str
-    """Why it was chosen, a sentence; empty where nobody had to choose."""
+    """Why it was chosen, in a sentence; empty if there was no choice."""
     posterior: Floats  # (n, C)
-    majority: Ints  # (n,) most votes; the first of equals
-    confusion: Floats | None = None  # (R, C, C) where the method estimates it
+    majority: Ints  # (n,) most votes; ties go to the first class
+    confusion: Floats | None = None  # (R, C, C) if the method estimates it
     predicted: Floats | None = None  # (n, C) by the classifier
     transitions: Transitions | None = None
-    right: Floats | None = None  # (E,) chance that the annotator is right on such an instance, by the model
+    right: Floats | None = None  # (E,) probability that the annotator is right on the instance, by the model
     warnings: list[str] = field(default_factory=list)
 
     @property
     def label(self) -> Ints:
-        """Consensus of every instance, (n,); the first of equals."""
+        """Consensus of every instance, (n,); ties go to the first class."""
         return np.asarray(self.posterior.argmax(axis=1)) if self.posterior.size else np.zeros(len(self.posterior), int)
 
     @property
     def doubt(self) -> Floats:
-        """How likely the consensus is wrong, (n,).
+        """Probability that the consensus is wrong, (n,).
 
-        1 minus its probability; a classifier that knows nothing of annotators has a say of one half.
+        A classifier without a model of annotators counts for one half.
         """
         belief = self.posterior
         if self.predicted is not None and self.transitions is None:
@@ -63,7 +64,7 @@ class Analysis:
         return np.asarray(1 - np.take_along_axis(belief, self.label[:, None], axis=1)[:, 0])
 
     def matrices(self, shown: Ints) -> Floats:
-        """T of the shown annotators, (K, C, C): the method's own, or counted on the consensus and smoothed."""
+        """T of the shown annotators, (K, C, C): the method's own, or smoothed counts against the consensus."""
         if self.confusion is not None:
             return self.confusion[shown]
         if self.transitions is not None:
@@ -72,18 +73,17 @@ class Analysis:
             return mean_matrices(self.source.annotations, self.transitions, shown)
         crowd = self.source.annotations
         classes = crowd.n_classes
-        rows = cells(crowd.annotator, classes, crowd.label)
-        shape = crowd.n_annotators * classes, crowd.n_instances
-        given = sparse.csr_array((np.ones(len(rows)), (rows, crowd.instance)), shape)
-        everybody = sparse.csr_array((np.ones(len(rows)), (crowd.label, crowd.instance)), (classes, shape[1]))
-        average = np.asarray(everybody @ self.posterior).T + 1e-9  # (C, C), by true class and label
+        layout = MemoryCrowd.of(crowd).layout
+        everybody = layout._replace(cells=kernels.labels(layout), shape=(1, classes))
+        average = np.asarray(kernels.expected_counts(everybody, self.posterior)).T + 1e-9  # (C, C), true class, label
         average /= average.sum(axis=1, keepdims=True)
         of_shown = (shown[:, None] * classes + np.arange(classes)).ravel()
-        counts = np.asarray(given[of_shown] @ self.posterior).reshape(len(shown), classes, classes).transpose(0, 2, 1)
+        given = np.asarray(kernels.expected_counts(layout, self.posterior, of_shown))
+        counts = given.reshape(len(shown), classes, classes).transpose(0, 2, 1)
         return np.asarray((counts + SMOOTHING * average) / (counts.sum(axis=2) + SMOOTHING)[:, :, None])
 
     def accuracy(self, label: Ints) -> float | None:
-        """Share of the instances of known truth that have this label; None where no truth is known."""
+        """Fraction of the instances with known truth that have this label; None without any."""
         truth = self.source.truth
         if truth is None or not (truth >= 0).any():
             return None
@@ -91,60 +91,42 @@ class Analysis:
 
 
 def analyse(source: Source, method: str = "auto", *, seed: int = 0) -> Analysis:
-    """Fit a method to the labels, unless the source brings a posterior or a classifier with transition matrices."""
-    crowd = source.annotations
+    """Fit a method to the labels, unless the source has a posterior or a classifier with transition matrices."""
+    crowd, model = source.annotations, source.model if method == "auto" else None
     majority = crowd.votes().argmax(axis=1) if crowd.n_classes else np.zeros(crowd.n_instances, np.int64)
-    if source.model is not None and method == "auto":
-        return _of_model(source, majority, seed)
-    if source.posterior is not None and method == "auto":
-        words = source.method or "given"
-        return Analysis(source, words, "", source.posterior, majority)
-    name, reason, fitted, said = _aggregate(source, method, seed)
-    confusion = fitted.confusion_ if _fits(source) else None
-    return Analysis(source, name, reason, fitted.posterior_, majority, confusion, warnings=said)
+    if model is None and source.posterior is not None and method == "auto":
+        return Analysis(source, source.method or "given", "", source.posterior, majority)
+    fits = 8.0 * crowd.n_annotators * crowd.n_classes**2 <= TABLES
+    predicted = None
+    if model is not None:
+        from crowdwise.report.transitions import Transitions, mean_matrices, posterior
+
+        predicted = model.predict_proba(source.X)
+        transitions = Transitions.of(model, source.X)
+        if transitions is not None:
+            belief, right = posterior(predicted, crowd, transitions)
+            reason = "The classifier's prediction, combined with each label through its annotator's matrix."
+            confusion = mean_matrices(crowd, transitions, np.arange(crowd.n_annotators)) if fits else None
+            return Analysis(source, model.name, reason, belief, majority, confusion, predicted, transitions, right)
+    (name, reason, fitted), warned = with_warnings(lambda: _aggregate(crowd, method, seed))
+    if model is not None:
+        name = f"{name}, beside the classifier of {model.name}"
+    confusion = fitted.confusion_ if fits else None
+    return Analysis(source, name, reason, fitted.posterior_, majority, confusion, predicted, warnings=warned)
 
 
-def _fits(source: Source) -> bool:
-    """Whether memory may hold a matrix for each annotator."""
-    return 8.0 * source.annotations.n_annotators * source.annotations.n_classes**2 <= TABLES
+def _aggregate(crowd: Annotations, method: str, seed: int) -> tuple[str, str, Any]:
+    """Name, reason and fitted aggregator."""
+    if not len(crowd):
+        return "majority-vote", "There are no labels.", MajorityVote(random_state=seed).fit(crowd)
+    if method == "auto":
+        chosen = recommend(crowd, random_state=seed)
+        return chosen.name, chosen.reason, chosen.estimator
+    return method, "", AGGREGATORS[method](random_state=seed).fit(crowd)
 
 
-def _of_model(source: Source, majority: Ints, seed: int) -> Analysis:
-    from crowdwise.report.transitions import Transitions, mean_matrices, posterior
-
-    model = source.model
-    assert model is not None
-    predicted = model.predict_proba(source.X)
-    transitions = Transitions.of(model, source.X)
-    if transitions is not None:
-        belief, right = posterior(predicted, source.annotations, transitions)
-        reason = "What the classifier sees in the item, weighed with each label by its annotator's matrix."
-        everybody = np.arange(source.annotations.n_annotators)
-        confusion = mean_matrices(source.annotations, transitions, everybody) if _fits(source) else None
-        return Analysis(source, model.name, reason, belief, majority, confusion, predicted, transitions, right)
-    name, reason, fitted, said = _aggregate(source, "auto", seed)
-    words = f"{name}, beside the classifier of {model.name}"
-    confusion = fitted.confusion_ if _fits(source) else None
-    return Analysis(source, words, reason, fitted.posterior_, majority, confusion, predicted, warnings=said)
-
-
-def _aggregate(source: Source, method: str, seed: int) -> tuple[str, str, Any, list[str]]:
-    """Name, reason, fitted aggregator, and what was warned of."""
-
-    def fit() -> tuple[str, str, Any]:
-        if not len(source.annotations):
-            return "majority-vote", "There are no labels.", MajorityVote(random_state=seed).fit(source.annotations)
-        if method == "auto":
-            chosen = recommend(source.annotations, random_state=seed)
-            return chosen.name, chosen.reason, chosen.estimator
-        return method, "", AGGREGATORS[method](random_state=seed).fit(source.annotations)
-
-    (name, reason, fitted), said = heard(fit)
-    return name, reason, fitted, said
-
-
-def heard(function: Callable[[], Any]) -> tuple[Any, list[str]]:
-    """The function's result, and what it warned users of, each once."""
+def with_warnings(function: Callable[[], Any]) -> tuple[Any, list[str]]:
+    """The function's result, and its warnings to users, each once."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", UserWarning)

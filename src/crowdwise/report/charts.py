@@ -1,4 +1,4 @@
-"""The charts of a report, declared with Altair as Vega-Lite; the page puts the data in, by the name of each data set."""
+"""The charts of a report, declared in Altair as Vega-Lite; the page fills in the data, by the name of each data set."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Spec = dict[str, Any]
 
 NAMED_CELLS = 12  # classes up to which a matrix shows its numbers
 
-# colours of the page, of its charts and of groups; those of groups are Okabe and Ito's, lighter on a dark ground
+# colours of the page, its charts and the groups; those of groups are Okabe and Ito's, lighter on a dark background
 _LIGHT = {"ink": "#1c2530", "muted": "#5b6673", "line": "#d9dfe6", "ground": "#ffffff", "accent": "#0b62b8"}
 _DARK = {"ink": "#e6ebf1", "muted": "#a3afbd", "line": "#364252", "ground": "#161d26", "accent": "#6cb6ff"}
 _HEAT = {"light": ["#f7fafd", "#0b4f9e"], "dark": ["#1d2733", "#2f7be0"]}
@@ -43,11 +43,13 @@ def specs(classes: Sequence[str]) -> dict[str, Spec]:
         "agreeing": _training("agreement", "agreement with held-out labels"),
         "comparison": _comparison(),
     }
-    return {name: _described(chart.to_dict(validate=False)) for name, chart in charts.items()}  # each part was checked
+    return {
+        name: _described(chart.to_dict(validate=False)) for name, chart in charts.items()
+    }  # each part has been validated
 
 
 def _described(spec: Spec) -> Spec:
-    """A chart in words at its top, where screen readers look: Altair leaves the words of layers to the layers."""
+    """The chart with its description at the top, where screen readers look; Altair puts it into the layers."""
     return spec if "description" in spec else spec | {"description": spec["layer"][0]["description"]}
 
 
@@ -85,103 +87,92 @@ def _chart(name: str, height: Any, description: str) -> Any:
 
 
 def _angle(classes: Sequence[str], width: int) -> int:
-    """0 where the names of the classes have room side by side, else a slope."""
+    """0 if the names of the classes fit side by side, otherwise a slope."""
     return 0 if len(classes) * max((7 * len(name) + 14 for name in classes), default=0) <= width else -40
+
+
+def _tips(*fields: tuple[str, ...]) -> list[Any]:
+    """Tooltips, each a field with an optional format and title."""
+    names = ("shorthand", "format", "title")
+    given: list[dict[str, Any]] = [
+        {name: text for name, text in zip(names, field, strict=False) if text} for field in fields
+    ]
+    return [alt.Tooltip(**options) for options in given]
+
+
+def _percent(**options: Any) -> Any:
+    return alt.Axis(format=".0%", **options)
+
+
+def _intervals(base: Any, x: str, y: Any, tooltip: list[Any], size: int, **axis: Any) -> Any:
+    """A point for each row of the data, with a line from ``low`` to ``high``."""
+    whisker = base.mark_rule(strokeWidth=2, opacity=0.6).encode(x=alt.X("low:Q", **axis), x2="high:Q", y=y)
+    return whisker + base.mark_point(size=size, opacity=1).encode(x=alt.X(x, **axis), y=y, tooltip=tooltip)
 
 
 def _agreement() -> Any:
     base = _chart("agreement", 160, "Measures of agreement with 95 % intervals")
     y = alt.Y("measure:N", sort=None, title=None, axis=alt.Axis(labelLimit=220, grid=True))
-    tooltip = [alt.Tooltip("measure:N"), *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("value", "low", "high"))]
-    whisker = base.mark_rule(strokeWidth=2, opacity=0.6).encode(
-        x=alt.X("low:Q", title=None, scale=alt.Scale(domainMax=1)), x2="high:Q", y=y
-    )
-    point = base.mark_point(size=80, opacity=1).encode(x=alt.X("value:Q", title=None), y=y, tooltip=tooltip)
-    return whisker + point
+    tooltip = _tips(("measure:N",), ("value:Q", ".3f"), ("low:Q", ".3f"), ("high:Q", ".3f"))
+    return _intervals(base, "value:Q", y, tooltip, 80, title=None, scale=alt.Scale(domainMax=1))
 
 
 def _classes(angle: int) -> Any:
-    return (
-        _chart("classes", 190, "Share of each class among the labels and in the consensus")
-        .mark_bar()
-        .encode(
-            x=alt.X("class:N", sort=None, title=None, axis=alt.Axis(labelAngle=angle, labelOverlap=True)),
-            xOffset=alt.XOffset("what:N", sort=None),
-            y=alt.Y("share:Q", title=None, axis=alt.Axis(format=".0%", tickCount=4)),
-            color=alt.Color("what:N", sort=None, title=None),
-            tooltip=[alt.Tooltip("class:N"), alt.Tooltip("what:N"), alt.Tooltip("share:Q", format=".1%")],
-        )
+    base = _chart("classes", 190, "Share of each class among the labels and in the consensus")
+    return base.mark_bar().encode(
+        x=alt.X("class:N", sort=None, title=None, axis=alt.Axis(labelAngle=angle, labelOverlap=True)),
+        xOffset=alt.XOffset("what:N", sort=None),
+        y=alt.Y("share:Q", title=None, axis=_percent(tickCount=4)),
+        color=alt.Color("what:N", sort=None, title=None),
+        tooltip=_tips(("class:N",), ("what:N",), ("share:Q", ".1%")),
     )
 
 
 def _confidence() -> Any:
-    tens = alt.Axis(format=".0%", values=[k / 10 for k in range(11)], grid=False)
-    return (
-        _chart("confidence", 190, "Number of items by the probability of their consensus label")
-        .mark_bar(binSpacing=1)
-        .encode(
-            x=alt.X("low:Q", bin="binned", title="probability of the consensus", axis=tens),
-            x2="high:Q",
-            y=alt.Y("items:Q", title="items", axis=alt.Axis(tickCount=4, tickMinStep=1)),
-            tooltip=[alt.Tooltip("low:Q", format=".0%"), alt.Tooltip("high:Q", format=".0%"), alt.Tooltip("items:Q")],
-        )
+    base = _chart("confidence", 190, "Number of items by the probability of their consensus label")
+    tens = _percent(values=[k / 10 for k in range(11)], grid=False)
+    return base.mark_bar(binSpacing=1).encode(
+        x=alt.X("low:Q", bin="binned", title="probability of the consensus", axis=tens),
+        x2="high:Q",
+        y=alt.Y("items:Q", title="items", axis=alt.Axis(tickCount=4, tickMinStep=1)),
+        tooltip=_tips(("low:Q", ".0%"), ("high:Q", ".0%"), ("items:Q",)),
     )
 
 
 def _picked() -> Any:
-    """The annotator that is selected, -1 for none; the page sets it."""
+    """The selected annotator, -1 for none; the page sets it."""
     return alt.param(name="picked", value=-1)
 
 
 def _skills() -> Any:
     base = _chart("skills", 150, "Skill of every annotator with its interval, the best first")
     x = alt.X("rank:O", title=None, axis=None)
-    tooltip = [
-        alt.Tooltip("name:N", title="annotator"),
-        *(alt.Tooltip(f"{key}:Q", format=".0%") for key in ("skill", "low", "high")),
-        alt.Tooltip("labels:Q", format=","),
-    ]
     chosen = "datum.id === picked"
     whisker = base.mark_rule(opacity=0.45).encode(
         x=x,
-        y=alt.Y("low:Q", title="skill", axis=alt.Axis(format=".0%", tickCount=4), scale=alt.Scale(domain=[0, 1])),
+        y=alt.Y("low:Q", title="skill", axis=_percent(tickCount=4), scale=alt.Scale(domain=[0, 1])),
         y2="high:Q",
         strokeWidth=alt.condition(chosen, alt.value(4), alt.value(1.5)),
     )
+    percents = (("skill:Q", ".0%"), ("low:Q", ".0%"), ("high:Q", ".0%"))
     point = base.mark_point(opacity=1, cursor="pointer").encode(
         x=x,
         y=alt.Y("skill:Q", title="skill"),
         size=alt.condition(chosen, alt.value(180), alt.value(36)),
-        tooltip=tooltip,
+        tooltip=_tips(("name:N", "", "annotator"), *percents, ("labels:Q", ",")),
     )
     return (whisker + point).add_params(_picked())
 
 
 def _matrix(classes: Sequence[str], angle: int) -> Any:
-    """Cells of a matrix; of many classes, the page leaves out those that are 0."""
+    """Cells of a matrix; with many classes, the page leaves out those that are 0."""
     n_classes, scale = len(classes), alt.Scale(domain=list(classes))
-    named = n_classes <= 40
-    base = _chart(
-        "matrix", min(max(26 * n_classes, 120), 340), "How often the annotator gives each label to each class"
-    )
-    base = base.encode(
-        x=alt.X(
-            "label:N",
-            scale=scale,
-            title="label given, %",
-            axis=alt.Axis(orient="top", labelAngle=angle, labels=named, ticks=False, domain=False, labelLimit=90),
-        ),
-        y=alt.Y(
-            "true:N",
-            scale=scale,
-            title="true class",
-            axis=alt.Axis(labels=named, ticks=False, domain=False, labelLimit=90),
-        ),
-        tooltip=[
-            alt.Tooltip("true:N", title="true class"),
-            alt.Tooltip("label:N", title="label given"),
-            alt.Tooltip("share:Q", format=".0%"),
-        ],
+    axis: dict[str, Any] = {"labels": n_classes <= 40, "ticks": False, "domain": False, "labelLimit": 90}
+    height = min(max(26 * n_classes, 120), 340)
+    base = _chart("matrix", height, "How often the annotator gives each label to each class").encode(
+        x=alt.X("label:N", scale=scale, title="label given, %", axis=alt.Axis(orient="top", labelAngle=angle, **axis)),
+        y=alt.Y("true:N", scale=scale, title="true class", axis=alt.Axis(**axis)),
+        tooltip=_tips(("true:N", "", "true class"), ("label:N", "", "label given"), ("share:Q", ".0%")),
     )
     rect = base.mark_rect(aria=n_classes <= NAMED_CELLS).encode(
         color=alt.Color("share:Q", scale=alt.Scale(domain=[0, 1]), legend=None)
@@ -195,124 +186,72 @@ def _matrix(classes: Sequence[str], angle: int) -> Any:
 
 
 def _curve() -> Any:
-    return (
-        _chart("curve", 110, "Mean chance that labels are right, from the first label to the last")
-        .mark_line(point=True, strokeWidth=2)
-        .encode(
-            x=alt.X("labels:Q", title="labels given so far", axis=alt.Axis(tickMinStep=1, grid=False)),
-            y=alt.Y(
-                "right:Q",
-                title="right",
-                scale=alt.Scale(zero=False, nice=True),
-                axis=alt.Axis(format=".0%", tickCount=4),
-            ),
-            tooltip=[alt.Tooltip("labels:Q"), alt.Tooltip("right:Q", format=".0%")],
-        )
+    base = _chart("curve", 110, "Mean chance that labels are right, from the first label to the last")
+    scale = alt.Scale(zero=False, nice=True)
+    return base.mark_line(point=True, strokeWidth=2).encode(
+        x=alt.X("labels:Q", title="labels given so far", axis=alt.Axis(tickMinStep=1, grid=False)),
+        y=alt.Y("right:Q", title="right", scale=scale, axis=_percent(tickCount=4)),
+        tooltip=_tips(("labels:Q",), ("right:Q", ".0%")),
     )
 
 
 def _map() -> Any:
     """Annotators and the edges between them; those of the picked annotator stand out."""
-    touching = "datum.from === picked || datum.to === picked"
+    touching, chosen = "datum.from === picked || datum.to === picked", "datum.id === picked"
     hidden = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
-    x, y = (
-        alt.X("x:Q", title="1st principal component", axis=hidden),
-        alt.Y("y:Q", title="2nd principal component", axis=hidden),
+    x = alt.X("x:Q", title="1st principal component", axis=hidden)
+    y = alt.Y("y:Q", title="2nd principal component", axis=hidden)
+    faint = alt.Opacity("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0.04, 0.45]), legend=None)
+    edges = alt.Chart(alt.NamedData("edges")).mark_rule(aria=False)
+    edges = edges.encode(
+        x=x,
+        y=y,
+        x2="x2:Q",
+        y2="y2:Q",
+        strokeWidth=alt.condition(touching, alt.value(2.2), alt.value(0.8)),
+        color=alt.condition(touching, alt.value("#d55e00"), alt.value("#8a96a3")),
+        opacity=alt.condition(touching, alt.value(0.9), faint),
     )
-    edges = (
-        alt.Chart(alt.NamedData("edges"))
-        .mark_rule(aria=False)
-        .encode(
-            x=x,
-            y=y,
-            x2="x2:Q",
-            y2="y2:Q",
-            strokeWidth=alt.condition(touching, alt.value(2.2), alt.value(0.8)),
-            color=alt.condition(touching, alt.value("#d55e00"), alt.value("#8a96a3")),
-            opacity=alt.condition(
-                touching,
-                alt.value(0.9),
-                alt.Opacity("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0.04, 0.45]), legend=None),
-            ),
-        )
+    groups = list(range(7))
+    shapes = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "circle"]
+    nodes = alt.Chart(alt.NamedData("nodes")).mark_point(opacity=0.95, cursor="pointer", strokeWidth=1)
+    nodes = nodes.encode(
+        x=x,
+        y=y,
+        color=alt.Color("shade:N", scale=alt.Scale(domain=groups), legend=None),
+        shape=alt.Shape("shade:N", scale=alt.Scale(domain=groups, range=shapes), legend=None),
+        size=alt.condition(chosen, alt.value(320), alt.value(75)),
+        stroke=alt.condition(chosen, alt.value("#d55e00"), alt.value("#ffffff")),
+        tooltip=_tips(("name:N", "", "annotator"), ("group:N",), ("skill:Q", ".0%"), ("neighbours:N",)),
     )
-    nodes = (
-        alt.Chart(alt.NamedData("nodes"))
-        .mark_point(opacity=0.95, cursor="pointer", strokeWidth=1)
-        .encode(
-            x=x,
-            y=y,
-            color=alt.Color("shade:N", scale=alt.Scale(domain=list(range(7))), legend=None),
-            shape=alt.Shape(
-                "shade:N",
-                scale=alt.Scale(
-                    domain=list(range(7)),
-                    range=["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "circle"],
-                ),
-                legend=None,
-            ),
-            size=alt.condition("datum.id === picked", alt.value(320), alt.value(75)),
-            stroke=alt.condition("datum.id === picked", alt.value("#d55e00"), alt.value("#ffffff")),
-            tooltip=[
-                alt.Tooltip("name:N", title="annotator"),
-                alt.Tooltip("group:N"),
-                alt.Tooltip("skill:Q", format=".0%"),
-                alt.Tooltip("neighbours:N"),
-            ],
-        )
-    )
-    return (
-        alt.layer(edges, nodes)
-        .properties(width="container", height=400, description="Annotators by how they err; lines join similar ones")
-        .add_params(_picked())
-    )
+    words = "Annotators by how they err; lines join similar ones"
+    chart = alt.layer(edges, nodes).properties(width="container", height=400, description=words)
+    return chart.add_params(_picked())
 
 
 def _gain() -> Any:
-    return (
-        _chart("gain", 170, "Expected number of items put right by the first labels of the list")
-        .mark_area(opacity=0.35, line=True)
-        .encode(
-            x=alt.X("number:Q", title="further labels", axis=alt.Axis(grid=False, tickMinStep=1)),
-            y=alt.Y("right:Q", title="items put right", axis=alt.Axis(tickCount=4)),
-            tooltip=[alt.Tooltip("number:Q", title="labels"), alt.Tooltip("right:Q", title="put right", format=".2f")],
-        )
+    base = _chart("gain", 170, "Expected number of items put right by the first labels of the list")
+    return base.mark_area(opacity=0.35, line=True).encode(
+        x=alt.X("number:Q", title="further labels", axis=alt.Axis(grid=False, tickMinStep=1)),
+        y=alt.Y("right:Q", title="items put right", axis=alt.Axis(tickCount=4)),
+        tooltip=_tips(("number:Q", "", "labels"), ("right:Q", ".2f", "put right")),
     )
 
 
 def _training(field: str, title: str) -> Any:
-    return (
-        _chart("training", 200, f"{title} after every epoch")
-        .mark_line(point=alt.OverlayMarkDef(size=22), strokeWidth=2)
-        .encode(
-            x=alt.X("step:Q", title="epoch, through all stages", axis=alt.Axis(tickMinStep=1, grid=False)),
-            y=alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5)),
-            color=alt.Color("stage:N", sort=None, title=None),
-            tooltip=[
-                alt.Tooltip("stage:N"),
-                alt.Tooltip("epoch:Q"),
-                alt.Tooltip(f"{field}:Q", format=".4f", title=title),
-                alt.Tooltip("seconds:Q", format=".1f"),
-            ],
-        )
+    base = _chart("training", 200, f"{title} after every epoch")
+    return base.mark_line(point=alt.OverlayMarkDef(size=22), strokeWidth=2).encode(
+        x=alt.X("step:Q", title="epoch, through all stages", axis=alt.Axis(tickMinStep=1, grid=False)),
+        y=alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=5)),
+        color=alt.Color("stage:N", sort=None, title=None),
+        tooltip=_tips(("stage:N",), ("epoch:Q",), (f"{field}:Q", ".4f", title), ("seconds:Q", ".1f")),
     )
 
 
 def _comparison() -> Any:
     base = _chart("comparison", 120, "Test accuracy of every method, mean and standard deviation")
     y = alt.Y("row:N", sort=None, title=None, axis=alt.Axis(labelLimit=220))
+    numbers = (("mean:Q", ".2f"), ("spread:Q", ".2f", "standard deviation"), ("runs:Q",))
+    tooltip = _tips(("row:N", "", "method"), *numbers)
     scale = alt.Scale(zero=False, nice=True)
-    whisker = base.mark_rule(strokeWidth=2, opacity=0.6).encode(
-        x=alt.X("low:Q", title="test accuracy, %", scale=scale), x2="high:Q", y=y
-    )
-    point = base.mark_point(size=90, opacity=1).encode(
-        x=alt.X("mean:Q", title="test accuracy, %", scale=scale),
-        y=y,
-        tooltip=[
-            alt.Tooltip("row:N", title="method"),
-            alt.Tooltip("mean:Q", format=".2f"),
-            alt.Tooltip("spread:Q", format=".2f", title="standard deviation"),
-            alt.Tooltip("runs:Q"),
-        ],
-    )
-    return whisker + point
+    return _intervals(base, "mean:Q", y, tooltip, 90, title="test accuracy, %", scale=scale)

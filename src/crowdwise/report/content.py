@@ -15,10 +15,10 @@ from crowdwise.data.codes import count
 from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import AGGREGATORS
 from crowdwise.report.analysis import analyse
+from crowdwise.report.annotators import profiles, profiles_of_model
 from crowdwise.report.items import items, next_labels
 from crowdwise.report.limits import PAGE_BYTES, RESERVED, number, size
 from crowdwise.report.overview import overview
-from crowdwise.report.people import people, people_of
 from crowdwise.report.source import Source
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ BUDGET = 200  # labels to suggest
 
 @dataclass
 class Content:
-    """The parts of a page; an empty part is left out of it."""
+    """The parts of a page; empty parts are left out."""
 
     title: str
     made: str
@@ -44,24 +44,24 @@ class Content:
     compared: str = ""
     """What was compared, in words."""
     state: str = ""
-    """How far a run is, in words."""
+    """The progress of a run, in words."""
     note: str = ""
     """Why something is missing, and how to get it."""
 
 
 def empty(title: str) -> Content:
-    """A page about no crowd, for benchmarks and for runs whose labels are not at hand."""
+    """A page without a crowd, for benchmarks and for runs whose labels are missing."""
     return Content(title, f"{datetime.date.today().isoformat()}, crowdwise {crowdwise.__version__}")
 
 
 def gather(source: Source, *, method: str = "auto", budget: int = BUDGET, seed: int = 0) -> Content:
-    """What there is to say about a crowd."""
+    """Everything the page says about a crowd."""
     if method != "auto" and method not in AGGREGATORS:
         raise ConfigError(f"unknown method {method!r}{suggest(method, ['auto', *AGGREGATORS])}")
     if budget < 0:
         raise ConfigError(f"budget must be 0 or more, got {budget}")
     analysis = analyse(source, method, seed=seed)
-    shown = people(analysis)
+    shown = profiles(analysis)
     page = empty(source.title)
     page.classes = [str(name) for name in source.annotations.classes.tolist()]
     page.overview = overview(analysis, shown.rows, seed=seed)
@@ -74,8 +74,8 @@ def gather(source: Source, *, method: str = "auto", budget: int = BUDGET, seed: 
 
 
 def about_model(model: CrowdClassifier, title: str) -> Content:
-    """What a trained model alone tells of its annotators, where their labels are not at hand."""
-    page, shown = empty(title), people_of(model)
+    """What a trained model alone knows about its annotators, for runs whose labels are missing."""
+    page, shown = empty(title), profiles_of_model(model)
     page.classes = [str(name) for name in model.classes_.tolist()]
     page.annotators = {"rows": shown.rows, "total": shown.total}
     page.map = shown.chart or {}
@@ -127,7 +127,7 @@ def comparison(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def compared(records: Sequence[Mapping[str, Any]]) -> str:
-    """How many runs a comparison is made from, a sentence.
+    """The number of runs in a comparison, as a sentence.
 
     >>> compared([{"test_accuracy": 80.0}, {"error": "out of memory"}])
     'From 1 run; 1 failed.'

@@ -8,20 +8,18 @@ from typing import Any
 import numpy as np
 
 from crowdwise import quality
-from crowdwise.readers._export import MODEL
+from crowdwise.readers import MODEL
 from crowdwise.report.analysis import Analysis, Ints
 from crowdwise.report.limits import MOST_ITEMS, PICTURE_BYTES, TEXT_LENGTH, number, size
 from crowdwise.report.thumbnails import thumbnail
 
-LIKELY = 3  # most likely classes of an item that are given
+LIKELY = 3  # classes to give for an item
 
 
 def items(analysis: Analysis, shown: Ints, budget: int) -> dict[str, Any]:
-    """The items whose consensus is most likely wrong, as far as they fit into ``budget`` bytes, with their labels.
+    """The items whose consensus is most likely wrong, with their labels, as many as fit into ``budget`` bytes.
 
-    ``people`` are the names of all who labelled them.
-
-    ``shown`` are the annotators with a row of their own; they come first among the people, in that order.
+    ``people`` are the names of all who labelled them; the annotators of the table, ``shown``, come first.
     """
     source, crowd = analysis.source, analysis.source.annotations
     doubt, labels = analysis.doubt, crowd.labels_per_instance
@@ -88,12 +86,12 @@ def _add_pictures(
 
 
 def next_labels(analysis: Analysis, budget: int) -> list[dict[str, Any]]:
-    """`quality.next_labels` as rows; their order is that of the gain."""
+    """`quality.next_labels` as rows, largest gain first."""
     crowd = analysis.source.annotations
     if not len(crowd) or crowd.n_classes < 2:
         return []
     kinds = analysis.source.kinds
-    people = None if kinds is None or (kinds == MODEL).all() else kinds != MODEL  # a model has said what it can
+    people = None if kinds is None or (kinds == MODEL).all() else kinds != MODEL  # asking a model again adds nothing
     table = quality.next_labels(
         crowd, analysis.posterior, budget=budget, confusion=analysis.confusion, annotators=people
     )

@@ -1,4 +1,4 @@
-"""How much goes into one page, so that it stays under 5 MB; what is left out is said on it."""
+"""Limits that keep a page under 5 MB; the page says what was left out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028",
 
 
 def number(value: Any, digits: int = 3) -> float | None:
-    """A number for JSON, rounded; None for what JSON cannot say.
+    """A rounded number for JSON; None for NaN and infinities, which JSON lacks.
 
     >>> number(0.12345), number(float("nan"))
     (0.123, None)
@@ -29,7 +29,7 @@ def number(value: Any, digits: int = 3) -> float | None:
 
 
 def safe_json(data: Any) -> str:
-    """JSON that cannot leave the script element it stands in.
+    """JSON that cannot break out of its script element.
 
     >>> safe_json("</script><!--")
     '"\\\\u003c/script\\\\u003e\\\\u003c!--"'
@@ -41,5 +41,5 @@ def safe_json(data: Any) -> str:
 
 
 def size(data: Any) -> int:
-    """Bytes that data take in a page."""
+    """Size of data in a page, in bytes."""
     return len(safe_json(data).encode("utf-8", "replace"))

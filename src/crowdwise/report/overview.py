@@ -1,4 +1,4 @@
-"""The first section of a report: figures, agreement, the method beside majority vote, and warnings in plain words."""
+"""The first section of a report: sizes, agreement, the method compared with majority vote, and warnings."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import numpy as np
 
 from crowdwise import agreement
 from crowdwise.data.codes import count
-from crowdwise.readers._export import MODEL
+from crowdwise.errors import spelled
+from crowdwise.readers import MODEL
 from crowdwise.report.analysis import Analysis
 from crowdwise.report.limits import number
 
 RESAMPLES = 200  # for the intervals of agreement
-LARGE = 500_000  # labels above which intervals are left out
+LARGE = 500_000  # labels; no intervals above that
 SPAMMER, SPAM_LABELS = 0.9, 10
 HURRIED = 0.25  # of the crowd's median seconds per label
-OVERSURE = 0.02  # promised less measured accuracy above which a reader is warned
-NAMED = 5  # annotators named in a warning
+OVERCONFIDENT = 0.02  # predicted minus measured accuracy that earns a warning
+NAMED = 5  # annotators to name in a warning
 
 
 def overview(analysis: Analysis, rows: Sequence[dict[str, Any]], *, seed: int = 0) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def overview(analysis: Analysis, rows: Sequence[dict[str, Any]], *, seed: int = 
 
 
 def _sizes(analysis: Analysis) -> list[tuple[str, str, str]]:
-    """Number, what it counts, and a remark."""
+    """Number, what it counts, and a comment."""
     crowd, kinds = analysis.source.annotations, analysis.source.kinds
     n, people, labels = crowd.n_instances, int(np.count_nonzero(crowd.labels_per_annotator)), len(crowd)
     unlabelled, models = int(np.count_nonzero(crowd.labels_per_instance == 0)), int(np.sum(kinds == MODEL))
@@ -67,7 +68,7 @@ def _sizes(analysis: Analysis) -> list[tuple[str, str, str]]:
 
 
 def _agreement(analysis: Analysis, seed: int) -> list[dict[str, Any]]:
-    """Measures with their intervals; none where nobody labelled what another did."""
+    """Measures with their intervals; none if no instance has two labels."""
     crowd = analysis.source.annotations
     if not (crowd.labels_per_instance > 1).any() or crowd.n_classes < 2:
         return []
@@ -86,7 +87,7 @@ def _agreement(analysis: Analysis, seed: int) -> list[dict[str, Any]]:
 
 
 def _accuracy(analysis: Analysis) -> list[dict[str, Any]]:
-    """Share of right labels where truth is known: by the method, by majority vote, by the classifier."""
+    """Accuracy on instances with known truth: of the method, of majority vote, of the classifier."""
     truth = analysis.source.truth
     if truth is None or not (truth >= 0).any():
         return []
@@ -107,12 +108,12 @@ def _warnings(
     if not len(crowd):
         return [
             *found,
-            "The labels themselves are not at hand: pass --annotations FILE to see annotators and agreement.",
+            f"The labels are missing: pass {spelled('annotations', 'FILE')} to see annotators and agreement.",
         ]
     labelled = max(int(np.count_nonzero(crowd.labels_per_instance)), 1)
     alpha = next((row["value"] for row in measured if row["measure"].startswith("Krippendorff")), None)
     if alpha is None:
-        found.append("No item has two labels: how far annotators agree, and who errs, cannot be told.")
+        found.append("No item has two labels, so agreement and annotators' errors cannot be estimated.")
     elif alpha < 0.4:
         found.append(
             f"Annotators agree little (Krippendorff's alpha {alpha:.2f}, where 1 is perfect and 0 is chance). "
@@ -120,40 +121,40 @@ def _warnings(
         )
     elif alpha < 0.667:
         found.append(
-            f"Annotators agree moderately (Krippendorff's alpha {alpha:.2f}); from 0.667 on, conclusions are commonly "
-            "called tentative, from 0.8 on reliable."
+            f"Annotators agree moderately (Krippendorff's alpha {alpha:.2f}); conclusions are commonly called tentative "
+            "from 0.667 on, and reliable from 0.8 on."
         )
     right = analysis.accuracy(analysis.label)
     if right is not None:
         known = analysis.source.truth >= 0  # type: ignore[operator]
         promised = float(analysis.posterior[known].max(axis=1).mean())
-        if promised - right > OVERSURE:
+        if promised - right > OVERCONFIDENT:
             found.append(
-                f"The probabilities are too high: on items of known truth they promise that {promised:.1%} of the "
-                f"labels are right, and {right:.1%} are."
+                f"The probabilities are too high: on items with known truth they predict that {promised:.1%} of the "
+                f"labels are right, but {right:.1%} are."
             )
     single = int(np.count_nonzero(crowd.labels_per_instance == 1))
     if alpha is not None and single > 0.1 * labelled:
-        found.append(f"{single:,} of {labelled:,} items have one label only: nothing can correct it.")
+        found.append(f"{single:,} of {labelled:,} items have only one label, which nothing can correct.")
     if tied > 0.05 * labelled:
-        found.append(f"{tied:,} of {labelled:,} items are ties by votes alone.")
+        found.append(f"{tied:,} of {labelled:,} items are tied in a majority vote.")
     if crowd.n_duplicates:
-        found.append(f"{count(crowd.n_duplicates, 'labels')} by annotators who had labelled the item before.")
+        found.append(f"{count(crowd.n_duplicates, 'labels')} by annotators who had already labelled the item.")
     silent = [str(name) for name in crowd.annotators[crowd.labels_per_annotator == 0]]
     if silent:
         found.append(f"{_listed(silent)} gave no label.")
     unseen = [str(name) for name in crowd.classes[np.bincount(crowd.label, minlength=crowd.n_classes) == 0]]
     if unseen:
         found.append(f"Nobody chose {_listed(unseen)}.")
-    found += _about_people(rows)
+    found += _annotator_warnings(rows)
     return found
 
 
-def _about_people(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _annotator_warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
     found = []
     spam = [row["name"] for row in rows if row.get("spammer", 0) > SPAMMER and row["labels"] >= SPAM_LABELS]
     if spam:
-        found.append(f"The labels of {_listed(spam)} hardly depend on the item: look at them before you use them.")
+        found.append(f"The labels of {_listed(spam)} hardly depend on the item: check them before you use them.")
     pace = [row["seconds"] for row in rows if row.get("seconds")]
     if len(pace) >= 3:
         usual = float(np.median(pace))

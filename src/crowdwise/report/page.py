@@ -1,4 +1,4 @@
-"""A page from content: one HTML file that carries everything in itself, and runs nothing that comes from data."""
+"""A page from content: one self-contained HTML file that never executes data."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from crowdwise.report.limits import safe_json
 
 TEMPLATES = Path(__file__).parent / "templates"
 HINT = "the interactive report needs altair and vl-convert-python: pip install 'crowdwise[report]'"
-ENTRY = "window.vegaEmbed = vegaEmbed;"  # what the charts' JavaScript gives to the page
+ENTRY = "window.vegaEmbed = vegaEmbed;"  # exported by the charts' JavaScript
 SCRIPTS = ("core.js", "annotators.js", "map.js", "items.js", "start.js")
 
 
 def render(page: Content, *, live: str | None = None) -> str:
     """The whole page.
 
-    ``live`` is a stamp of what it is made from; with it, the page asks its server for ``progress`` every two seconds,
-    and loads itself anew when the stamp has changed.
+    ``live`` is a stamp of its sources; with it, the page asks its server for ``progress`` every two seconds, and reloads
+    when the stamp has changed.
     """
     try:
         import jinja2
@@ -53,7 +53,7 @@ def render(page: Content, *, live: str | None = None) -> str:
 
 
 def write(page: Content, path: str | os.PathLike[str]) -> Path:
-    """Write the page; the file appears whole or not at all."""
+    """Write the page atomically."""
     path, html = Path(path), render(page).encode("utf-8", "replace")
     with replacing(path) as file:
         file.write(html)
@@ -61,7 +61,7 @@ def write(page: Content, path: str | os.PathLike[str]) -> Path:
 
 
 def _sections(page: Content) -> list[tuple[str, str]]:
-    """Anchor and name of the sections that the page has."""
+    """Anchor and name of the page's sections."""
     every = {
         "overview": ("Overview", page.overview),
         "annotators": ("Annotators", page.annotators),
@@ -74,7 +74,7 @@ def _sections(page: Content) -> list[tuple[str, str]]:
 
 
 def _policy(*scripts: str, live: bool) -> str:
-    """Only these scripts run, whatever the page contains; nothing is loaded, but from its own server while live."""
+    """Only these scripts may run, and nothing may be loaded, except from the page's own server while live."""
     hashes = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes)
     return (
@@ -85,7 +85,7 @@ def _policy(*scripts: str, live: bool) -> str:
 
 @functools.cache
 def _bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed, as vl-convert brings them along; made once, as that takes seconds, then kept."""
+    """Vega, Vega-Lite and Vega-Embed as bundled by vl-convert; building them takes seconds, so they are cached."""
     try:
         import vl_convert
     except ImportError as error:
@@ -96,7 +96,7 @@ def _bundle() -> str:
         if ENTRY.split()[0] in script:
             return _checked(script)
     script = _checked(vl_convert.javascript_bundle(ENTRY))
-    with suppress(OSError):  # a home that cannot be written costs time only
+    with suppress(OSError):  # without a writable cache it only takes longer
         write_atomically(kept, lambda file: file.write(script.encode()))
     return script
 
@@ -108,7 +108,7 @@ def _script() -> str:
 
 
 def _checked(script: str) -> str:
-    """A script that an HTML parser reads as it is, so that its hash holds."""
+    """A script that HTML parsers leave unchanged, so that its hash stays valid."""
     script = script.replace("\r\n", "\n").replace("\r", "\n")
     for sequence in ("</script", "<!--", "<script"):
         if sequence in script.lower():

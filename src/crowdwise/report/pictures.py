@@ -1,4 +1,4 @@
-"""Pictures of what was learned, as matplotlib figures; no global state is read or changed.
+"""Pictures of results as matplotlib figures; no global state is read or changed.
 
 >>> figure = accuracy_chart({"CE": 0.8, "TAIDTM": 0.9}, highlight="TAIDTM")
 >>> [text.get_text() for text in figure.axes[0].texts]
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdwise.errors import DataError
+from crowdwise.storage.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 GROUP_COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#4b5563")
 RIGHT, WRONG = "#9aa5b1", "#d62728"  # of edges
 INK, MUTED, BAR = "#222222", "#6b7280", "#b8c4d0"
-MOST_EDGES = 10_000  # drawn; more are a smear that takes long
+MOST_EDGES = 10_000  # to draw; more would blur and take long
 MOST_GROUPS = len(GROUP_COLOURS)
 
 
@@ -52,10 +53,10 @@ def annotator_graph(
         positions: (R, 2), principal components of what sets each annotator's head apart.
         groups: (R,) group of each annotator, which colours the points; the first six have a colour of their own.
         group_names: names of the groups, in ascending order of their numbers.
-        judge: colour edges by whether they stay inside a group; sensible where ``groups`` are the true ones.
+        judge: colour edges by whether they stay inside a group; for true ``groups``.
         skipped: annotators with too few examples for a head of their own, drawn hollow.
         titles: of the two graphs.
-        threshold: entries up to it do not count as edges.
+        threshold: entries up to this do not count as edges.
 
     >>> ring = np.roll(np.eye(6), 1, axis=1)
     >>> figure = annotator_graph(ring, ring, np.random.default_rng(0).normal(size=(6, 2)), [0, 0, 0, 1, 1, 1])
@@ -88,6 +89,19 @@ def annotator_graph(
     figure.suptitle("Annotators who err alike", fontsize=14, fontweight="bold", color=INK)
     figure.legend(*zip(*entries, strict=True), loc="outside lower center", ncols=min(len(entries), 5), frameon=False)
     return figure
+
+
+def edges_of(graph: Graph, groups: NDArray[np.int64], threshold: float) -> tuple[NDArray[Any], ...]:
+    """Entries of a graph (R, R) above ``threshold``, without self loops, of annotators in ``groups`` (R,).
+
+    Returns start, end, weight, and whether the edge joins different groups.
+    """
+    from crowdwise.graph.purify import as_graph
+
+    matrix = as_graph(graph).tocoo()
+    kept = (matrix.data > threshold) & (matrix.row != matrix.col)
+    start, end = matrix.row[kept], matrix.col[kept]
+    return start, end, matrix.data[kept], groups[start] != groups[end]
 
 
 def _graph_legend(names: list[str], hollow: bool, judged: bool) -> list[tuple[Any, str]]:
@@ -163,7 +177,7 @@ def transition_matrices(
                 axes.set_ylabel(f"{instance}\ntrue class", fontsize=8.5, color=INK)
     figure.suptitle("How annotators err, instance by instance", fontsize=14, fontweight="bold", color=INK)
     if true_classes is not None:
-        note = "framed: the row of the instance's own class, the only one that its labels can tell of"
+        note = "framed: the row of the instance's true class, the only one its labels inform"
         figure.supxlabel(note, fontsize=9, color=MUTED)
     bar = figure.colorbar(drawn, ax=list(grid[:, -1]), fraction=0.08, aspect=30)
     bar.outline.set_visible(False)
@@ -200,7 +214,7 @@ def accuracy_chart(
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """A figure of its own, in inches, that no pyplot knows of."""
+    """A figure independent of pyplot; sizes in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -210,15 +224,11 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def save_picture(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> Path:
-    """Write a PNG file, which appears whole or not at all; its folder is made where it is missing."""
+    """Write a PNG file atomically; its folder is created if missing."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        figure.savefig(partial, format="png", dpi=dpi)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format="png", dpi=dpi)
     return path
 
 
@@ -229,15 +239,14 @@ def _draw_graph(
 
     from crowdwise.graph.purify import as_graph
 
-    matrix = as_graph(graph).tocoo()
-    if matrix.shape != (len(points), len(points)):
-        raise DataError(f"there are positions of {len(points)} annotators, but the graph has shape {matrix.shape}")
-    edge = (matrix.data > threshold) & (matrix.row != matrix.col)
-    start, end, weight = matrix.row[edge], matrix.col[edge], matrix.data[edge]
+    if as_graph(graph).shape != (len(points), len(points)):
+        raise DataError(
+            f"there are positions of {len(points)} annotators, but the graph has shape {as_graph(graph).shape}"
+        )
+    grouped = membership if membership is not None else np.zeros(len(points), dtype=np.int64)
+    start, end, weight, wrong = edges_of(graph, grouped, threshold)
     count = f"{len(start):,} edges"
-    wrong = np.zeros(len(start), dtype=bool)
     if membership is not None and len(start):
-        wrong = membership[start] != membership[end]
         count += f", {100 * np.mean(~wrong):.1f} % inside a group"
     if len(start) > MOST_EDGES:
         some = np.random.default_rng(0).choice(len(start), MOST_EDGES, replace=False)

@@ -1,4 +1,4 @@
-"""The report on localhost, which keeps up with what it is made from."""
+"""The report on localhost, updated with its sources."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ HOST = "127.0.0.1"
 
 
 class ReportServer(ThreadingHTTPServer):
-    """Serves ``/``, the page, and ``/progress``, what of it changes while a run goes on; to this machine only.
+    """Serves ``/``, the page, and ``/progress``, what changes during a run, to this machine only.
 
-    ``progress`` is asked for every two seconds. Its entry ``crowd`` changes with everything else that the page is made
-    from: the page then loads itself anew.
+    The page asks for ``progress`` every two seconds. Its entry ``crowd`` changes with all other sources, and makes the
+    page reload.
     """
 
     daemon_threads = True
@@ -33,7 +33,7 @@ class ReportServer(ThreadingHTTPServer):
         return f"http://{HOST}:{self.server_port}/"
 
     def answer(self, path: str) -> tuple[str, str] | None:
-        """Content and its type; one is made at a time."""
+        """Content and its type, built one at a time."""
         with self._lock:
             if path == "/":
                 return self._build(), "text/html"
@@ -44,14 +44,14 @@ class _Handler(BaseHTTPRequestHandler):
     server: ReportServer
 
     def do_GET(self) -> None:
-        # a page elsewhere on the web whose name was made to point here must not read the report
+        # a website whose name was made to resolve to this machine must not read the report
         hosts = {f"{name}:{self.server.server_port}" for name in (HOST, "localhost")}
         if self.headers.get("Host") not in hosts:
-            return self.send_error(HTTPStatus.FORBIDDEN, "ask for it at localhost")
+            return self.send_error(HTTPStatus.FORBIDDEN, "this report is served at localhost only")
         status = HTTPStatus.OK
         try:
             answer = self.server.answer(self.path)
-        except Exception as error:  # of any kind: the next question may find better data
+        except Exception as error:  # of any kind: the next request may succeed
             status, answer = HTTPStatus.SERVICE_UNAVAILABLE, (f"{type(error).__name__}: {error}", "text/plain")
         if answer is None:
             return self.send_error(HTTPStatus.NOT_FOUND)
@@ -63,9 +63,9 @@ class _Handler(BaseHTTPRequestHandler):
         if status != HTTPStatus.OK:
             self.send_header("Refresh", "2")
         self.end_headers()
-        with suppress(ConnectionError):  # the page was closed or loaded anew
+        with suppress(ConnectionError):  # the page was closed or reloaded
             self.wfile.write(content)
         return None
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: a line for every two seconds would bury the terminal."""
+        """Nothing: a line every two seconds would flood the terminal."""

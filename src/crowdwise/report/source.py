@@ -1,4 +1,4 @@
-"""What a report is made from: labels, and whatever else is known of the instances, the labels and the training."""
+"""The sources of a report: labels, and what else is known about the instances, the labels and the training."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError
 
 if TYPE_CHECKING:
+    from crowdwise.data.training import TrainingData
     from crowdwise.datasets import Dataset
-    from crowdwise.material import Material
     from crowdwise.methods.core.base import CrowdClassifier
     from crowdwise.readers import Export
 
@@ -27,16 +27,16 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Everything that a report may show; what is None is left out of it."""
+    """Everything that a report may show; what is None is left out."""
 
     title: str
     annotations: Annotations
     message: str = ""
-    """What was read, in a line."""
+    """What was read, in one line."""
     truth: npt.NDArray[np.int32] | None = None
-    """True class of every instance, (n,), -1 where unknown; judges only, and is given to no method."""
+    """True class of every instance, (n,), -1 if unknown; for evaluation only, never given to a method."""
     timestamps: Floats | None = None
-    """When each annotation was made, (E,), in seconds; NaN where unknown. Likewise ``durations``."""
+    """When each annotation was made, (E,), in seconds; NaN if unknown. Likewise ``durations``."""
     durations: Floats | None = None
     kinds: npt.NDArray[np.str_] | None = None
     """Whether each annotator is a "person" or a "model", (R,)."""
@@ -46,20 +46,20 @@ class Source:
     """Picture of every instance, (n,): an array (h, w) or (h, w, 3), a path below ``folder``, an address, or None."""
     folder: Path | None = None
     posterior: Floats | None = None
-    """Posterior (n, C) where it is known already."""
+    """Posterior (n, C), if it is already known."""
     method: str | None = None
-    """What ``posterior`` comes from."""
+    """The method that ``posterior`` comes from."""
     X: Any = None
     model: CrowdClassifier | None = None
-    """A classifier that was trained on the annotations of ``X``."""
+    """A classifier trained on the annotations of ``X``."""
     profiles: pa.Table | None = None
-    """Table of annotators that was made earlier, where their labels are not at hand."""
+    """An earlier table of annotators, if their labels are missing."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Further lines of the overview."""
 
 
 def from_export(path: Path, read: Export) -> Source:
-    """A file of labels, with the times, texts and pictures that it has."""
+    """A file of labels, with its times, texts and pictures."""
     truth = None if not read.gold else gold_codes(read.annotations, read.gold)
     return Source(
         path.name,
@@ -76,7 +76,7 @@ def from_export(path: Path, read: Export) -> Source:
 
 
 def from_dataset(data: Dataset) -> Source:
-    """A public data set with a crowd of its own."""
+    """A public data set with its own crowd."""
     if data.annotations is None:
         raise DataError(f"data set {data.name!r} has no annotations to report on")
     truth = None if data.clean is None else data.clean.astype(np.int32)
@@ -84,17 +84,15 @@ def from_dataset(data: Dataset) -> Source:
     return Source(data.name, data.annotations, message, truth, **_seen(data.X_train, data.kind == "text"))
 
 
-def from_material(material: Material, model: CrowdClassifier | None, title: str) -> Source:
-    """What a training run was given, and the classifier that came out of it."""
-    annotations, truth = material.annotations, None
-    if material.crowd is not None:
-        truth = material.crowd.y.astype(np.int32)
-    elif material.gold is not None:
+def from_training(data: TrainingData, model: CrowdClassifier | None, title: str) -> Source:
+    """The data of a training run, and the trained classifier."""
+    annotations, truth = data.annotations, None
+    if data.crowd is not None:
+        truth = data.crowd.y.astype(np.int32)
+    elif data.gold is not None:
         truth = np.full(annotations.n_instances, -1, np.int32)
-        truth[material.gold[0]] = annotations.class_codes(material.gold[1])
-    return Source(
-        title, annotations, material.message, truth, X=material.X, model=model, **_seen(material.X, text=False)
-    )
+        truth[data.gold[0]] = annotations.class_codes(data.gold[1])
+    return Source(title, annotations, data.message, truth, X=data.X, model=model, **_seen(data.X, text=False))
 
 
 def _seen(X: Any, text: bool) -> dict[str, Any]:

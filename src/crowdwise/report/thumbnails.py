@@ -1,4 +1,4 @@
-"""Small pictures of instances, as data that a page carries in itself."""
+"""Small pictures of instances, embedded in a page as data."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 SIDE = 96  # pixels
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")  # decoders that files may reach: others run programs
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")  # other decoders of pillow can run programs
 LOSSLESS = 32 * 32  # pixels up to which a grey picture is kept exactly
 
 
 def thumbnail(picture: Any, folder: Path | None = None) -> str | None:
-    """A picture, no larger than `SIDE`, as a ``data:`` address; None for what is no picture.
+    """A picture of at most `SIDE` pixels as a ``data:`` URL; None for anything else.
 
-    Paths must lead to files below ``folder``; nothing is fetched from elsewhere.
+    Paths must lead to files below ``folder``; nothing is downloaded.
 
     >>> thumbnail(np.zeros((2, 2), np.uint8))[:22]
     'data:image/png;base64,'
@@ -29,7 +29,7 @@ def thumbnail(picture: Any, folder: Path | None = None) -> str | None:
         picture = picture[0]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of pictures that unpack to more than memory holds
+            warnings.simplefilter("error")  # about pictures that unpack to more than memory holds
             if isinstance(picture, str):
                 path = _below(folder, picture)
                 if path is None:

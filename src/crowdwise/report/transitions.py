@@ -1,4 +1,4 @@
-"""Transition matrices of annotated pairs, and what a trained model believes once it knows the labels."""
+"""Transition matrices of annotated pairs, and a trained model's posterior given the labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from crowdwise.networks.transition import ConstantTransition, Transition
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-NUMBERS = 2**24  # numbers in the matrices that are evaluated at once
+NUMBERS = 2**24  # entries of matrices to evaluate at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +60,9 @@ class Transitions:
 
 
 def posterior(predicted: Floats, annotations: Annotations, transitions: Transitions) -> tuple[Floats, Floats]:
-    """P(class | x, labels) ∝ f(x) Π_j T^j(x)[class, label j], (n, C), and each label's chance to be right, (E,).
+    """P(class | x, labels) ∝ f(x) Π_j T^j(x)[class, label j], (n, C), and the probability that each label is right, (E,).
 
-    The chance is that of the annotator on such an instance, sum_p f_p(x) T^j(x)[p, p]: it does not look at the label.
+    The latter is sum_p f_p(x) T^j(x)[p, p], whatever the label.
     """
     logs = np.log(np.maximum(predicted, 1e-12))
     right = np.zeros(len(annotations))
@@ -88,6 +88,6 @@ def mean_matrices(annotations: Annotations, transitions: Transitions, shown: Int
         np.add.at(total, at, matrices)
         count += np.bincount(at, minlength=size)
     silent = np.flatnonzero(count == 0)
-    if len(silent) and annotations.n_instances:  # nothing but the matrix at some instance is known
+    if len(silent) and annotations.n_instances:  # only the matrix at some instance is known
         total[silent] = transitions.pairs(np.zeros(len(silent), np.int64), shown[silent])
     return np.asarray(total / np.maximum(count, 1)[:, None, None])

@@ -1,18 +1,20 @@
-"""Crowds whose truth is known: who labels what, how each annotator errs, and what the labels then are.
+"""Crowds with known truth: who labels what, how each annotator errs, and the resulting labels.
 
-Every process returns a :class:`Crowd`. :func:`aidn` is the annotator- and instance-dependent noise of the TAIDTM paper;
-the others are class-conditional: each annotator has one matrix T[p, q] = P(label q | true class p).
+Every process returns a :class:`SimulatedCrowd`. :func:`aidn` is the annotator- and instance-dependent noise of the TAIDTM
+paper; the others are class-conditional: each annotator has one matrix T[p, q] = P(label q | true class p).
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from crowdwise.simulate.aidn import aidn, label_distribution
 from crowdwise.simulate.confusion import adversarial, confusion_matrices, correlated, hammer_spammer, one_coin
-from crowdwise.simulate.crowd import Crowd
+from crowdwise.simulate.crowd import SimulatedCrowd
 from crowdwise.simulate.pairs import draw_pairs
 
 __all__ = [
-    "Crowd",
+    "SimulatedCrowd",
     "adversarial",
     "aidn",
     "confusion_matrices",
@@ -22,3 +24,14 @@ __all__ = [
     "label_distribution",
     "one_coin",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Crowd":
+        import warnings
+
+        warnings.warn(
+            "crowdwise.simulate.Crowd is now crowdwise.simulate.SimulatedCrowd", DeprecationWarning, stacklevel=2
+        )
+        return SimulatedCrowd
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

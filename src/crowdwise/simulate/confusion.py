@@ -1,24 +1,22 @@
 """Class-conditional crowds: every annotator j has one matrix T^j, T^j[p, q] = P(label q | true class p).
 
-What all of them share: ``y`` holds the true class codes, (n,); ``n_classes`` is the largest code + 1 by default; the
-keywords ``labels_per_instance``, ``labels_per_annotator`` and ``pairs`` are those of
-:func:`crowdwise.simulate.draw_pairs`.
+All functions: ``y`` holds the true class codes, (n,); ``n_classes`` defaults to the largest code + 1; the keywords
+``labels_per_instance``, ``labels_per_annotator`` and ``pairs`` are those of :func:`crowdwise.simulate.draw_pairs`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from crowdwise.annotations import Annotations
+from crowdwise.constraints import PositiveInt, Probability, checked
+from crowdwise.data.types import Floats, Ints, RandomState
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.simulate.crowd import Crowd, FloatArray, IntArray, draw_labels, seeds, true_classes
+from crowdwise.simulate.crowd import SimulatedCrowd, draw_labels, seeds, simulated, true_classes
 from crowdwise.simulate.pairs import Design, draw_pairs
-
-RandomState: TypeAlias = int | np.random.Generator | None
 
 
 def confusion_matrices(
@@ -28,10 +26,10 @@ def confusion_matrices(
     groups: ArrayLike | None = None,
     random_state: RandomState = 0,
     **design: Unpack[Design],
-) -> Crowd:
+) -> SimulatedCrowd:
     """Annotators with the given matrices, (R, C, C), who err independently of each other.
 
-    ``groups`` (R,) says which annotators err alike; by default each one is a group of its own.
+    ``groups`` (R,) says which annotators err alike; by default each one is its own group.
 
     >>> sure, guess = np.eye(2), np.full((2, 2), 0.5)
     >>> crowd = confusion_matrices([0, 1, 0, 1], [sure, guess, sure])
@@ -44,9 +42,12 @@ def confusion_matrices(
     if alike.shape != (len(stacked),):
         raise DataError(f"groups must have one entry per annotator, ({len(stacked)},), not {alike.shape}")
     pair_seed, label_seed = seeds(random_state, 2)
-    instance, annotator = _pairs(truth, stacked, pair_seed, design)
-    label = draw_labels(stacked[annotator, truth[instance]], np.random.default_rng(label_seed))
-    return _crowd(truth, stacked, alike, instance, annotator, label)
+    drawn = instance, annotator = draw_pairs(
+        len(truth), len(stacked), random_state=np.random.default_rng(pair_seed), **design
+    )
+    rows = stacked[annotator, truth[instance]]
+    label = draw_labels(rows, np.random.default_rng(label_seed))
+    return simulated(truth, alike, drawn, label, rows, _ClassConditional(stacked), matrices=stacked)
 
 
 def one_coin(
@@ -56,8 +57,8 @@ def one_coin(
     n_classes: int | None = None,
     random_state: RandomState = 0,
     **design: Unpack[Design],
-) -> Crowd:
-    """Annotators who are right with probability ``accuracies`` (R,), and otherwise choose any wrong class.
+) -> SimulatedCrowd:
+    """Annotators who are right with probability ``accuracies`` (R,) and otherwise choose a wrong class at random.
 
     >>> one_coin([0, 1, 2], [0.9, 0.6, 0.4]).matrices[1].round(6).tolist()
     [[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.2, 0.2, 0.6]]
@@ -66,17 +67,18 @@ def one_coin(
     return confusion_matrices(truth, _coins(accuracies, count), random_state=random_state, **design)
 
 
+@checked
 def hammer_spammer(
     y: Any,
-    n_annotators: int = 20,
+    n_annotators: PositiveInt = 20,
     *,
-    spammer_share: float = 0.3,
-    accuracy: float = 0.9,
+    spammer_share: Probability = 0.3,
+    accuracy: Probability = 0.9,
     n_classes: int | None = None,
     random_state: RandomState = 0,
     **design: Unpack[Design],
-) -> Crowd:
-    """Hammers (group 0), right with probability ``accuracy``, and spammers (group 1), who choose any class at random.
+) -> SimulatedCrowd:
+    """Hammers (group 0), right with probability ``accuracy``, and spammers (group 1), who guess.
 
     Karger, Oh, Shah (2011). The last round(``spammer_share`` R) annotators are the spammers.
 
@@ -84,61 +86,63 @@ def hammer_spammer(
     [0, 0, 0, 1, 1]
     """
     truth, count = true_classes(y, n_classes)
-    groups = _last(spammer_share, n_annotators, "spammer_share")
+    groups = _last(spammer_share, n_annotators)
     matrices = _coins(np.where(groups == 1, 1 / count, accuracy), count)
     return confusion_matrices(truth, matrices, groups=groups, random_state=random_state, **design)
 
 
+@checked
 def adversarial(
     y: Any,
-    n_annotators: int = 20,
+    n_annotators: PositiveInt = 20,
     *,
-    adversary_share: float = 0.2,
-    accuracy: float = 0.8,
+    adversary_share: Probability = 0.2,
+    accuracy: Probability = 0.8,
     permutation: ArrayLike | None = None,
     n_classes: int | None = None,
     random_state: RandomState = 0,
     **design: Unpack[Design],
-) -> Crowd:
-    """Honest annotators (group 0) and adversaries (group 1), who see as well and then say another class.
+) -> SimulatedCrowd:
+    """Honest annotators (group 0) and adversaries (group 1), who know the class as often but report another.
 
-    The last round(``adversary_share`` R) annotators are adversaries: they report ``permutation[p]`` where they see p,
-    by default the next class (with two classes, the opposite).
+    The last round(``adversary_share`` R) annotators are adversaries: they report ``permutation[p]`` for class p, by
+    default the next class (with two classes, the opposite).
 
     >>> adversarial([0, 1] * 50, n_annotators=5).matrices[4].round(6).tolist()
     [[0.2, 0.8], [0.8, 0.2]]
     """
     truth, count = true_classes(y, n_classes)
-    said = np.roll(np.arange(count), -1) if permutation is None else np.asarray(permutation)
-    if not np.array_equal(np.sort(said), np.arange(count)):
-        raise ConfigError(f"permutation must hold each of the {count} classes once, not {said.tolist()}")
-    groups = _last(adversary_share, n_annotators, "adversary_share")
+    reported = np.roll(np.arange(count), -1) if permutation is None else np.asarray(permutation)
+    if not np.array_equal(np.sort(reported), np.arange(count)):
+        raise ConfigError(f"permutation must hold each of the {count} classes once, not {reported.tolist()}")
+    groups = _last(adversary_share, n_annotators)
     matrices = _coins(np.full(n_annotators, accuracy), count)
-    matrices[groups == 1] = matrices[groups == 1][:, :, np.argsort(said)]
+    matrices[groups == 1] = matrices[groups == 1][:, :, np.argsort(reported)]
     return confusion_matrices(truth, matrices, groups=groups, random_state=random_state, **design)
 
 
+@checked
 def correlated(
     y: Any,
-    n_annotators: int = 20,
+    n_annotators: PositiveInt = 20,
     *,
-    copier_share: float = 0.5,
-    n_leaders: int = 1,
-    copy_rate: float = 0.8,
+    copier_share: Probability = 0.5,
+    n_leaders: PositiveInt = 1,
+    copy_rate: Probability = 0.8,
     accuracy: ArrayLike = 0.7,
     n_classes: int | None = None,
     random_state: RandomState = 0,
     **design: Unpack[Design],
-) -> Crowd:
-    """Annotators of whom some copy: their labels are correlated beyond what the true class explains.
+) -> SimulatedCrowd:
+    """Annotators some of whom copy: their labels are correlated beyond what the true class explains.
 
     The first ``n_leaders`` annotators are leaders, the next round(``copier_share`` R) copy them in turn, the rest are
-    independent. A copier repeats, with probability ``copy_rate``, the label that its leader has or would have given
-    to the instance, and labels by itself otherwise. Group 0 is independent, group g is the g-th leader and its copiers.
-    ``rows`` and ``matrices`` are those of one annotator taken alone; they say nothing about the correlation.
+    independent. With probability ``copy_rate``, a copier repeats the label its leader gave, or would have given; else
+    it labels on its own. Group 0 is independent, group g is the g-th leader and its copiers. ``rows`` and ``matrices``
+    describe each annotator alone, without the correlation.
 
     Args:
-        accuracy: of labels that are not copied, as in :func:`one_coin`; one number, or one per annotator.
+        accuracy: of labels that are not copied, as in :func:`one_coin`: one number, or one per annotator.
 
     >>> crowd = correlated([0, 1, 2] * 20, n_annotators=6, copy_rate=1.0, labels_per_instance=6)
     >>> crowd.groups.tolist()
@@ -148,12 +152,11 @@ def correlated(
     (True, False)
     """
     truth, count = true_classes(y, n_classes)
-    _share(copy_rate, "copy_rate")
-    n_copiers = round(_share(copier_share, "copier_share") * n_annotators)
-    if not 1 <= n_leaders <= n_annotators - n_copiers:
+    n_copiers = round(copier_share * n_annotators)
+    if n_leaders + n_copiers > n_annotators:
         raise ConfigError(
-            f"{n_leaders} leaders and {n_copiers} copiers do not fit {n_annotators} annotators; "
-            "lower copier_share, and take at least 1 leader"
+            f"{n_leaders} leaders and {n_copiers} copiers are more than {n_annotators} annotators; "
+            "lower n_leaders or copier_share"
         )
     role = np.arange(n_annotators)
     copies = (role >= n_leaders) & (role < n_leaders + n_copiers)
@@ -161,46 +164,32 @@ def correlated(
     alone = _coins(np.broadcast_to(np.asarray(accuracy, dtype=np.float64), n_annotators), count)
 
     pair_seed, label_seed, leader_seed, copy_seed = seeds(random_state, 4)
-    instance, annotator = _pairs(truth, alone, pair_seed, design)
+    drawn = instance, annotator = draw_pairs(
+        len(truth), n_annotators, random_state=np.random.default_rng(pair_seed), **design
+    )
     label = draw_labels(alone[annotator, truth[instance]], np.random.default_rng(label_seed))
-    # what a leader says, or would say, is drawn once for each instance that its group meets
+    # a leader's label, given or not, is drawn once for each instance its group meets
     followed = groups[annotator] > 0
     met, inverse = np.unique(instance[followed] * n_leaders + groups[annotator[followed]] - 1, return_inverse=True)
-    said = draw_labels(alone[met % n_leaders, truth[met // n_leaders]], np.random.default_rng(leader_seed))[inverse]
-    repeats = ~copies[annotator[followed]] | (np.random.default_rng(copy_seed).random(len(said)) < copy_rate)
-    label[followed] = np.where(repeats, said, label[followed])
+    leading = draw_labels(alone[met % n_leaders, truth[met // n_leaders]], np.random.default_rng(leader_seed))[inverse]
+    repeats = ~copies[annotator[followed]] | (np.random.default_rng(copy_seed).random(len(leading)) < copy_rate)
+    label[followed] = np.where(repeats, leading, label[followed])
 
     marginal = alone.copy()
     marginal[copies] = copy_rate * alone[groups[copies] - 1] + (1 - copy_rate) * alone[copies]
-    return _crowd(truth, marginal, groups, instance, annotator, label)
+    rows = marginal[annotator, truth[instance]]
+    return simulated(truth, groups, drawn, label, rows, _ClassConditional(marginal), matrices=marginal)
 
 
 @dataclass(frozen=True, eq=False)
 class _ClassConditional:
-    matrices: FloatArray  # (R, C, C)
+    matrices: Floats  # (R, C, C)
 
-    def transition(self, X: Any, instances: IntArray, annotators: IntArray) -> FloatArray:
+    def transition(self, X: Any, instances: Ints, annotators: Ints) -> Floats:
         return self.matrices[annotators]
 
 
-def _pairs(
-    truth: IntArray, matrices: FloatArray, seed: np.random.SeedSequence, design: Design
-) -> tuple[IntArray, IntArray]:
-    return draw_pairs(len(truth), len(matrices), random_state=np.random.default_rng(seed), **design)
-
-
-def _crowd(
-    truth: IntArray, matrices: FloatArray, groups: IntArray, instance: IntArray, annotator: IntArray, label: IntArray
-) -> Crowd:
-    size, count = matrices.shape[:2]
-    annotations = Annotations.from_triples(
-        instance, annotator, label, n_instances=len(truth), n_annotators=size, n_classes=count
-    )
-    rows = matrices[annotator, truth[instance]]
-    return Crowd(annotations, truth, groups, rows, _ClassConditional(matrices), matrices=matrices)
-
-
-def _checked(matrices: ArrayLike) -> FloatArray:
+def _checked(matrices: ArrayLike) -> Floats:
     stacked = np.array(matrices, dtype=np.float64)
     if stacked.ndim != 3 or stacked.shape[1] != stacked.shape[2] or not len(stacked):
         raise DataError(f"matrices must have shape (annotators, classes, classes), not {stacked.shape}")
@@ -212,8 +201,8 @@ def _checked(matrices: ArrayLike) -> FloatArray:
     return stacked
 
 
-def _coins(accuracies: ArrayLike, count: int) -> FloatArray:
-    """(R,) -> (R, C, C)."""
+def _coins(accuracies: ArrayLike, count: int) -> Floats:
+    """Matrices of annotators who err uniformly, (R,) -> (R, C, C)."""
     right = np.asarray(accuracies, dtype=np.float64)
     if right.ndim != 1 or not right.size:
         raise DataError(f"accuracies must have one entry per annotator, (R,), not {right.shape}")
@@ -224,14 +213,6 @@ def _coins(accuracies: ArrayLike, count: int) -> FloatArray:
     return np.where(np.eye(count, dtype=bool), right[:, None, None], other)
 
 
-def _last(share: float, size: int, name: str) -> IntArray:
-    """Group 1 for the last round(share R) of the annotators, 0 for the others, (R,)."""
-    if size < 1:
-        raise ConfigError(f"n_annotators must be at least 1, not {size}")
-    return (np.arange(size) >= size - round(_share(share, name) * size)).astype(np.int64)
-
-
-def _share(share: float, name: str) -> float:
-    if not 0 <= share <= 1:
-        raise ConfigError(f"{name} must be between 0 and 1, not {share:g}")
-    return share
+def _last(share: float, size: int) -> Ints:
+    """Group 1 for the last round(share R) annotators, 0 for the others, (R,)."""
+    return (np.arange(size) >= size - round(share * size)).astype(np.int64)

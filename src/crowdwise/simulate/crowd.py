@@ -1,47 +1,45 @@
-"""A simulated crowd: its annotations, and everything that is true about it."""
+"""A simulated crowd: its annotations, and the truth about it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from crowdwise.annotations import Annotations
+from crowdwise.data.types import Array, Floats, Ints, RandomState
 from crowdwise.errors import ConfigError, DataError
-
-FloatArray: TypeAlias = NDArray[np.float64]
-IntArray: TypeAlias = NDArray[np.int64]
 
 
 class Process(Protocol):
     """A noise process: the true T of (instance, annotator) pairs."""
 
-    def transition(self, X: Any, instances: IntArray, annotators: IntArray) -> FloatArray: ...
+    def transition(self, X: Any, instances: Ints, annotators: Ints) -> Floats: ...
 
 
 @dataclass(frozen=True, eq=False)
-class Crowd:
-    """Annotations with known truth, for tests and experiments; nothing but ``annotations`` may be given to a method."""
+class SimulatedCrowd:
+    """Annotations with known truth, for tests and experiments; methods may only see ``annotations``."""
 
     annotations: Annotations
-    y: IntArray
+    y: Ints
     """True class of each instance, (n,)."""
-    groups: IntArray
-    """Group of each annotator, (R,): those of one group err alike."""
-    rows: FloatArray = field(repr=False)
-    """P(label | instance, true class, annotator) that each annotation was drawn from, (E, C)."""
+    groups: Ints
+    """Group of each annotator, (R,); members of a group err alike."""
+    rows: Floats = field(repr=False)
+    """P(label | instance, true class, annotator) of each annotation, (E, C)."""
     process: Process = field(repr=False)
-    noise_rates: FloatArray | None = field(default=None, repr=False)
+    noise_rates: Floats | None = field(default=None, repr=False)
     """AIDN: probability of a wrong label for each instance and group, (n, G)."""
-    matrices: FloatArray | None = field(default=None, repr=False)
+    matrices: Floats | None = field(default=None, repr=False)
     """Class-conditional crowds: T of each annotator, (R, C, C)."""
 
-    def transition(self, X: Any, instances: ArrayLike, annotators: ArrayLike) -> FloatArray:
+    def transition(self, X: Any, instances: ArrayLike, annotators: ArrayLike) -> Floats:
         """True T of each pair (instances[e], annotators[e]), (pairs, C, C).
 
-        ``X`` are the features the crowd was made from, all n of them; a class-conditional crowd does not read them.
+        ``X`` holds the features of all n instances that the crowd was made from; class-conditional crowds ignore it.
         """
         n, size = self.annotations.n_instances, self.annotations.n_annotators
         rows, columns = _codes(instances, "instance", n), _codes(annotators, "annotator", size)
@@ -50,7 +48,23 @@ class Crowd:
         return self.process.transition(X, rows, columns)
 
 
-def true_classes(y: Any, n_classes: int | None) -> tuple[IntArray, int]:
+def simulated(
+    truth: Ints,
+    groups: Ints,
+    pairs: tuple[Ints, Ints],
+    label: Ints,
+    rows: Floats,
+    process: Process,
+    **known: Floats,
+) -> SimulatedCrowd:
+    """The crowd whose ``pairs`` (instance, annotator) got ``label``, each drawn from ``rows`` (E, C)."""
+    annotations = Annotations.from_triples(
+        *pairs, label, n_instances=len(truth), n_annotators=len(groups), n_classes=rows.shape[1]
+    )
+    return SimulatedCrowd(annotations, truth, groups, rows, process, **known)
+
+
+def true_classes(y: Any, n_classes: int | None) -> tuple[Ints, int]:
     """Checked class codes (n,) and C; by default the largest code + 1."""
     raw = to_numpy(y)
     if raw.ndim != 1 or not raw.size:
@@ -64,27 +78,27 @@ def true_classes(y: Any, n_classes: int | None) -> tuple[IntArray, int]:
     return _codes(codes, "class", count), count
 
 
-def draw_labels(rows: FloatArray, rng: np.random.Generator) -> IntArray:
+def draw_labels(rows: Floats, rng: np.random.Generator) -> Ints:
     """One label from each distribution, (E, C) -> (E,)."""
     cumulative = np.cumsum(rows, axis=1)
     threshold = rng.random((len(rows), 1)) * cumulative[:, -1:]  # the sum may be 1 up to rounding only
-    labels: IntArray = (cumulative <= threshold).sum(axis=1)
+    labels: Ints = (cumulative <= threshold).sum(axis=1)
     return labels
 
 
-def seeds(random_state: int | np.random.Generator | None, count: int) -> list[np.random.SeedSequence]:
-    """Independent streams: the first ones do not depend on how many there are."""
+def seeds(random_state: RandomState, count: int) -> list[np.random.SeedSequence]:
+    """Independent streams; the first ones do not depend on ``count``."""
     root: Any = np.random.default_rng(random_state).bit_generator
     children: list[np.random.SeedSequence] = root.seed_seq.spawn(count)
     return children
 
 
-def to_numpy(values: Any) -> NDArray[Any]:
-    """Arrays, lists, and torch tensors wherever they are."""
+def to_numpy(values: Any) -> Array:
+    """Arrays, lists, and torch tensors on any device."""
     return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
 
 
-def _codes(values: ArrayLike, kind: str, size: int) -> IntArray:
+def _codes(values: ArrayLike, kind: str, size: int) -> Ints:
     codes = np.atleast_1d(np.asarray(values, dtype=np.int64))
     wrong = np.flatnonzero((codes < 0) | (codes >= size))
     if wrong.size:

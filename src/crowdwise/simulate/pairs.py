@@ -1,41 +1,43 @@
-"""Which annotator labels which instance: every simulated crowd draws its (instance, annotator) pairs here.
+"""Which annotator labels which instance: the (instance, annotator) pairs of every simulated crowd.
 
-Pairs are drawn without ever looking at all n x R of them; time and memory grow with the number of pairs drawn.
+The n x R possible pairs are never enumerated; time and memory grow with the number of pairs drawn.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias, TypedDict, get_args
+from typing import Annotated, Literal, TypeAlias, TypedDict
 
 import numpy as np
-from numpy.typing import NDArray
 
-from crowdwise.errors import ConfigError, suggest
+from crowdwise.constraints import Interval, PositiveInt, checked
+from crowdwise.data.codes import row_blocks
+from crowdwise.data.types import Ints, RandomState
+from crowdwise.errors import ConfigError
 
-IntArray: TypeAlias = NDArray[np.int64]
 Scheme: TypeAlias = Literal["binomial", "paper", "exact"]
 
 
 class Design(TypedDict, total=False):
-    """How the pairs of a crowd are drawn: the parameters of :func:`draw_pairs` that simulated crowds pass on to it."""
+    """How the pairs of a crowd are drawn: the parameters that simulated crowds pass on to :func:`draw_pairs`."""
 
     labels_per_instance: float | None
     labels_per_annotator: int | None
     pairs: Scheme
 
 
-CELLS = 4_000_000  # random numbers held at a time where most annotators are chosen
+CELLS = 4_000_000  # random numbers held at a time if most annotators are chosen
 
 
+@checked
 def draw_pairs(
-    n_instances: int,
-    n_annotators: int,
+    n_instances: PositiveInt,
+    n_annotators: PositiveInt,
     *,
-    labels_per_instance: float | None = None,
-    labels_per_annotator: int | None = None,
+    labels_per_instance: Annotated[float, Interval(1)] | None = None,
+    labels_per_annotator: PositiveInt | None = None,
     pairs: Scheme = "exact",
-    random_state: int | np.random.Generator | None = 0,
-) -> tuple[IntArray, IntArray]:
+    random_state: RandomState = 0,
+) -> tuple[Ints, Ints]:
     """Distinct (instance, annotator) pairs, sorted by instance, then annotator: two arrays (E,).
 
     Args:
@@ -43,15 +45,15 @@ def draw_pairs(
         n_annotators: R.
         labels_per_instance: r̄, the mean number of labels of an instance, 1 <= r̄ <= R; 3 (or R, if fewer) unless
             ``labels_per_annotator`` is given.
-        labels_per_annotator: exactly so many labels from each annotator. Alone: on instances drawn at random, some of
-            which may get none. With ``labels_per_instance`` r: a balanced design, exactly r labels for every instance,
-            for which R times this number must be n r.
+        labels_per_annotator: exact number of labels from each annotator. Alone: on random instances, some of which may
+            get none. With ``labels_per_instance`` r: a balanced design with exactly r labels for every instance, which
+            requires that R times this number is n r.
         pairs: how r_i, the number of labels of instance i, varies.
             ``exact``: r_i is r̄, or one of its two neighbouring integers at random if r̄ is not an integer.
-            ``binomial``: one annotator at random, and 1 + Binomial(R - 1, (r̄ - 1)/(R - 1)) in all, what TAIDTM's
-            released code amounts to.
+            ``binomial``: one annotator at random, and 1 + Binomial(R - 1, (r̄ - 1)/(R - 1)) in all: equivalent to
+            TAIDTM's released code.
             ``paper``: one annotator at random for every instance, then round((r̄ - 1) n / R) further instances for every
-            annotator, Algorithm 2 of the TAIDTM paper (with its sign error corrected).
+            annotator: Algorithm 2 of the TAIDTM paper (with its sign error corrected).
 
     >>> instance, annotator = draw_pairs(4, 10, labels_per_instance=2, random_state=0)
     >>> instance.tolist()
@@ -60,21 +62,12 @@ def draw_pairs(
     >>> np.bincount(annotator).tolist(), np.bincount(instance).tolist()
     ([3, 3, 3, 3], [2, 2, 2, 2, 2, 2])
     """
-    for name, size in (("n_instances", n_instances), ("n_annotators", n_annotators)):
-        if size < 1:
-            raise ConfigError(f"{name} must be at least 1, not {size}")
-    if pairs not in get_args(Scheme):
-        raise ConfigError(f"unknown pairs {pairs!r}{suggest(pairs, get_args(Scheme))}")
-    if labels_per_instance is not None and not 1 <= labels_per_instance <= n_annotators:
-        raise ConfigError(
-            f"labels_per_instance must be between 1 and the number of annotators, {n_annotators}, "
-            f"not {labels_per_instance:g}"
-        )
-    if labels_per_annotator is not None and not 1 <= labels_per_annotator <= n_instances:
-        raise ConfigError(
-            f"labels_per_annotator must be between 1 and the number of instances, {n_instances}, "
-            f"not {labels_per_annotator}"
-        )
+    for name, labels, most, what in (
+        ("labels_per_instance", labels_per_instance, n_annotators, "annotators"),
+        ("labels_per_annotator", labels_per_annotator, n_instances, "instances"),
+    ):
+        if labels is not None and labels > most:
+            raise ConfigError(f"{name} must be at most the number of {what}, {most}, got {labels:g}")
     rng = np.random.default_rng(random_state)
     if labels_per_annotator is None:
         mean = min(3.0, n_annotators) if labels_per_instance is None else labels_per_instance
@@ -88,22 +81,21 @@ def draw_pairs(
     return instance[order], annotator[order]
 
 
-def distinct(counts: IntArray, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """For every owner o, ``counts[o]`` distinct numbers of 0..size-1, all subsets equally likely: (owner, number)."""
+def distinct(counts: Ints, size: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """For every owner o, ``counts[o]`` distinct numbers in 0..size-1, all subsets equally likely: (owner, number)."""
     few = counts <= size // 2
     owners, numbers = _by_rejection(np.flatnonzero(few), counts[few], size, rng)
     crowded = np.flatnonzero(~few)
-    step = max(1, CELLS // max(size, 1))
-    for start in range(0, len(crowded), step):  # most are chosen: rank random keys
-        some = crowded[start : start + step]
+    for rows in row_blocks(len(crowded), size, CELLS):  # most are chosen: rank random keys
+        some = crowded[rows]
         ranks = rng.random((len(some), size)).argsort(axis=1).argsort(axis=1)
-        rows, chosen = np.nonzero(ranks < counts[some, None])
-        owners, numbers = np.append(owners, some[rows]), np.append(numbers, chosen)
+        owner, chosen = np.nonzero(ranks < counts[some, None])
+        owners, numbers = np.append(owners, some[owner]), np.append(numbers, chosen)
     return owners, numbers
 
 
-def _by_rejection(ids: IntArray, counts: IntArray, size: int, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
-    """Draw with replacement and draw repetitions again: what stands first is a uniform subset, as in a queue."""
+def _by_rejection(ids: Ints, counts: Ints, size: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Draw with replacement, and redraw repetitions."""
     wanted = np.repeat(ids, counts)
     kept = np.empty(0, dtype=np.int64)  # owner * size + number, each once
     while len(wanted):
@@ -115,12 +107,12 @@ def _by_rejection(ids: IntArray, counts: IntArray, size: int, rng: np.random.Gen
     return kept // size, kept % size
 
 
-def _exact(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+def _exact(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
     counts = np.floor(mean + rng.random(n)).astype(np.int64)
     return distinct(np.minimum(counts, size), size, rng)
 
 
-def _binomial(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+def _binomial(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
     first = rng.integers(size, size=n)
     extra = rng.binomial(size - 1, (mean - 1) / max(size - 1, 1), size=n)
     instance, other = distinct(extra, size - 1, rng)
@@ -128,7 +120,7 @@ def _binomial(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple
     return np.concatenate([np.arange(n), instance]), np.concatenate([first, other])
 
 
-def _paper(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple[IntArray, IntArray]:
+def _paper(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
     first = rng.integers(size, size=n)
     by_annotator = np.split(np.argsort(first, kind="stable"), np.cumsum(np.bincount(first, minlength=size))[:-1])
     instances, annotators = [np.arange(n)], [first]
@@ -143,12 +135,12 @@ def _paper(n: int, size: int, mean: float, rng: np.random.Generator) -> tuple[In
 
 def _balanced(
     n: int, size: int, per_instance: float, per_annotator: int, rng: np.random.Generator
-) -> tuple[IntArray, IntArray]:
+) -> tuple[Ints, Ints]:
     """Deal shuffled decks of all instances, ``per_annotator`` cards to each annotator in turn."""
     if size * per_annotator != n * per_instance:
         raise ConfigError(
-            f"{size} annotators x {per_annotator} labels are not {n} instances x {per_instance:g} labels; "
-            "give only one of labels_per_annotator and labels_per_instance, or make the products equal"
+            f"{size} annotators x {per_annotator} labels do not equal {n} instances x {per_instance:g} labels; "
+            "pass only one of labels_per_annotator and labels_per_instance, or make the products equal"
         )
     dealt = np.empty(0, dtype=np.int64)
     for _ in range(int(per_instance)):

@@ -1,4 +1,4 @@
-"""The one way to load npy and npz files: nothing pickled, and no header believed that claims more than its file holds."""
+"""The only way to load npy and npz files: nothing is unpickled, and a header that promises more than its file is refused."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.errors import CrowdwiseError, DataError
-from crowdwise.storage.limits import BLOCK, swollen, unpack_limit
+from crowdwise.storage.limits import BLOCK, too_large, unpack_limit
 
 Array = npt.NDArray[Any]
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-# What numpy and zipfile raise where a file is damaged; they promise no kind of their own.
+# What numpy and zipfile raise for damaged files; neither documents a common class.
 DAMAGE = (
     *(OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, SyntaxError, MemoryError, OverflowError),
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, tokenize.TokenError),
@@ -42,10 +42,10 @@ def read_npz(
             members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
             wanted = list(members) if names is None else list(names)
             if missing := [name for name in wanted if name not in members]:
-                raise kind(f"{path} lacks an array: {missing[0]}; wanted are {', '.join(wanted)}")
+                raise kind(f"{path} has no array {missing[0]!r}; it needs {', '.join(wanted)}")
             limit = unpack_limit(path)
             if sum(members[name].file_size for name in wanted) > limit:
-                raise swollen(path, limit, kind)
+                raise too_large(path, limit, kind)
             found = {}
             for name in wanted:
                 with archive.open(members[name]) as file:
@@ -68,16 +68,16 @@ def read_npy(path: Path, kind: type[CrowdwiseError] = DataError, *, mapped: bool
 
 
 def _read(file: BinaryIO, size: int, *, mapped: bool = False) -> Array:
-    """An array from a file of ``size`` bytes, whose header must announce as many as there are; ``mapped``: the header."""
+    """An array from a file of ``size`` bytes, whose header must match them; ``mapped``: only check the header."""
     version = np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
     if version not in _HEADERS:
-        raise ValueError(f"version {version} of the format is not read")
+        raise ValueError(f"version {version} of the format is not supported")
     shape, by_columns, dtype = _HEADERS[version](file)  # type: ignore[no-untyped-call]
     if dtype.hasobject:
         raise ValueError("it holds pickled objects, which are never loaded")
     count, there = math.prod(shape), size - file.tell()
     if min(shape, default=0) < 0 or count * dtype.itemsize != there or (count and not dtype.itemsize):
-        raise ValueError(f"{there:,} bytes of values, but shape {shape} of {dtype} is announced")
+        raise ValueError(f"its header says shape {shape} of {dtype}, but it holds {there:,} bytes of values")
     if mapped:
         return np.empty(0)
     array = np.empty(shape, dtype, order="F" if by_columns else "C")
@@ -88,5 +88,5 @@ def _read(file: BinaryIO, size: int, *, mapped: bool = False) -> Array:
         if len(block) < min(BLOCK, there - start):
             raise EOFError("it ends too early")
     if file.read(1):
-        raise ValueError("it holds more than it announces")
+        raise ValueError("it holds more than its header says")
     return array

@@ -1,13 +1,14 @@
-"""Files that are there whole or not at all, whatever happens to the process, the power or the disk."""
+"""Files that appear whole or not at all, whatever happens to the process, the power or the disk."""
 
 from __future__ import annotations
 
 import errno
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from uuid import uuid4
 
 from crowdwise.errors import CrowdwiseError, StorageError
 
@@ -16,11 +17,11 @@ _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 @contextmanager
-def replacing(path: Path, *, keep: Path | None = None) -> Iterator[Path]:
+def replacing(path: Path, *, keep: Path | None = None, durable: bool = True) -> Iterator[Path]:
     """A temporary path, whose file takes the place of ``path`` when the block ends well, and is removed when it does not.
 
-    The file is on the disk before it gets its name, so that a power cut leaves the old one or the new one. What was at
-    ``path`` is renamed to ``keep`` if that is given.
+    The file is on the disk before it gets its name, so that a power cut leaves the old one or the new one; a file that can
+    be made again need not be ``durable``. What was at ``path`` is renamed to ``keep`` if that is given.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -29,23 +30,47 @@ def replacing(path: Path, *, keep: Path | None = None) -> Iterator[Path]:
     >>> [path.name for path in folder.iterdir()]
     ['a.txt']
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _temporary(path)
     with storing(path):
         try:
             yield temporary
-            _sync(temporary)
+            if durable:
+                _sync(temporary)
             if keep is not None:
                 with suppress(FileNotFoundError):
                     os.replace(path, keep)
-            rename(temporary, path)
+            rename(temporary, path) if durable else os.replace(temporary, path)
         finally:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
 
 
 @contextmanager
+def replacing_all(paths: Iterable[Path]) -> Iterator[dict[Path, Path]]:
+    """As `replacing`, for several files: a temporary path for each; all of them take their places, or none."""
+    with ExitStack() as stack:
+        yield {path: stack.enter_context(replacing(path)) for path in paths}
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """As `replacing`, for a folder, which takes the place of an earlier one."""
+    temporary, earlier = _temporary(path), path.with_name(f".{path.name}.{os.getpid()}.old")
+    with storing(path):
+        try:
+            temporary.mkdir(parents=True)
+            yield temporary
+            if path.exists():
+                os.replace(path, earlier)
+            rename(temporary, path)
+            shutil.rmtree(earlier, ignore_errors=True)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
 def storing(path: Path) -> Iterator[None]:
-    """Errors of the system while ``path`` is written as an error that names file, folder and remedy."""
+    """Turn system errors while ``path`` is written into one that names file, folder and remedy."""
     try:
         yield
     except OSError as error:
@@ -55,17 +80,22 @@ def storing(path: Path) -> Iterator[None]:
 
 
 def rename(old: Path, new: Path) -> None:
-    """Rename a file or folder, to last through a power cut."""
+    """Rename a file or folder so that the new name survives a power cut."""
     os.replace(old, new)
     with suppress(OSError):  # some file systems cannot sync folders
         _sync(new.parent)
 
 
-def tidy(folder: Path) -> None:
-    """Remove what processes that were killed had begun to write into ``folder``; nobody may be writing there."""
-    for pattern in (".*.tmp", ".*.partial", ".tmp??????"):  # ours, and those of safetensors
-        for leftover in folder.glob(pattern):
-            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+def tidy(folder: Path, *, everywhere: bool = False) -> None:
+    """Remove what killed processes had begun to write into ``folder``, or ``everywhere`` in it; nobody may be writing there."""
+    for pattern in (".tmp-*", ".tmp??????", ".*.tmp", ".*.partial"):  # ours, those of safetensors, and of version 0.1
+        for leftover in list(folder.rglob(pattern) if everywhere else folder.glob(pattern)):
+            shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+
+
+def _temporary(path: Path) -> Path:
+    """A name beside ``path`` that nobody else takes, with its suffixes, by which some writers know a format."""
+    return path.with_name(f".tmp-{os.getpid()}-{uuid4().hex[:8]}-{path.name}")
 
 
 def _sync(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""How much a file may unpack to: a small file that swells without end is a trap, not data."""
+"""How much a file may unpack to: a small file that unpacks without end is an attack, not data."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from crowdwise.errors import ConfigError, CrowdwiseError, DataError
 
 VARIABLE = "CROWDWISE_UNPACK_LIMIT"
-LARGEST = 1 << 35  # bytes that a packed file may unpack to,
-RATIO = 200  # and how many times its own size, beyond
-SMALL = 1 << 28  # what is harmless anyway
+LARGEST = 1 << 35  # bytes that a packed file may unpack to
+RATIO = 200  # times its own size that it may unpack to, unless that is
+SMALL = 1 << 28  # bytes or less, which are harmless
 BLOCK = 1 << 20  # bytes read at once
 _UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
 
@@ -29,13 +29,13 @@ def parse_size(text: str) -> int | None:
 
 
 def unpack_limit(path: Path) -> int:
-    """Bytes that the file at ``path`` may unpack to: what the environment says, else by its size."""
+    """Bytes that the file at ``path`` may unpack to: as the environment says, else in proportion to its size."""
     most = largest()
     return most if os.environ.get(VARIABLE) else min(most, max(SMALL, RATIO * path.stat().st_size))
 
 
 def largest() -> int:
-    """Bytes that nothing may exceed: what the environment says, else 32 GiB."""
+    """The most bytes that any file may unpack to: as the environment says, else 32 GiB."""
     text = os.environ.get(VARIABLE)
     if not text:
         return LARGEST
@@ -45,9 +45,9 @@ def largest() -> int:
     return size
 
 
-def swollen(path: Path, limit: int, kind: type[CrowdwiseError] = DataError) -> CrowdwiseError:
+def too_large(path: Path, limit: int, kind: type[CrowdwiseError] = DataError) -> CrowdwiseError:
     """The error that a file unpacks to more than ``limit`` bytes."""
-    return kind(f"{path}: unpacks to more than {limit:,} bytes; if that is right, allow more: {VARIABLE}=64GB")
+    return kind(f"{path}: unpacks to more than {limit:,} bytes; to allow more, set {VARIABLE}=64GB")
 
 
 class Bounded(io.RawIOBase):
@@ -64,7 +64,7 @@ class Bounded(io.RawIOBase):
         data = self._stream.read(len(buffer))
         self._read += len(data)
         if self._read > self._most:
-            raise swollen(self._path, self._most, self._kind)
+            raise too_large(self._path, self._most, self._kind)
         buffer[: len(data)] = data
         return len(data)
 

@@ -1,4 +1,4 @@
-"""One process at a time in a folder: runs, benchmarks and working folders are locked by this."""
+"""One process at a time in a folder: the lock of runs, benchmarks and working folders."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pathlib import Path
 from typing import IO, Any
 
 from crowdwise.errors import InUseError
+from crowdwise.storage.documents import json_value
 from crowdwise.storage.files import storing
-from crowdwise.storage.text import json_value
 
 NAME = ".lock"
-_SETTLE = 0.1  # seconds after which, without locks of the system, the last of several processes is known to all
+_SETTLE = 0.1  # seconds after which, without system locks, every process can see which one wrote last
 _held: ContextVar[frozenset[Path]] = ContextVar("held", default=frozenset())
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes, and other threads of this one, out of ``folder``, which is made if it is not there.
+    """Keep other processes, and other threads of this one, out of ``folder``, which is created if missing.
 
-    A lock of the system (``flock``) ends with its process, however that ends. The file ``.lock`` also says who holds it:
-    that counts where the file system has no locks, or has them for one machine only. It is emptied at the end; what a dead
-    process of this machine left in it does not count. Inside the block the same folder, or one in it, may be locked again.
+    A system lock (``flock``) is released when its process ends, however it ends. The file ``.lock`` also names its holder,
+    for file systems without locks, or with locks that only one machine sees. It is emptied at the end, and ignored if its
+    holder was a process of this machine that has died. Inside the block, the folder and those in it may be locked again.
     """
     place = folder.resolve()
     if not _held.get().isdisjoint((place, *place.parents)):
@@ -51,7 +51,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def entrusted(folder: Path) -> Iterator[None]:
+def lock_held_elsewhere(folder: Path) -> Iterator[None]:
     """Work in ``folder`` on behalf of another process, perhaps of another machine, that holds its lock."""
     token = _held.set(_held.get() | {folder.resolve()})
     try:
@@ -75,7 +75,7 @@ def _acquire(file: IO[str], path: Path) -> None:
 
 
 def _flock(file: IO[str]) -> bool | None:
-    """Whether this process now has the lock of the system; None where there are none."""
+    """Whether this process now has the system lock; None where the file system has no locks."""
     try:
         import fcntl
 
@@ -88,7 +88,7 @@ def _flock(file: IO[str]) -> bool | None:
 
 
 def _holds(holder: dict[str, Any], *, certain: bool) -> bool:
-    """Whether who wrote this may still be at work; ``certain``: the system says that on this machine nobody is."""
+    """Whether the holder may still be running; ``certain``: the system lock shows that nobody on this machine is."""
     if holder.get("host") != socket.gethostname():
         return True
     started = _started(holder["process"])
@@ -96,7 +96,7 @@ def _holds(holder: dict[str, Any], *, certain: bool) -> bool:
 
 
 def _started(process: int) -> str | None:
-    """When a process of this machine was started, so that a number that was given again is noticed; None: there is none."""
+    """When a process of this machine started, which tells a reused process id from the old one; None: no such process."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         status = Path(f"/proc/{process}/stat").read_text(encoding="utf-8", errors="replace")
@@ -105,7 +105,7 @@ def _started(process: int) -> str | None:
     except FileNotFoundError:
         if Path("/proc/self/stat").exists():
             return None
-    try:  # no Linux
+    try:  # not Linux
         os.kill(process, 0)
     except ProcessLookupError:
         return None
@@ -140,5 +140,5 @@ def _in_use(path: Path, holder: dict[str, Any] | None) -> InUseError:
         f"since {who.get('since', 'a moment ago')}"
     )
     if holder is not None and holder.get("host") != socket.gethostname():
-        return InUseError(f"{message}; if that process is no more, remove {path} and try again")
+        return InUseError(f"{message}; if that process has ended, remove {path} and try again")
     return InUseError(f"{message}; wait until it ends, or use another folder")

@@ -17,37 +17,34 @@ the numbers are theirs.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from crowdwise import cluster
 from crowdwise.aggregation.core.base import Aggregator
 from crowdwise.aggregation.core.crowd import resolve_threads
-from crowdwise.aggregation.glad import GLAD, MEMORY
-from crowdwise.aggregation.ibcc import IBCC
-from crowdwise.aggregation.recommend import _choose
+from crowdwise.aggregation.recommend import suitable_method
 from crowdwise.data.codes import count
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.readers import write_table
 from crowdwise.registry import AGGREGATORS
-from crowdwise.storage.files import rename, storing, tidy
+from crowdwise.storage.files import replacing_all, tidy
 from crowdwise.storage.limits import parse_size
 from crowdwise.storage.lock import locked
 from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.checkpoint import Checkpoint
 from crowdwise.streaming.crowd import StreamedCrowd
 from crowdwise.streaming.output import Figures, annotator_table, check_output, figures, write_labels
-from crowdwise.streaming.passes import Threads, Workers
+from crowdwise.streaming.passes import Passes, Threads
 from crowdwise.streaming.preparation import prepare
 from crowdwise.streaming.store import MANIFEST, Store
 from crowdwise.streaming.table import count_rows
+from crowdwise.system import total_memory
 
 __all__ = ["AUTO", "Figures", "Streamed", "aggregate", "count_rows", "parse_memory", "streamable"]
 
@@ -89,10 +86,11 @@ def aggregate(
     memory: int | str | None = None,
     work: str | os.PathLike[str] | None = None,
     threads: int | None = -1,
-    ray: str | None = None,
-    workers: int | None = None,
+    passes: Passes | None = None,
     random_state: int = 0,
     verbose: int = 0,
+    ray: str | None = None,
+    workers: int | None = None,
 ) -> Streamed:
     """Infer the labels of a long table of any size, and write them to ``out``.
 
@@ -106,14 +104,14 @@ def aggregate(
     twice as much); ids of instances and annotators and the tables of the method must fit. ``work`` is a folder for the
     partitions and the state after each round: a run that was interrupted goes on from there, and another method on the
     same table need not prepare it again. By default it lies beside ``out`` and is removed at the end. ``threads``: -1
-    is all cores. ``ray`` spreads the rounds over a Ray cluster (its address, or ``"local"`` for one that is
-    started here), ``workers`` tasks at a time, by default one for each CPU; all nodes must share the folder ``work``. The
-    number of workers does not change the result by a bit. ``verbose``: 1 shows a progress bar on a terminal, 2 prints
-    lines.
+    is all cores. ``passes`` says where the rounds are run if not by threads of this process: `crowdwise.cluster.RayPasses`
+    runs them on Ray; ``ray`` and ``workers`` are its address and workers, by their old names. ``verbose``: 1 shows a
+    progress bar on a terminal, 2 prints lines.
     """
     path, out = Path(path), Path(out)
     profile = None if annotators_out is None else Path(annotators_out)
     bound, cores = parse_memory(memory), resolve_threads(threads)
+    passes = _on_ray(ray, workers) if ray is not None or workers is not None else passes or Threads(cores)
     model, chosen = (None, AUTO) if method == AUTO else _model(method, random_state)
     check_output(out)
     for file in (out, profile):
@@ -123,23 +121,31 @@ def aggregate(
     columns = {"instance": instance, "annotator": annotator, "label": label}
     if importlib.util.find_spec("numba") is None:
         raise ConfigError("streaming needs numba: install it, or aggregate in memory")
-    with locked(folder), _workers(ray, workers, cores, folder) as team, Progress(verbose) as progress:
+    with locked(folder), passes.start(folder) as team, Progress(verbose) as progress:
         tidy(folder)
         store = prepare(path, folder, columns, bound, cores, progress)
         crowd, reason = StreamedCrowd(store, team, bound, progress), None
         if model is None:
-            chosen, reason = _choose(crowd)
+            chosen, reason = suitable_method(crowd)
             model, _ = _model(chosen, random_state)
         source = hashlib.sha256((store.folder / MANIFEST).read_bytes()).hexdigest()
-        crowd = StreamedCrowd(store, team, bound, progress, Checkpoint(folder, model, source))
-        _fit(model, crowd)
-        found = _write(crowd, model, out, profile, proba=proba)
-        sizes = vars(store.sizes)
-        message = _describe(path, store)
+        crowd.checkpoint = Checkpoint(folder, model, source)
+        model.fit_crowd(crowd)
+        found, repeats = _write(crowd, model, out, profile, proba=proba)
     if work is None:
         (folder / "table" / MANIFEST).unlink(missing_ok=True)  # so that what a kill leaves is no damaged table
         shutil.rmtree(folder, ignore_errors=True)
-    return Streamed(method=chosen, reason=reason, model=model, **sizes, figures=found, message=message)
+    return Streamed(
+        method=chosen,
+        reason=reason,
+        model=model,
+        n_annotations=store.n_annotations,
+        n_instances=store.n_instances,
+        n_annotators=store.n_annotators,
+        n_classes=store.n_classes,
+        figures=found,
+        message=_describe(path, store, repeats),
+    )
 
 
 def streamable() -> list[str]:
@@ -154,10 +160,7 @@ def parse_memory(memory: int | str | None) -> int:
     (1500000000, 64000000)
     """
     if memory is None:
-        try:
-            return min(4_000_000_000, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2)
-        except (AttributeError, ValueError, OSError):  # not on this platform
-            return 4_000_000_000
+        return min(4_000_000_000, (total_memory() or 8_000_000_000) // 2)
     size = parse_size(str(memory))
     if size is None or size < SMALLEST:
         raise ConfigError(
@@ -170,80 +173,44 @@ def _model(method: str | Aggregator, random_state: int) -> tuple[Aggregator, str
     """The aggregator and its name; one that cannot be streamed is an error that names those that can."""
     model = AGGREGATORS[method](random_state=random_state) if isinstance(method, str) else method
     name = next((name for name in AGGREGATORS if AGGREGATORS[name] is type(model)), type(model).__name__)
-    known = ", ".join(streamable())
     if not model.streams:
+        known = ", ".join(streamable())
         raise ConfigError(f"{name} cannot be streamed: it needs all annotations at once; these can: {known}")
-    if isinstance(model, IBCC) and model.method == "gibbs":
-        raise ConfigError(f"ibcc with method='gibbs' cannot be streamed: use 'variational', or one of {known}")
-    if model.tie != "first":
-        raise ConfigError(f"tie={model.tie!r} cannot be streamed: a draw could not be repeated; use tie='first'")
+    model.check_streams()
     return model, name
 
 
-def _fit(model: Aggregator, crowd: StreamedCrowd) -> None:
-    """`Aggregator.fit` on a crowd on disk."""
-    model._check()
-    if isinstance(model, GLAD):
-        _check_glad(crowd)
-    for name in [name for name in vars(model) if name.endswith("_")]:
-        delattr(model, name)
-    model._crowd, model._history = crowd, None
-    if crowd.n_classes > 1:
-        model._warn_if_sparse(crowd)
-        model.posterior_ = model._infer(crowd, np.random.default_rng(model.random_state))
-    else:
-        model.posterior_ = model._nothing_to_infer(crowd)
-
-
-def _check_glad(crowd: StreamedCrowd) -> None:
-    """GLAD has a parameter for every instance, and L-BFGS keeps the last steps of all of them."""
-    needed = 8 * (crowd.n_annotators + crowd.n_instances) * (2 * MEMORY + 10)
-    if needed > crowd.memory:
-        raise DataError(
-            f"GLAD learns the difficulty of each of the {crowd.n_instances:,} instances, which takes "
-            f"{needed / 1e9:.1f} GB, and the bound on memory is {crowd.memory / 1e9:.1f}; allow more (--memory), or use "
-            "a method that learns about annotators only, such as one-coin"
-        )
-
-
-def _write(crowd: StreamedCrowd, model: Aggregator, out: Path, profile: Path | None, *, proba: bool) -> Figures:
-    """Write both tables, or none."""
-    posterior: object = model.posterior_
-    staged = {file: file.with_name(f".partial-{file.name}") for file in (out, profile) if file is not None}
-    try:
-        sums = write_labels(crowd, posterior, staged[out], proba=proba)  # type: ignore[arg-type]
-        table = annotator_table(crowd, model, posterior, sums)  # type: ignore[arg-type]
+def _write(
+    crowd: StreamedCrowd, model: Aggregator, out: Path, profile: Path | None, *, proba: bool
+) -> tuple[Figures, int]:
+    """Write both tables, or none; returns figures and the number of repeats."""
+    posterior: Any = model.posterior_  # a question to the partitions
+    with replacing_all(file for file in (out, profile) if file is not None) as staged:
+        sums = write_labels(crowd, posterior, staged[out], proba=proba)
+        table = annotator_table(crowd, model, posterior, sums)
         if profile is not None:
             write_table(table, staged[profile])
-        for file, ready in staged.items():
-            with storing(file):
-                rename(ready, file)
-    finally:
-        for ready in staged.values():
-            ready.unlink(missing_ok=True)
     return figures(sums)
 
 
-def _describe(path: Path, store: Store) -> str:
+def _describe(path: Path, store: Store, repeats: int) -> str:
     taken = ", ".join(f"{role} = {name!r}" for role, name in store.columns.items())
-    repeats = f"; kept {count(store.n_duplicates, 'repeats')}" if store.n_duplicates else ""
+    kept = f"; kept {count(repeats, 'repeats')}" if repeats else ""
     sizes = (
-        f"{count(len(store), 'annotations')} of {count(store.n_instances, 'instances')} "
+        f"{count(store.n_annotations, 'annotations')} of {count(store.n_instances, 'instances')} "
         f"by {count(store.n_annotators, 'annotators')}, {count(store.n_classes, 'classes')}"
     )
-    return f"{path.name}: {sizes}; {taken}{repeats}; streamed in {count(len(store.partitions), 'partitions')}"
+    return f"{path.name}: {sizes}; {taken}{kept}; streamed in {count(len(store), 'partitions')}"
 
 
-@contextmanager
-def _workers(ray: str | None, number: int | None, threads: int, folder: Path) -> Iterator[Workers]:
-    """Threads of this process, or a cluster that sees the folder."""
+def _on_ray(ray: str | None, workers: int | None) -> Passes:
+    """What ``ray`` and ``workers`` stood for."""
     if ray is None:
-        if number is not None:
-            raise ConfigError("workers are those of a Ray cluster: say which with ray, or leave workers out")
-        yield Threads(threads)
-        return
-    from crowdwise.streaming.ray_passes import RayWorkers
-
-    with cluster.connect(ray, number) as found:
-        cluster.check_nodes(folder)
-        yield RayWorkers(found.workers)
+        raise ConfigError("workers are those of a Ray cluster; leave workers out, or name the cluster")
+    warnings.warn(
+        "ray and workers are deprecated; use passes=crowdwise.cluster.RayPasses(ray, workers)",
+        DeprecationWarning,
+        stacklevel=3,
+    )
+    passes: Passes = importlib.import_module("crowdwise.cluster").RayPasses(ray, workers)  # lies above this layer
+    return passes

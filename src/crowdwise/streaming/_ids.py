@@ -1,7 +1,8 @@
 """Ids that arrive in batches -> codes in order of first appearance, in little more memory than the ids themselves.
 
 Arrow's hash tables encode one array at a time and take over a hundred bytes for an id. Here an open-addressing table
-holds codes only, four bytes each, and the ids lie in one growing array (text: bytes and offsets) that they point to.
+holds codes only, four bytes each, and the ids lie in one growing array that they point to: numbers, or the bytes of texts
+with an array of where each begins.
 """
 
 from __future__ import annotations
@@ -54,94 +55,81 @@ class Ids:
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
         self.size = 0
-        self._text = is_text(kind)
+        self._texts = is_text(kind)
         self._slots = np.full(1 << 10, -1, np.int32)
-        self._offsets = np.zeros(2, np.int64)  # text: where each id begins in the bytes
-        self._known: npt.NDArray[Any] = np.empty(0, np.uint8 if self._text else np.uint64)
+        self._starts = np.zeros(1, np.int64)  # of texts among the values, and their end
+        self._values = np.empty(0, np.uint8 if self._texts else np.uint64)  # bytes of texts, or numbers by their bits
 
     def codes(self, values: pa.Array) -> Codes:
         """Codes (k,) of ids without repeats or missing ones; new ids get the next codes."""
-        if self.size + len(values) > MOST:
-            raise DataError(f"more than {MOST:,} different ids do not fit into codes of 32 bits")
         found = np.empty(len(values), np.int32)
-        self._reserve(len(values))
-        if not self._text:
-            keys = self._numbers(values)
-            self._known = grown(self._known, self.size + len(keys))
-            self.size = _find_numbers()(keys, self._slots, self._known, self.size, found)
+        if self._texts:
+            _, starts, data = values.cast(pa.large_string()).buffers()
+            starts = np.frombuffer(starts, np.int64, len(values) + 1, values.offset * 8)
+            data = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+            self._find(starts, data, found)
             return found
-        array = values.cast(pa.large_string())
-        _, offset_buffer, data = array.buffers()
-        offsets = np.frombuffer(offset_buffer, np.int64, len(array) + 1, array.offset * 8)
-        bytes_ = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
-        self._offsets = grown(self._offsets, self.size + len(array) + 1)
-        self._known = grown(self._known, int(self._offsets[self.size] + offsets[-1] - offsets[0]))
-        number, known = len(array), (self._slots, self._offsets, self._known)
-        self.size = _find_texts()(number, offsets, bytes_, *known, self.size, found)
+        bits = pa.uint64() if pa.types.is_boolean(self.kind) else self.kind
+        numbers = np.ascontiguousarray(values.cast(bits).to_numpy(zero_copy_only=False))
+        self._find(np.empty(0, np.int64), numbers.view(np.uint64), found)
         return found
 
     @property
     def n_bytes(self) -> int:
         """Memory that is taken."""
-        return int(self._slots.nbytes + self._offsets.nbytes + self._known.nbytes)
+        return int(self._slots.nbytes + self._starts.nbytes + self._values.nbytes)
 
     def arrow(self) -> pa.Array:
         """All ids in the order of their codes."""
-        if self._text:
-            end = int(self._offsets[self.size])
-            buffers = [None, pa.py_buffer(self._offsets[: self.size + 1]), pa.py_buffer(self._known[:end])]
+        starts, values = self.since(0)
+        if self._texts:
+            buffers = [None, pa.py_buffer(starts), pa.py_buffer(values)]
             return pa.Array.from_buffers(pa.large_string(), self.size, buffers)
-        numbers = self._known[: self.size]
         if pa.types.is_boolean(self.kind):
-            return pa.array(numbers.astype(bool))
-        return plain(pa.array(numbers.view(self.kind.to_pandas_dtype())))
+            return pa.array(values.astype(bool))
+        return plain(pa.array(values.view(self.kind.to_pandas_dtype())))
 
-    def since(self, first: int) -> list[npt.NDArray[Any]]:
-        """The ids from code ``first`` on, as arrays that `add` takes: numbers by their bits, or lengths and bytes of texts.
+    def since(self, first: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+        """The ids from code ``first`` on, as `add` takes them: where texts begin, and values.
 
         >>> ids = Ids(pa.large_string())
         >>> _ = ids.codes(pa.array(["b", "a", "c"]))
         >>> again = Ids(pa.large_string())
-        >>> again.add(ids.since(0))
+        >>> again.add(*ids.since(0))
         >>> again.codes(pa.array(["c", "b"]))
         array([2, 0], dtype=int32)
         """
-        if not self._text:
-            return [self._known[first : self.size]]
-        offsets = self._offsets[first : self.size + 1]
-        return [np.diff(offsets), self._known[offsets[0] : offsets[-1]]]
+        if not self._texts:
+            return np.empty(0, np.int64), self._values[first : self.size]
+        starts = self._starts[first : self.size + 1]
+        return starts - starts[0], self._values[starts[0] : starts[-1]]
 
-    def add(self, more: list[npt.NDArray[Any]]) -> None:
+    def add(self, starts: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> None:
         """Take in ids that are not known yet, as `since` gave them: they get the next codes."""
-        if self._text:
-            offsets = np.concatenate([[0], np.cumsum(more[0])]).astype(np.int64)
-            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(more[1]))]
-            self.codes(pa.Array.from_buffers(pa.large_string(), len(more[0]), buffers))
-            return
-        self._reserve(len(more[0]))
-        self._known = grown(self._known, self.size + len(more[0]))
-        self.size = _find_numbers()(more[0], self._slots, self._known, self.size, np.empty(0, np.int32))
+        self._find(starts, values, np.empty(0, np.int32))
 
-    def _numbers(self, values: pa.Array) -> npt.NDArray[np.uint64]:
-        """Numbers by their bits."""
-        if pa.types.is_boolean(self.kind):
-            return values.cast(pa.uint64()).to_numpy()  # type: ignore[no-any-return]
-        numbers = values.cast(self.kind).to_numpy(zero_copy_only=False)
-        return np.ascontiguousarray(numbers).view(np.uint64)
+    def _find(self, starts: npt.NDArray[np.int64], values: npt.NDArray[Any], found: npt.NDArray[np.int32]) -> None:
+        """Look ids up, and take in those that are new; their codes are written to ``found`` where it is not empty."""
+        number = len(starts) - 1 if self._texts else len(values)
+        if self.size + number > MOST:
+            raise DataError(f"more than {MOST:,} different ids do not fit into codes of 32 bits")
+        self._reserve(number)
+        room = self.size + number
+        if self._texts:
+            self._starts = grown(self._starts, room + 1)
+            room = int(self._starts[self.size] + starts[-1] - starts[0])
+        self._values = grown(self._values, room)
+        known = self._slots, self._starts, self._values
+        self.size = _kernel(self._texts)(number, starts, values, *known, self.size, found)
 
     def _reserve(self, more: int) -> None:
         """Slots for ``more`` further ids; where there are too few, all known ids move to a larger table."""
         wanted = len(self._slots)
         while self.size + more > LOAD * wanted:
             wanted *= 2
-        if wanted == len(self._slots):
-            return
-        self._slots, nobody = np.full(wanted, -1, np.int32), np.empty(0, np.int32)  # nobody asks for their codes
-        if self._text:  # finding the known ids in their order gives them their codes again
-            known = self._offsets, self._known
-            _find_texts()(self.size, *known, self._slots, *known, 0, nobody)
-        else:
-            _find_numbers()(self._known[: self.size], self._slots, self._known, 0, nobody)
+        if wanted > len(self._slots):  # finding the known ids in their order gives them their codes again
+            self._slots, known = np.full(wanted, -1, np.int32), (self._starts, self._values)
+            _kernel(self._texts)(self.size, *known, self._slots, *known, 0, np.empty(0, np.int32))
 
 
 def grown(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
@@ -154,57 +142,44 @@ def grown(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
 
 
 @functools.cache
-def _find_numbers() -> Any:
-    def find(values, slots, known, size, codes):  # type: ignore[no-untyped-def]
-        mask = np.uint64(len(slots) - 1)
-        for k in range(len(values)):
-            h = (values[k] ^ (values[k] >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
-            place = (h ^ (h >> np.uint64(29))) & mask
-            while True:
-                code = slots[place]
-                if code < 0:
-                    code = size
-                    slots[place] = code
-                    known[code] = values[k]
-                    size += 1
-                    break
-                if known[code] == values[k]:
-                    break
-                place = (place + np.uint64(1)) & mask
-            if codes.size:
-                codes[k] = code
-        return size
+def _kernel(texts: bool) -> Any:
+    """The search, with what numbers and texts do differently built into the code."""
 
-    return jit()(find)
-
-
-@functools.cache
-def _find_texts() -> Any:
-    def find(number, offsets, data, slots, starts, known, size, codes):  # type: ignore[no-untyped-def]
+    def find(number, starts, values, slots, known_starts, known, size, codes):  # type: ignore[no-untyped-def]
         mask = np.uint64(len(slots) - 1)
         for k in range(number):
-            first, length = offsets[k], offsets[k + 1] - offsets[k]
-            h = np.uint64(0xCBF29CE484222325)  # FNV-1a, with its high bits mixed in
-            for b in range(first, first + length):
-                h = (h ^ np.uint64(data[b])) * np.uint64(0x100000001B3)
+            if texts:
+                first, length = starts[k], starts[k + 1] - starts[k]
+                h = np.uint64(0xCBF29CE484222325)  # FNV-1a
+                for b in range(first, first + length):
+                    h = (h ^ np.uint64(values[b])) * np.uint64(0x100000001B3)
+            else:
+                bits = np.uint64(values[k])
+                h = (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
             place = (h ^ (h >> np.uint64(29))) & mask
             while True:
                 code = slots[place]
                 if code < 0:
                     code = size
                     slots[place] = code
-                    start = starts[code]
-                    for b in range(length):
-                        known[start + b] = data[first + b]
-                    starts[code + 1] = start + length
                     size += 1
+                    if texts:
+                        start = known_starts[code]
+                        for b in range(length):
+                            known[start + b] = values[first + b]
+                        known_starts[code + 1] = start + length
+                    else:
+                        known[code] = values[k]
                     break
-                start = starts[code]
-                same = starts[code + 1] - start == length
-                b = 0
-                while same and b < length:
-                    same = known[start + b] == data[first + b]
-                    b += 1
+                if texts:
+                    start = known_starts[code]
+                    same = known_starts[code + 1] - start == length
+                    b = 0
+                    while same and b < length:
+                        same = known[start + b] == values[first + b]
+                        b += 1
+                else:
+                    same = known[code] == values[k]
                 if same:
                     break
                 place = (place + np.uint64(1)) & mask

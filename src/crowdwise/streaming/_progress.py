@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from crowdwise.progress import Shown
+from crowdwise.progress import ProgressDisplay
 
 
-class Progress(Shown):
+class Progress(ProgressDisplay):
     """One bar for one step after the other at ``verbose=1``, a line for each at ``verbose=2``."""
 
     def __init__(self, verbose: int = 0) -> None:
         super().__init__(verbose)
+        self.title = "inferring labels"  # of the next passes over the data
 
     def columns(self, facts: Any) -> tuple[Any, ...]:
         from rich.progress import TaskProgressColumn, TimeRemainingColumn

@@ -1,15 +1,14 @@
 """States after rounds, so that a killed run goes on: arrays and JSON in one npz file, nothing pickled.
 
-The file has a checksum of each array and says what it belongs to. The state before the last one is kept beside it.
+The file has a checksum of each array and says what it belongs to. The state before the last one is kept beside it. A state
+says itself what is kept of it (`State.content`), and the method makes a state of it again (`IterativeAggregator.revived`).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import os
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation.core.base import Aggregator
-from crowdwise.aggregation.core.bayes_kernels import Rows
+from crowdwise.aggregation.core import bayes_kernels, kernels, queries
+from crowdwise.aggregation.core.base import Aggregator, State
+from crowdwise.aggregation.core.crowd import Crowd, Query
 from crowdwise.errors import CrowdwiseWarning, ModelFileError
 from crowdwise.storage.arrays import read_npz
-from crowdwise.streaming import crowd as recipes
+from crowdwise.streaming.crowd import Question
 from crowdwise.streaming.store import write_arrays
 
-VERSION = 2
+VERSION = 3
+_ROWS = queries.majority, queries.weighted_majority, queries.labels
+_STEPS = kernels.em_step, kernels.vote_step, bayes_kernels.glad_step
+QUERIES: dict[str, Query] = {query.__name__: query for query in (*_ROWS, *_STEPS)}  # that states may hold
 _IRRELEVANT = {"n_jobs", "verbose"}  # parameters that do not change the result
+
+Kept = tuple[Any, list[float], bool]  # a state, the objectives of the rounds, and whether the rounds are over
 
 
 class Checkpoint:
@@ -35,20 +40,20 @@ class Checkpoint:
         parameters = {key: value for key, value in model.get_params().items() if key not in _IRRELEVANT}
         about = [VERSION, source, type(model).__qualname__, parameters]
         text = json.dumps(about, default=lambda value: np.asarray(value).tolist(), sort_keys=True)
-        self.model, self.key = model, hashlib.sha256(text.encode()).hexdigest()
+        self.model: Any = model
+        self.key = hashlib.sha256(text.encode()).hexdigest()
         self.path = folder / f"state-{self.key[:16]}.npz"
         self.previous = self.path.with_name(f"{self.path.name}.previous")
 
-    def save(self, model: Aggregator, state: Any, trace: list[float], converged: bool) -> None:
+    def save(self, state: State, trace: list[float], converged: bool) -> None:
         """Write the state of the last round; that of the round before stays as the previous one."""
         arrays: dict[str, npt.NDArray[Any]] = {}
-        private = {name: value for name, value in vars(model).items() if isinstance(value, bool) and name[0] == "_"}
-        about = {"key": self.key, "state": pack(state, arrays), "trace": trace, "converged": converged}
-        content = {"about": np.array(json.dumps(about | {"private": private})), **arrays}
-        write_arrays(self.path, content, keep=self.previous)
+        content = pack(state.content(), arrays)
+        about = {"key": self.key, "state": content, "trace": trace, "converged": converged}
+        write_arrays(self.path, {"about": np.array(json.dumps(about)), **arrays}, keep=self.previous)
 
-    def load(self, crowd: Any) -> tuple[Any, list[float], bool] | None:
-        """State, objectives and whether the rounds were over; None where there is no file."""
+    def load(self, crowd: Crowd) -> Kept | None:
+        """What was saved last; None where there is no file."""
         if not self.path.exists():
             if not self.previous.exists():
                 return None
@@ -64,69 +69,44 @@ class Checkpoint:
             os.replace(self.previous, self.path)
             return found
 
-    def _read(self, path: Path, crowd: Any) -> tuple[Any, list[float], bool]:
+    def _read(self, path: Path, crowd: Crowd) -> Kept:
         arrays = read_npz(path, kind=ModelFileError)
         try:
             about = json.loads(str(arrays["about"]))
             if about["key"] != self.key:
                 raise ValueError("it belongs to another table or method")
-            state, trace = _Unpacker(arrays, self.model, crowd).unpack(about["state"]), [*map(float, about["trace"])]
-            private = {name: bool(value) for name, value in about["private"].items() if name[0] == "_"}
+            content = {name: unpack(value, arrays) for name, value in about["state"].items()}
+            return self.model.revived(crowd, content), [*map(float, about["trace"])], bool(about["converged"])
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise ModelFileError(f"{path} is damaged: {error}") from error
-        vars(self.model).update(private)
-        return state, trace, bool(about["converged"])
 
 
 def pack(value: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
-    """A state as JSON; arrays are put into ``arrays``, each once, and referred to by name."""
+    """Values as JSON; arrays are put into ``arrays``, each once, and referred to by name."""
     if isinstance(value, np.ndarray):
         name = next((name for name, array in arrays.items() if array is value), f"a{len(arrays)}")
         arrays[name] = value
         return {"array": name}
-    if isinstance(value, Rows):  # follows from the crowd
-        return {"rows": True}
-    if hasattr(value, "_asdict"):
-        return {"class": type(value).__name__, "fields": pack(value._asdict(), arrays)}
-    if dataclasses.is_dataclass(value):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {"class": type(value).__name__, "fields": pack(fields, arrays)}
+    if isinstance(value, Question):
+        fields = {name: pack(item, arrays) for name, item in vars(value).items()}
+        return {"question": {**fields, "query": value.query.__name__}}
     if isinstance(value, dict):
         return {name: pack(item, arrays) for name, item in value.items()}
     if isinstance(value, tuple | list):
-        return {type(value).__name__: [pack(item, arrays) for item in value]}
+        return [pack(item, arrays) for item in value]
     return value.item() if isinstance(value, np.generic) else value
 
 
-class _Unpacker:
-    """Back from JSON; classes are recipes, or data classes and named tuples of the method's own modules."""
-
-    def __init__(self, arrays: Any, model: Any, crowd: Any) -> None:
-        self.arrays, self.model, self.crowd = arrays, model, crowd
-        self.loaded: dict[str, npt.NDArray[Any]] = {}
-
-    def unpack(self, value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        match value:
-            case {"array": name}:
-                if name not in self.loaded:
-                    self.loaded[name] = self.arrays[name]
-                return self.loaded[name]
-            case {"rows": True}:
-                return self.model._rows(self.crowd)
-            case {"tuple": items}:
-                return tuple(map(self.unpack, items))
-            case {"list": items}:
-                return list(map(self.unpack, items))
-            case {"class": name, "fields": fields}:
-                return self._class(name)(**{key: self.unpack(item) for key, item in fields.items()})
-        raise ValueError(f"unknown entry {str(value)[:60]}")
-
-    def _class(self, name: str) -> Any:
-        modules = [recipes, *(sys.modules[base.__module__] for base in type(self.model).__mro__)]
-        for module in modules:
-            found = getattr(module, name, None)
-            if isinstance(found, type) and (dataclasses.is_dataclass(found) or hasattr(found, "_fields")):
-                return found
-        raise ValueError(f"unknown class {name!r}")
+def unpack(value: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
+    """Back from JSON; tuples come back as such."""
+    match value:
+        case {"array": name}:
+            return arrays[name]
+        case {"question": fields}:
+            values = {name: unpack(item, arrays) for name, item in fields.items()}
+            return Question(**{**values, "query": QUERIES[values["query"]]})
+        case list():
+            return tuple(unpack(item, arrays) for item in value)
+        case dict():
+            raise ValueError(f"unknown entry {str(value)[:60]}")
+    return value

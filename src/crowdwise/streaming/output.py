@@ -15,16 +15,14 @@ from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.base import Aggregator, share
 from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.errors import DataError
-from crowdwise.quality._annotators import UNLIKELY, Tally, profile
-from crowdwise.quality._skill import BOUNDS, PRIOR_LABELS, STEPS, Skill
-from crowdwise.readers._files import format_of, packing
-from crowdwise.streaming.crowd import Recipe, StreamedCrowd
+from crowdwise.quality import Tally, class_counts, profile, skill_of
+from crowdwise.readers import format_of, packing
+from crowdwise.streaming.crowd import Question, StreamedCrowd
 from crowdwise.streaming.passes import Sums
 from crowdwise.streaming.store import Part
 
 FORMATS = ("parquet", "arrow", "csv", "tsv")  # that can be written piece by piece
 CONFUSION = 1e9  # bytes of confusion matrices above which profiles are made from the posterior alone
-EXACT = 1e-9  # change of a skill below which it is found
 
 
 @dataclass(frozen=True)
@@ -48,9 +46,9 @@ def check_output(out: Path) -> None:
         raise DataError(f"{out}: labels can be streamed to {known} only; choose another suffix")
 
 
-def write_labels(crowd: StreamedCrowd, posterior: Recipe, out: Path, *, proba: bool) -> Sums:
+def write_labels(crowd: StreamedCrowd, posterior: Question, out: Path, *, proba: bool) -> Sums:
     """Write one row per instance in the order of their codes, a row group for each partition; returns `_sums`."""
-    ids, classes = crowd.store.instance_vocabulary.arrow, crowd.store.class_vocabulary
+    ids, classes = crowd.store.vocabulary("instances").arrow, crowd.store.vocabulary("classes")
     names = [f"p_{name}" for name in classes.arrow.to_pylist()] if proba else []
     start = 0
     writer: Any = None
@@ -63,7 +61,7 @@ def write_labels(crowd: StreamedCrowd, posterior: Recipe, out: Path, *, proba: b
         writer.write_table(table)
         start += size
 
-    crowd.titled("writing labels")
+    crowd.progress.title = "writing labels"
     try:
         return crowd.pieces(_labels, posterior, names, small(crowd), take=take)
     finally:
@@ -72,7 +70,7 @@ def write_labels(crowd: StreamedCrowd, posterior: Recipe, out: Path, *, proba: b
 
 
 def _labels(
-    part: Part, total: Sums | None, posterior: Recipe, names: list[str], dense: bool
+    part: Part, total: Sums | None, posterior: Question, names: list[str], dense: bool
 ) -> tuple[dict[str, Any], Sums]:
     """Codes of the labels and other columns of a part, and its `_sums`."""
     q = posterior.of(part)
@@ -107,7 +105,8 @@ def _writer(out: Path, schema: pa.Schema) -> Any:
 
 def _sums(part: Part, q: Floats, labels: Any, dense: bool) -> Sums:
     """Of a part: ties, changes; shares of agreeing pairs, instances that have pairs, disagreement, labels (C,) in pairs;
-    labels like the most likely class (R,), right labels (R,), class mass (C,), counts, and expected classes (R, C)."""
+    repeated (instance, annotator) pairs; labels like the most likely class (R,), right labels (R,), class mass (C,),
+    counts, and expected classes (R, C)."""
     votes = np.ascontiguousarray(part.votes().T)  # (C, n): numpy reduces short rows slowly
     most = votes.max(axis=0)
     number = part.labels_per_instance
@@ -121,73 +120,58 @@ def _sums(part: Part, q: Floats, labels: Any, dense: bool) -> Sums:
         int(np.count_nonzero(paired)),
         float(((pairs - agreeing)[paired] / (number[paired] - 1.0)).sum()),
         votes @ paired.astype(np.float64),
+        _repeats(part),
         part.agreements(q.argmax(axis=1)),
         part.hits(q).sum(axis=1),
         part.mass(q),
-        *_tables(part, q, dense),
+        *class_counts(part, q, dense=dense),
     )
 
 
-def _tables(part: Part, q: Floats, dense: bool) -> tuple[Any, Floats]:
-    """Expected counts without unlikely classes (R * C, C), and expected classes of the annotators' instances (R, C)."""
-    likely = np.where(q < UNLIKELY, 0.0, q)
-    if dense:
-        return part.counts(likely).reshape(-1, part.n_classes), part.counts(q).sum(axis=1)
-    shape = len(q), part.n_annotators
+def _repeats(part: Part) -> int:
+    """Annotations that repeat the (instance, annotator) pair of another one; they lie beside each other."""
     annotator = part.layout.cells // np.uint32(part.n_classes)
-    who = sparse.csr_array((np.ones(len(annotator)), annotator.astype(np.int64), part.layout.indptr), shape=shape)
-    counts = kernels.incidence(part.layout).T @ sparse.csr_array(likely)
-    return sparse.csr_array(counts), np.asarray(who.T @ q, np.float64)
+    same = annotator[1:] == annotator[:-1]
+    same[part.layout.indptr[1:-1] - 1] = False  # the first of the next instance
+    return int(np.count_nonzero(same))
 
 
-def figures(sums: Sums) -> Figures:
-    """The summary of all parts, from `_sums`."""
-    ties, changed, shares, n_paired, observed, labels = sums[:6]
+def figures(sums: Sums) -> tuple[Figures, int]:
+    """The summary of all parts, from `_sums`, and the number of repeats."""
+    ties, changed, shares, n_paired, observed, labels, repeats = sums[:7]
     total = float(labels.sum())
     expected = total**2 - float(labels @ labels)
     alpha = 1.0 - (total - 1.0) * observed / expected if expected > 1e-12 * total**2 else float("nan")
-    return Figures(ties, changed, alpha, shares / n_paired if n_paired else float("nan"))
+    return Figures(ties, changed, alpha, shares / n_paired if n_paired else float("nan")), repeats
 
 
-def annotator_table(crowd: StreamedCrowd, model: Aggregator, posterior: Recipe, sums: Sums) -> pa.Table:
+def annotator_table(crowd: StreamedCrowd, model: Aggregator, posterior: Question, sums: Sums) -> pa.Table:
     """`crowdwise.quality.annotators` from sums, worst first; also sets what the model derives from its posterior."""
-    agreeing, right, mass, counts, expected = sums[6:]
+    agreeing, right, mass, counts, expected = sums[7:]
     number = crowd.labels_per_annotator
     vars(model).setdefault("skill_", share(right, number, crowd.n_classes))
     vars(model).setdefault("class_prior_", mass / crowd.n_labelled)
-    crowd.titled("annotators")
+    crowd.progress.title = "annotators"
+
+    def slopes(reference: Floats, s: Floats) -> tuple[Floats, Floats]:
+        slope, curvature = crowd.sums(_slopes, posterior, reference, s)
+        return slope, curvature
+
     tally = Tally(
-        annotators=crowd.store.annotator_vocabulary,
-        classes=crowd.store.class_vocabulary,
+        annotators=crowd.store.vocabulary("annotators"),
+        classes=crowd.store.vocabulary("classes"),
         given=crowd.label_counts,
         agreeing=agreeing,
         counts=sparse.csr_array(counts),
         expected=expected,
         confusion=model.confusion_ if small(crowd) else None,
-        skill=_skill(crowd, posterior, right, number),
+        skill=skill_of(right, number, slopes),
     )
     table = pa.table(profile(tally, 0.95))
     return table.sort_by([("annotator_quality", "ascending"), ("num_examples_labeled", "descending")])
 
 
-def _skill(crowd: StreamedCrowd, posterior: Recipe, right: Floats, number: Any) -> Skill:
-    """`crowdwise.quality._skill.skill`, its maximum found by Newton steps within a bracket: each step is a pass."""
-    mean = float(np.clip(right.sum() / number.sum(), *BOUNDS))
-    reference = np.clip((right + PRIOR_LABELS * mean) / (number + PRIOR_LABELS), *BOUNDS)
-    s, low, high = reference, np.full(len(right), 1e-6), np.full(len(right), 1 - 1e-6)
-    curvature = np.zeros(len(right))
-    for _ in range(STEPS):
-        slope, curvature = crowd.sums(_slopes, posterior, reference, s)
-        slope += PRIOR_LABELS * (mean / s - (1 - mean) / (1 - s))
-        low, high = np.where(slope > 0, s, low), np.where(slope > 0, high, s)
-        newton = s + slope / (curvature + PRIOR_LABELS * (mean / s**2 + (1 - mean) / (1 - s) ** 2))
-        before, s = s, np.where((newton >= low) & (newton <= high), newton, (low + high) / 2)
-        if np.abs(s - before).max() < EXACT:
-            break
-    return Skill.at(s, curvature)
-
-
-def _slopes(part: Part, total: Sums | None, posterior: Recipe, reference: Floats, s: Floats) -> Sums:
+def _slopes(part: Part, total: Sums | None, posterior: Question, reference: Floats, s: Floats) -> Sums:
     """First derivative of every annotator's log-likelihood in the skill, and minus the second, (R,) each."""
     slope, curvature = np.zeros(len(s)), np.zeros(len(s))
     _slope_kernel()(part.layout.cells, part.layout.indptr, posterior.of(part), reference, s, slope, curvature)

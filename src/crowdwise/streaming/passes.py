@@ -1,6 +1,6 @@
 """Passes: a function is mapped over the partitions of a store, and what it returns is added up.
 
-`Threads` of this process run them, or the workers of a cluster (`crowdwise.streaming.ray_passes`). Functions are at the top
+`Threads` of this process run them, or the workers of a cluster (`crowdwise.cluster.RayPasses`). Functions are at the top
 level and get a `Part`, the sums so far (to add to in place) and arguments that they leave alone, so that any of them can
 be run anywhere, and again.
 """
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial, reduce
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +21,7 @@ from crowdwise.streaming.store import Store
 
 Sums = tuple[Any, ...]  # arrays and numbers that are added up over partitions, and lists that are strung together
 Function = Callable[..., Any]  # (part, sums so far or None, *arguments) -> sums of the part, or on top of those so far
-Advance = Callable[[int], None]  # hears of partitions that are done
+Advance = Callable[[int], None]  # is told how many more partitions are done
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Pass:
     combine: Callable[[Sums, Sums], Sums]
 
     def __len__(self) -> int:
-        return len(self.store.partitions)
+        return len(self.store)
 
     def __call__(self, partitions: Sequence[int], advance: Advance | None = None) -> Sums:
         """The sums of some partitions."""
@@ -53,6 +55,14 @@ class Pass:
     def stretches(self, number: int) -> list[list[int]]:
         """All partitions in ``number`` stretches of about one length, or fewer."""
         return [part.tolist() for part in np.array_split(np.arange(len(self)), min(number, len(self)))]
+
+
+class Passes(Protocol):
+    """Where passes are run."""
+
+    def start(self, folder: Path) -> AbstractContextManager[Workers]:
+        """Workers that see the ``folder``, for as long as the context lasts."""
+        ...
 
 
 class Workers(Protocol):
@@ -77,6 +87,9 @@ class Threads:
     """Threads of this process, each with a stretch of the partitions."""
 
     number: int
+
+    def start(self, folder: Path) -> AbstractContextManager[Workers]:
+        return nullcontext(self)
 
     @property
     def tables(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,8 +15,6 @@ from crowdwise.streaming._ids import kind_of
 
 SUFFIXES = (".parquet", ".pq")
 ROLES = ("instance", "annotator", "label")
-
-Place = tuple[int, int, int]  # where reading goes on: file, row group, batch
 
 
 def parquet_files(path: Path) -> list[Path]:
@@ -75,33 +72,29 @@ class Table:
             raise AnnotationError(f"{file}: {error}") from error
         return int(parquet.metadata.num_rows)
 
-    def batches(self, start: Place, size: int) -> Iterator[tuple[Place, tuple[Column, ...]]]:
-        """Batches of ``size`` rows from a place on, each with the place after it."""
-        names = [self.names[role] for role in ROLES]
-        for number, file in enumerate(self.files):
-            if number < start[0]:
-                continue
-            parquet, first = _open(file), 1
+    def batches(self, start: int, size: int) -> Iterator[tuple[Column, ...]]:
+        """Batches of ``size`` rows or fewer from row ``start`` on, which is where a batch began before."""
+        names, done = [self.names[role] for role in ROLES], 0
+        for file in self.files:
+            parquet, first = _open(file), done
             for group in range(parquet.num_row_groups):
-                begin = start if number == start[0] else (number, 0, 0)
-                if group < begin[1]:
-                    first += parquet.metadata.row_group(group).num_rows
+                rows = parquet.metadata.row_group(group).num_rows
+                if done + rows <= start:
+                    done += rows
                     continue
                 try:
-                    batches = parquet.iter_batches(size, row_groups=[group], columns=names)
-                    for k, batch in enumerate(batches):
-                        if group > begin[1] or k >= begin[2]:
-                            place = f"row group {group}, record {{}}".format
-                            columns = tuple(_column(file, batch, name, first, place) for name in names)
-                            yield (number, group, k + 1), columns
-                        first += batch.num_rows
+                    for batch in parquet.iter_batches(size, row_groups=[group], columns=names):
+                        if done >= start:
+                            yield tuple(_column(file, batch, name, group, done - first) for name in names)
+                        done += batch.num_rows
                 except (pa.ArrowException, OSError) as error:
                     raise DataError(f"{file}, row group {group}: cannot be read as parquet: {error}") from error
 
 
-def _column(file: Path, batch: pa.RecordBatch, name: str, first: int, place: Any) -> Column:
+def _column(file: Path, batch: pa.RecordBatch, name: str, group: int, before: int) -> Column:
+    """A column of a batch that has ``before`` rows before it in its file."""
     data = pa.chunked_array([batch.column(name)])
-    return Column(data, f"{file}: column {name!r}", lambda row: place(first + row))
+    return Column(data, f"{file}: column {name!r}", lambda row: f"row group {group}, record {before + row + 1}")
 
 
 def _open(path: Path) -> pq.ParquetFile:

@@ -11,7 +11,7 @@ votes derives from `Aggregator` and writes `_infer`; a method that iterates deri
     @dataclass(kw_only=True, eq=False, repr=False)
     class MyMethod(IterativeAggregator[MyState]):
         max_iter: int = 50                    # new defaults, new parameters: keyword-only dataclass fields
-        strength: float = 1.0
+        strength: PositiveFloat = 1.0
 
         def _start(self, crowd, rng):         # the state before round 1
             return MyState(crowd.initial(), -np.inf, table)
@@ -25,17 +25,18 @@ votes derives from `Aggregator` and writes `_infer`; a method that iterates deri
             self.class_prior_ = ...                           # those that are not set are derived from posterior_
 
 Optional: `_starts` (number of restarts; the state with the highest objective wins), `_converged`, `_posterior` (from
-the state's posterior to (n, C)), `_needs` (labels per annotator that the model wants), `_check` (of parameters),
-`uses_history`, `settles` and `streams`. `crowd` is a `crowdwise.aggregation.core.crowd.Crowd`: sizes, `initial()`, `majority()`,
-`votes()`, `em_step()`, `vote_step()`, `counts()`, `gold`, `history`, ... A kernel of one's own is compiled with
-`kernels.jit()`. A crowd without annotations or with a single class never reaches these methods.
+the state's posterior to (n, C)), `_needs` (labels per annotator that the model wants), `_check` (of what the types of the
+parameters do not say, see `crowdwise.constraints`), `uses_history`, `settles`, `streams` and `state`. `crowd` is a
+`crowdwise.aggregation.core.crowd.Crowd`: sizes, `initial()`, `majority()`, `votes()`, `em_step()`, `vote_step()`,
+`counts()`, `gold`, `history`, ... A kernel of one's own is compiled with `kernels.jit()`. A crowd without annotations or
+with a single class never reaches these methods.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -43,14 +44,15 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.aggregation.core import intervals
-from crowdwise.aggregation.core.crowd import Crowd, Tie, confusion, resolve_threads
+from crowdwise.aggregation.core.crowd import Crowd, MemoryCrowd, Tie, confusion, resolve_threads
 from crowdwise.aggregation.core.crowd import choose as choose
 from crowdwise.aggregation.core.estimator import Estimator
 from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.aggregation.core.history import AnnotatorHistory
 from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.annotations import Annotations
-from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, check_choice
+from crowdwise.constraints import NonNegativeFloat, PositiveInt, check_parameters
+from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError
 
 RandomState = int | np.random.Generator | None
 CROWD_SIZE = 20  # fewer annotators than this are no crowd to be warned about
@@ -62,6 +64,10 @@ class State:
 
     posterior: Floats  # (n, C), or (n, K) where `_posterior` says how to read it
     objective: float
+
+    def content(self) -> dict[str, Any]:
+        """What a checkpoint keeps: arrays, numbers, and lists of such, by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 S = TypeVar("S", bound=State)
@@ -94,6 +100,11 @@ class Aggregator(Estimator):
         """Labels that an annotator should have given before the model can tell annotators apart; 0: any number."""
         return 0
 
+    def check_streams(self) -> None:
+        """Refuse parameters with which this method cannot work on a crowd on disk."""
+        if self.tie != "first":
+            raise ConfigError(f"tie={self.tie!r} cannot be streamed: a draw cannot be repeated; use tie='first'")
+
     # fitting
 
     def fit(self, annotations: Any, gold: Any = None, history: Any = None) -> Self:
@@ -119,7 +130,7 @@ class Aggregator(Estimator):
         if not hasattr(self, "annotations_"):
             return self.fit(fresh, gold, history)
         before = self._fitted_crowd()
-        everything = Annotations.concat([before.annotations, fresh])
+        everything = Annotations.concat([self.annotations_, fresh])
         codes = gold_codes(everything, gold)
         if before.gold.size:
             codes = np.full(everything.n_instances, -1, np.int32) if codes is None else codes
@@ -142,7 +153,6 @@ class Aggregator(Estimator):
         history: Any,
         earlier: Floats | None = None,
     ) -> Self:
-        self._check()
         if annotations.n_instances and not annotations.n_classes:
             raise DataError(
                 f"this crowd has {annotations.n_instances} instances but no classes: pass n_classes or classes"
@@ -154,19 +164,28 @@ class Aggregator(Estimator):
             )
         counts = None if history is None else AnnotatorHistory.coerce(history).counts_for(annotations)
         threads = resolve_threads(getattr(self, "n_jobs", None))
-        crowd = Crowd.of(annotations, gold, counts, threads, earlier if getattr(self, "warm_start", False) else None)
+        earlier = earlier if getattr(self, "warm_start", False) else None
         rng = np.random.default_rng(self.random_state)
+        self.fit_crowd(MemoryCrowd.of(annotations, gold, counts, threads, earlier), rng)
+        self._history, self.annotations_, self.classes_ = history, annotations, annotations.classes
+        self.labels_ = self.classes_[choose(self.posterior_, self.tie, rng)]
+        return self
+
+    def fit_crowd(self, crowd: Crowd, rng: np.random.Generator | None = None) -> Self:
+        """Infer the posterior of a crowd in memory or on disk (`crowdwise.streaming`).
+
+        This is the part of `fit` that needs no ids: ``posterior_`` is set, and what the method learns about annotators.
+        """
+        self._check()
         for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
-        self._crowd, self._history = crowd, history
-        if len(annotations) and annotations.n_classes > 1:
+        self._crowd = crowd
+        if crowd.n_annotations and crowd.n_classes > 1:
             self._warn_if_sparse(crowd)
+            rng = np.random.default_rng(self.random_state) if rng is None else rng
             self.posterior_ = self._infer(crowd, rng)
         else:
             self.posterior_ = self._nothing_to_infer(crowd)
-        self.annotations_ = annotations
-        self.classes_ = annotations.classes
-        self.labels_ = self.classes_[choose(self.posterior_, self.tie, rng)]
         return self
 
     def _nothing_to_infer(self, crowd: Crowd) -> Floats:
@@ -214,12 +233,12 @@ class Aggregator(Estimator):
     @property
     def annotators_(self) -> npt.NDArray[Any]:
         """Ids of the annotators, (R,)."""
-        return self._fitted_crowd().annotations.annotators
+        return self._fitted_crowd().ids("annotators")
 
     @property
     def instances_(self) -> npt.NDArray[Any]:
         """Ids of the instances, (n,)."""
-        return self._fitted_crowd().annotations.instances
+        return self._fitted_crowd().ids("instances")
 
     def _fitted_crowd(self) -> Crowd:
         if not hasattr(self, "_crowd"):
@@ -229,8 +248,8 @@ class Aggregator(Estimator):
         return self._crowd
 
     def _check(self) -> None:
-        """Refuse parameters that are out of range."""
-        check_choice("tie", self.tie, Tie)
+        """Refuse parameters that are out of range; subclasses add what the fields cannot declare."""
+        check_parameters(self)
 
     def _warn_if_sparse(self, crowd: Crowd) -> None:
         """Say so when annotators gave too few labels for what the model wants to learn about each of them."""
@@ -243,7 +262,7 @@ class Aggregator(Estimator):
                 "prior. Collect more labels per annotator, pass history or gold, or use HierarchicalDawidSkene, "
                 "MajorityVote or crowdwise.aggregation.recommend",
                 CrowdwiseWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
 
@@ -254,9 +273,9 @@ class IterativeAggregator(Aggregator, Generic[S]):
     Also fitted: ``objective_``, its value after every round, ``n_iter_``, the number of rounds, and ``converged_``.
     """
 
-    max_iter: int = 100
+    max_iter: PositiveInt = 100
     """Rounds at most."""
-    tol: float = 1e-5
+    tol: NonNegativeFloat = 1e-5
     """Stop when the objective, per labelled instance, changes by less; 0: exactly ``max_iter`` rounds."""
     n_jobs: int | None = None
     """Threads for large crowds; None: one, -1: all cores."""
@@ -264,6 +283,7 @@ class IterativeAggregator(Aggregator, Generic[S]):
     """1: one line per fit; 2: one line per round."""
 
     settles: ClassVar[bool] = True  # False: the rounds are a budget, and using it up is nothing to warn about
+    state: ClassVar[type[State]] = State  # of methods that stream: what `_start` and `_round` return
 
     # what subclasses write
 
@@ -286,6 +306,10 @@ class IterativeAggregator(Aggregator, Generic[S]):
         """Number of restarts, of which the best objective wins."""
         return 1
 
+    def revived(self, crowd: Crowd, content: dict[str, Any]) -> Any:
+        """The state whose `State.content` a checkpoint kept."""
+        return self.state(**content)
+
     def _converged(self, crowd: Crowd, before: S, after: S) -> bool:
         """Whether a round changed so little that there need not be another."""
         return abs(after.objective - before.objective) < self.tol * max(crowd.n_labelled, 1)
@@ -306,7 +330,7 @@ class IterativeAggregator(Aggregator, Generic[S]):
                 f"{type(self).__name__} did not settle within max_iter={self.max_iter} rounds (tol={self.tol:g}); "
                 "allow more rounds, or read the result with care",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         self._say(1, lambda: f"{self.n_iter_} rounds, objective {best.objective:.6f}")
         self._finish(crowd, best)
@@ -328,19 +352,12 @@ class IterativeAggregator(Aggregator, Generic[S]):
 
     def _majority_instead(self, crowd: Crowd, reason: str) -> Floats:
         """Majority vote, with a warning, where a method has nothing to work on."""
-        warnings.warn(f"{type(self).__name__} falls back to majority vote: {reason}", CrowdwiseWarning, stacklevel=5)
+        warnings.warn(f"{type(self).__name__} falls back to majority vote: {reason}", CrowdwiseWarning, stacklevel=6)
         return self._nothing_to_infer(crowd)
 
     def _say(self, level: int, message: Callable[[], str]) -> None:
         if self.verbose >= level:
             print(f"{type(self).__name__}: {message()}")
-
-    def _check(self) -> None:
-        super()._check()
-        if not isinstance(self.max_iter, int | np.integer) or self.max_iter < 1:
-            raise ConfigError(f"max_iter must be an integer of 1 or more, got {self.max_iter!r}")
-        if not self.tol >= 0:
-            raise ConfigError(f"tol must be 0 or more, got {self.tol!r}")
 
 
 def share(hits: Floats, number: npt.NDArray[Any], n_classes: int) -> Floats:

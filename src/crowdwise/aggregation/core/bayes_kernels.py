@@ -19,7 +19,6 @@ from scipy.special import expit, gammaln, psi
 
 from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.kernels import Cells, Floats, Layout, Step
-from crowdwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from crowdwise.aggregation.core.crowd import Crowd
@@ -129,20 +128,6 @@ def softmax(scores: Floats) -> Floats:
     """Rows of ``scores`` exponentiated and normalised, safe for any finite values."""
     exponential = np.exp(scores - scores.max(axis=1, keepdims=True))
     return np.asarray(exponential / exponential.sum(axis=1, keepdims=True))
-
-
-def require_positive(**values: float) -> None:
-    """Raise a `ConfigError` for the first parameter that is not a finite number above 0."""
-    for name, value in values.items():
-        if isinstance(value, str) or not 0 < value < np.inf:
-            raise ConfigError(f"{name} must be a finite number above 0, got {value!r}")
-
-
-def require_count(**values: int) -> None:
-    """Raise a `ConfigError` for the first parameter that is not an integer of 1 or more."""
-    for name, value in values.items():
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise ConfigError(f"{name} must be an integer of 1 or more, got {value!r}")
 
 
 class GladStep(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from typing import Any, NamedTuple
 
@@ -10,16 +11,16 @@ import numpy.typing as npt
 
 from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.base import Aggregator
-from crowdwise.aggregation.core.crowd import Crowd
+from crowdwise.aggregation.core.crowd import Crowd, MemoryCrowd
 from crowdwise.aggregation.core.kernels import FLOOR, Floats
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.errors import ConfigError
 
 _TEMPERATURES = np.concatenate([np.arange(1.0, 3.0, 0.1), np.arange(3.0, 8.0, 0.25), [8.0, 10.0, 15.0, 20.0]])
 _ENOUGH = 50_000  # labels of a fold that are foretold; more would tell the same
 
 
 class Calibration(NamedTuple):
-    """How posteriors compare with the truth: a perfectly calibrated method is right as often as it says."""
+    """What the deprecated `calibration` returns."""
 
     error: float  # expected calibration error: mean |accuracy - confidence|, weighted by bin
     confidence: Floats  # (bins,) mean probability of the chosen class
@@ -28,26 +29,15 @@ class Calibration(NamedTuple):
 
 
 def calibration(posterior: Floats, truth: npt.NDArray[Any], bins: int = 10) -> Calibration:
-    """Expected calibration error of a posterior (n, C) against class codes (n,), -1 where the truth is unknown.
-
-    Bins are equally wide in the probability of the most probable class; empty ones are left out.
-
-    >>> calibration(np.array([[0.9, 0.1], [0.6, 0.4]]), np.array([0, 1])).error
-    0.35
-    """
-    truth = np.asarray(truth)
-    if truth.shape != (len(posterior),):
-        raise DataError(f"truth has shape {truth.shape}, expected ({len(posterior)},): one class code per instance")
-    known = truth >= 0
-    confidence = posterior[known].max(axis=1, initial=0.0)
-    right = posterior[known].argmax(axis=1) == truth[known] if np.any(known) else np.zeros(0, bool)
-    place = np.minimum((confidence * bins).astype(np.int64), bins - 1)
-    number = np.bincount(place, minlength=bins)
-    used = number > 0
-    means = np.bincount(place, confidence, bins)[used] / number[used]
-    accuracy = np.bincount(place, right, bins)[used] / number[used]
-    error = float(np.round(np.abs(accuracy - means) @ number[used] / max(number.sum(), 1), 12))
-    return Calibration(error, means, accuracy, number[used])
+    """`crowdwise.quality.calibration` by its old name, with ten bins."""
+    warnings.warn(
+        "crowdwise.aggregation.calibration is deprecated; use crowdwise.quality.calibration(posterior, truth, n_bins=10)",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    found = importlib.import_module("crowdwise.quality").calibration(posterior, truth, n_bins=bins)  # a later layer
+    columns = (found.bins[name].to_numpy() for name in ("confidence", "accuracy", "count"))
+    return Calibration(found.ece if found.n else 0.0, *columns)
 
 
 class Calibrated(NamedTuple):
@@ -72,7 +62,7 @@ def calibrate(model: Aggregator, *, folds: int = 5, random_state: int | np.rando
     >>> calibrate(MajorityVote().fit(answers), folds=2).posterior.shape
     (5, 2)
     """
-    crowd = model._fitted_crowd()
+    crowd, annotations = model._fitted_crowd(), model.annotations_
     if folds < 2:
         raise ConfigError(f"folds must be 2 or more, got {folds!r}")
     rng = np.random.default_rng(random_state)
@@ -84,8 +74,8 @@ def calibrate(model: Aggregator, *, folds: int = 5, random_state: int | np.rando
             gold = crowd.gold[rest] if crowd.gold.size else None
             with warnings.catch_warnings():  # what there was to say was said about the whole crowd
                 warnings.simplefilter("ignore")
-                learnt = type(model)(**model.get_params())._fit(crowd.annotations.select(rest), gold, model._history)
-            scores += _foretold(learnt, Crowd.of(crowd.annotations.select(held)))
+                learnt = type(model)(**model.get_params())._fit(annotations.select(rest), gold, model._history)
+            scores += _foretold(learnt, MemoryCrowd.of(annotations.select(held)))
     temperature = float(_TEMPERATURES[int(np.argmax(scores))])
     logits = np.log(np.maximum(model.posterior_, kernels.TINY))
     return Calibrated(temperature, crowd.clamp(_softmax(logits, temperature)))

@@ -50,7 +50,7 @@ class AnnotatorHistory:
         table = crowd.counts(model.posterior_)
         if crowd.history is not None:
             table = table + crowd.history
-        return cls(crowd.annotations.annotators, crowd.annotations.classes, table.transpose(0, 2, 1))
+        return cls(crowd.ids("annotators"), crowd.ids("classes"), table.transpose(0, 2, 1))
 
     @classmethod
     def coerce(cls, history: Any) -> AnnotatorHistory:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from crowdwise.aggregation.core.kernels import Floats
-from crowdwise.errors import ConfigError
+from crowdwise.constraints import OpenProbability, check_value
 
 JEFFREYS = 0.5  # labels believed before any, where a method has no prior of its own
 
@@ -18,8 +18,7 @@ def beta_interval(right: Floats, wrong: Floats, level: float) -> Floats:
     """
     from scipy.special import betaincinv
 
-    if not 0 < level < 1:
-        raise ConfigError(f"level must lie between 0 and 1, got {level!r}")
+    check_value("level", level, OpenProbability)
     tails = np.array([(1 - level) / 2, (1 + level) / 2])
     smallest = np.finfo(np.float64).tiny  # with a single class nothing can be wrong
     return np.asarray(betaincinv(np.maximum(right, smallest)[..., None], np.maximum(wrong, smallest)[..., None], tails))

@@ -142,10 +142,21 @@ def confusion_counts(layout: Layout, posterior: Floats, onto: Floats | None = No
     """Posterior (n, K) summed by annotator and label, and added to ``onto`` where given: (R, C, K)."""
     (r, c), k = layout.shape, posterior.shape[1]
     if not layout.compiled:
-        return _added(onto, np.asarray(incidence(layout).T @ posterior).reshape(r, c, k))
+        return _added(onto, np.asarray(expected_counts(layout, posterior)).reshape(r, c, k))
     kernel, table = compiled.em_kernel(k), np.empty(r * c * k)
     counts, _, _ = _threaded(kernel, layout, table, np.empty(k), np.ascontiguousarray(posterior), False, onto)
     return counts.reshape(r, c, k)
+
+
+def expected_counts(layout: Layout, posterior: Any, chosen: npt.NDArray[np.int64] | None = None) -> Any:
+    """Posterior (n, K) summed by cell, for all or the chosen ones: (R * C, K), dense or sparse as the posterior is."""
+    cells = incidence(layout).T
+    return cells @ posterior if chosen is None else cells.tocsr()[chosen] @ posterior
+
+
+def renumbered(layout: Layout, number: npt.NDArray[np.uint32], shape: tuple[int, int]) -> Layout:
+    """The same annotations with ``number[cell]`` for cells, of which there are ``shape[0] * shape[1]``."""
+    return layout._replace(cells=number[layout.cells], shape=shape)
 
 
 def votes(layout: Layout, weight: Floats | None = None) -> Floats:

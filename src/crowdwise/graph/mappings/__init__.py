@@ -1,4 +1,4 @@
-"""Mapping functions from the annotator graph to heads, one to a file: graph convolution, graph attention, random walks."""
+"""Mapping functions from the annotator graph to heads, one per file: graph convolution, graph attention, random walks."""
 
 from __future__ import annotations
 

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 import torch
-from numpy.typing import NDArray
-from scipy import linalg
-from scipy.sparse.linalg import svds
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from crowdwise.errors import ConfigError
+from crowdwise.constraints import PositiveInt, checked
+from crowdwise.data.types import Floats, Ints
+from crowdwise.graph._largest import largest_triplets
 from crowdwise.graph.mappings.base import MAPPINGS, MappedHeads
-from crowdwise.graph.purify import DENSE_SVD, as_graph
-
-FloatArray: TypeAlias = NDArray[np.float64]
+from crowdwise.graph.purify import as_graph
 
 
 @MAPPINGS.register("deepwalk")
 class DeepWalkHeads(MappedHeads):
     """Heads from embeddings by random walks (Perozzi, Al-Rfou, Skiena, KDD 2014), through Linear, ReLU and Linear.
 
-    The embedding e_j is constant; H_bar = ReLU(first(e)), and the bias of the second linear layer is ``residual``: zero at
-    the start unless it is given.
+    The embedding e_j is constant; H_bar = ReLU(first(e)), and ``residual`` is the bias of the second linear layer, which
+    starts at zero by default.
     """
 
     embedding: Tensor
@@ -51,7 +48,7 @@ class DeepWalkHeads(MappedHeads):
         **walks: Any,
     ) -> Self:
         """``walks`` are arguments of `walk_embedding`."""
-        seed = int(torch.randint(2**62, ()))  # from torch's generator, as the starting values of any module
+        seed = int(torch.randint(2**62, ()))  # from torch's generator, like all initial values
         embedding = walk_embedding(graph, random_state=seed, **walks)
         return cls(torch.from_numpy(embedding).float(), width, n_classes, hidden=hidden, residual=residual)
 
@@ -64,32 +61,30 @@ class DeepWalkHeads(MappedHeads):
         return F.relu(self.first(self.embedding))
 
 
+@checked
 def walk_embedding(
     graph: sp.csr_array,
     *,
-    dimension: int = 64,
-    walks: int = 80,
-    length: int = 40,
-    window: int = 10,
+    dimension: PositiveInt = 64,
+    walks: PositiveInt = 80,
+    length: PositiveInt = 40,
+    window: PositiveInt = 10,
     random_state: int | np.random.Generator = 0,
-) -> FloatArray:
-    """Embedding (R, min(dimension, R)) of annotators that random walks visit together.
+) -> Floats:
+    """Embedding (R, min(dimension, R)) of annotators from the random walks they share.
 
-    Skip-gram factorises a shifted matrix of pointwise mutual information (Levy & Goldberg, NIPS 2014); here its positive
+    Skip-gram factorises a shifted matrix of pointwise mutual information (Levy & Goldberg, NIPS 2014). Here its positive
     part is factorised directly: U sqrt(S) of the largest singular triplets, scaled to a mean squared length of
-    ``dimension``. An annotator that walks with nobody gets a random vector of that length, so that it learns alone.
+    ``dimension``. An isolated annotator gets a random vector of that length, so that it learns alone.
 
     Args:
-        graph: (R, R) weights; self loops are left out.
+        graph: (R, R) weights; self loops are ignored.
         dimension: length of the embedding.
-        walks: walks that start at each annotator.
+        walks: walks from each annotator.
         length: annotators on a walk.
-        window: annotators on a walk at most this far apart occur together.
+        window: largest distance on a walk at which two annotators co-occur.
         random_state: of the walks.
     """
-    for name, value in (("dimension", dimension), ("walks", walks), ("length", length), ("window", window)):
-        if value < 1:
-            raise ConfigError(f"{name} must be at least 1, not {value}")
     rng = np.random.default_rng(random_state)
     weights = as_graph(graph)
     weights = sp.csr_array(weights - sp.diags_array(weights.diagonal()))
@@ -100,20 +95,16 @@ def walk_embedding(
         counts = counts + cooccurrences(random_walks(weights, length, rng), window, size)
     information = positive_information(counts)
     rank = min(dimension, size)
-    if size <= DENSE_SVD or rank > size // 2:
-        left, values, _ = linalg.svd(information.toarray())
-    else:  # a start vector of its own makes Lanczos deterministic
-        triplets: Any = svds(information, k=rank, v0=np.random.default_rng(0).standard_normal(size))
-        left, values = triplets[0], triplets[1]
-    embedding = left[:, :rank] * np.sqrt(values[:rank])
+    left, values, _ = largest_triplets(information, rank)
+    embedding = left * np.sqrt(values)
     alone = np.diff(information.indptr) == 0
     embedding[~alone] *= np.sqrt(dimension * np.sum(~alone)) / max(float(np.linalg.norm(embedding[~alone])), 1e-12)
     embedding[alone] = rng.standard_normal((int(np.sum(alone)), rank)) * np.sqrt(dimension / rank)
     return np.asarray(embedding, dtype=np.float64)
 
 
-def random_walks(weights: sp.csr_array, length: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """A walk from every annotator, (R, length): the next is drawn in proportion to a row's weights; -1 after a dead end.
+def random_walks(weights: sp.csr_array, length: int, rng: np.random.Generator) -> Ints:
+    """A walk from every annotator, (R, length), with steps in proportion to the weights; -1 after a dead end.
 
     >>> ring = sp.csr_array([[0.0, 1, 0], [0, 0, 1], [0, 0, 0]])
     >>> random_walks(ring, 4, np.random.default_rng(0)).tolist()
@@ -121,7 +112,7 @@ def random_walks(weights: sp.csr_array, length: int, rng: np.random.Generator) -
     """
     size = weights.shape[0]
     degree = np.diff(weights.indptr)
-    # each row's weights laid out on the interval [row, row + 1): one search finds the next step of all walks
+    # each row's cumulative weights fill the interval [row, row + 1), so one search finds the next step of all walks
     running = np.concatenate([[0.0], np.cumsum(weights.data)])
     start, total = running[weights.indptr[:-1]], np.diff(running[weights.indptr])
     rows = np.repeat(np.arange(size), degree)
@@ -139,8 +130,8 @@ def random_walks(weights: sp.csr_array, length: int, rng: np.random.Generator) -
     return path
 
 
-def cooccurrences(path: NDArray[np.int64], window: int, size: int) -> sp.csr_array:
-    """How often two annotators are at most ``window`` steps apart on a walk: sparse (R, R), symmetric.
+def cooccurrences(path: Ints, window: int, size: int) -> sp.csr_array:
+    """How often two annotators are at most ``window`` steps apart on a walk, sparse (R, R), symmetric.
 
     >>> cooccurrences(np.array([[0, 1, 2, -1]]), window=1, size=3).toarray().tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]

@@ -1,4 +1,4 @@
-"""Graph attention: how much a neighbour counts is learned, where a graph convolution takes it from the graph."""
+"""Graph attention: the weights of neighbours are learned; in a graph convolution they come from the graph."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class GATHeads(MappedHeads):
         attention_heads: int = 4,
         residual: Tensor | None = None,
     ) -> None:
-        """``edges`` (2, E) are pairs (centre i, neighbour j), with every annotator its own neighbour."""
+        """``edges`` (2, E): pairs (centre i, neighbour j); every annotator is its own neighbour."""
         if attention_heads < 1 or hidden % attention_heads:
             raise ConfigError(
                 f"{attention_heads} attention heads cannot share {hidden} hidden units: "
@@ -63,7 +63,7 @@ class GATHeads(MappedHeads):
         attention_heads: int = 4,
         threshold: float = 0.1,
     ) -> Self:
-        """Weights of the graph above ``threshold`` are edges."""
+        """Edges are the weights of the graph above ``threshold``."""
         size = graph.shape[0]
         pattern = sp.csr_array(sp.csr_array(graph > threshold).astype(np.float64) + sp.eye_array(size))
         edges = torch.from_numpy(np.stack(pattern.nonzero()).astype(np.int64))
@@ -88,7 +88,7 @@ class GATHeads(MappedHeads):
         return self._mean(self._weights((projected @ h.T)[:, :, None]), h[:, None]).squeeze(1)
 
     def _weights(self, scores: Tensor) -> Tensor:
-        """(2, R, heads), what an annotator adds to a score as centre and as neighbour -> alpha (E, heads)."""
+        """An annotator's part of the score as centre and as neighbour, (2, R, heads) -> alpha (E, heads)."""
         centre, neighbour = self.edges
         logits = F.leaky_relu(scores[0].index_select(0, centre) + scores[1].index_select(0, neighbour), 0.2)
         return edge_softmax(logits, centre, self.n_annotators)
@@ -101,7 +101,7 @@ class GATHeads(MappedHeads):
 
 
 def edge_softmax(logits: Tensor, centre: Tensor, size: int) -> Tensor:
-    """Softmax of ``logits`` (E, heads) over the edges of each centre, by log-sum-exp; every centre has an edge.
+    """Softmax of ``logits`` (E, heads) over the edges of each centre; every centre must have an edge.
 
     >>> edge_softmax(torch.tensor([[0.0], [0.0], [1000.0]]), torch.tensor([0, 0, 1]), 2).squeeze(1).tolist()
     [0.5, 0.5, 1.0]

@@ -13,12 +13,12 @@ from torch.nn import functional as F
 from crowdwise.graph.mappings.base import MAPPINGS, MappedHeads
 from crowdwise.graph.purify import normalise
 
-DENSE_LIMIT = 2048  # annotators up to which the normalised graph is held as a dense matrix
-ROWS_BEYOND = 10_000  # annotators beyond which the last convolution is computed on the CPU only for those in a batch
+DENSE_LIMIT = 2048  # annotators up to which the normalised graph is a dense matrix
+ROWS_BEYOND = 10_000  # annotators beyond which, on the CPU, the last convolution is computed only for those in a batch
 
 
 class SparseProduct(torch.autograd.Function):
-    """A @ H for a constant CSR matrix; the gradient uses the transpose that was prepared once."""
+    """A @ H for a constant CSR matrix; the gradient uses a transpose prepared once."""
 
     @staticmethod
     def forward(ctx, matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:  # type: ignore[no-untyped-def,override]
@@ -32,7 +32,7 @@ class SparseProduct(torch.autograd.Function):
 
 
 class RowsProduct(torch.autograd.Function):
-    """A @ H for a constant matrix of a few rows, on the CPU, where its transpose is not prepared."""
+    """A @ H for a few rows of a constant matrix, on the CPU, without a prepared transpose."""
 
     @staticmethod
     def forward(ctx, matrix: sp.csr_array, dense: Tensor) -> Tensor:  # type: ignore[no-untyped-def,override]
@@ -44,8 +44,8 @@ class RowsProduct(torch.autograd.Function):
         return None, torch.from_numpy(ctx.matrix.T @ gradient.contiguous().numpy())
 
 
-class Graph(nn.Module):
-    """The normalised annotator graph, constant in training: ``graph(H)`` is A_hat @ H for H (R, Z)."""
+class NormalisedGraph(nn.Module):
+    """The normalised annotator graph, a constant: ``graph(H)`` is A_hat @ H for H (R, Z)."""
 
     matrix: Tensor
     forward_indptr: Tensor
@@ -77,7 +77,7 @@ class Graph(nn.Module):
         return product
 
     def rows(self, annotator: Tensor, hidden: Tensor) -> Tensor:
-        """The rows of A_hat @ H of some annotators (P,), (P, Z), by these alone where they are few in a large crowd."""
+        """The rows of A_hat @ H for annotators (P,), (P, Z); only these are computed if they are few in a large crowd."""
         size = len(hidden)
         if self.dense or hidden.is_cuda or size <= ROWS_BEYOND or 4 * len(annotator) > size:
             return cast(Tensor, self(hidden)).index_select(0, annotator)
@@ -117,7 +117,7 @@ class GCNHeads(MappedHeads):
         n_annotators = graph.shape[0]
         inner = hidden if layers == 2 else rank or n_annotators
         super().__init__(n_annotators, inner, width, n_classes, residual)
-        self.graph = Graph(graph)
+        self.graph = NormalisedGraph(graph)
         self.register_parameter("first", None)
         self.register_parameter("factor", None)
         if layers == 2:
@@ -129,7 +129,7 @@ class GCNHeads(MappedHeads):
     def from_graph(
         cls, graph: sp.csr_array, width: int, n_classes: int, *, norm: str = "ref", layers: int = 2, **options: Any
     ) -> Self:
-        """``norm`` is that of `crowdwise.graph.normalise`, ``layers`` 1 or 2."""
+        """``norm`` is as in `crowdwise.graph.normalise`; ``layers`` is 1 or 2."""
         return cls(normalise(graph, cast(Any, norm)), width, n_classes, layers=layers, **options)
 
     @classmethod

@@ -6,12 +6,16 @@ G. Patrini et al., "Making Deep Neural Networks Robust to Label Noise: a Loss Co
 from __future__ import annotations
 
 import warnings
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
 
+from crowdwise.constraints import Interval, check_value
 from crowdwise.engine import Engine
-from crowdwise.errors import ConfigError, CrowdwiseWarning
+from crowdwise.errors import CrowdwiseWarning
+
+Percentile = Annotated[float, Interval(0, 100)]
 
 
 def anchor_matrix(posterior: Tensor, percentile: float = 100.0) -> Tensor:
@@ -22,8 +26,7 @@ def anchor_matrix(posterior: Tensor, percentile: float = 100.0) -> Tensor:
     >>> anchor_matrix(torch.tensor([[0.75, 0.25], [0.125, 0.875], [0.5, 0.5]])).tolist()
     [[0.75, 0.25], [0.125, 0.875]]
     """
-    if not 0 <= percentile <= 100:
-        raise ConfigError(f"anchor_percentile must be between 0 and 100, got {percentile}")
+    check_value("anchor_percentile", percentile, Percentile)
     order = torch.argsort(posterior, dim=0, descending=True, stable=True)
     rows = posterior[order[int((100 - percentile) * (len(posterior) - 1) / 100)]]
     return rows / rows.sum(1, keepdim=True)

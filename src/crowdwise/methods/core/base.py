@@ -9,13 +9,14 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from crowdwise.callbacks import Callbacks, FromObserver, Observer
+from crowdwise.constraints import Interval, NonNegativeFloat, NonNegativeInt, PositiveInt, check_parameters
 from crowdwise.engine import Engine, Group, Problem, Stage, StageResult, distributed
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages
 from crowdwise.engine.device import derive_seed, resolve_device, seeded
@@ -51,6 +52,10 @@ class CrowdClassifier(Predictor):
     """
 
     name: ClassVar[str] = ""
+    title: ClassVar[str] = ""
+    """The name as papers and tables write it; where there is none, ``name``."""
+    shares_stages: ClassVar[bool] = False
+    """Whether its first stages are those of other methods too, so that ``share`` saves work."""
     settings: ClassVar[Mapping[str, Any]] = {}
     """What the method needs on any data, in place of the recipe's value."""
     paper_settings: ClassVar[Mapping[str, Any]] = {}
@@ -68,51 +73,51 @@ class CrowdClassifier(Predictor):
     recipe: str = "auto"
     """What decides all settings of training that are None: ``"features"``, ``"pictures"``, ``"paper"`` (the protocol of the
     TAIDTM paper), or ``"auto"``: features or pictures, as the inputs are. See `crowdwise.engine.recipe`."""
-    epochs: int | None = None
+    epochs: NonNegativeInt | None = None
     """Epochs of the (last) classifier stage."""
-    steps: int | None = None
+    steps: NonNegativeInt | None = None
     """Steps of the (last) classifier stage, in place of ``epochs``: as many epochs as make so many steps."""
-    batch_size: int | None = None
+    batch_size: PositiveInt | None = None
     """Instances in a step."""
-    lr: float | None = None
+    lr: NonNegativeFloat | None = None
     """Learning rate of the (last) classifier stage."""
-    optimiser: str | None = None
+    optimiser: Literal["sgd", "adam", "adamw"] | None = None
     """``"sgd"``, ``"adam"`` or ``"adamw"``."""
-    momentum: float | None = None
+    momentum: Annotated[float, Interval(0, 1, open="high")] | None = None
     """Momentum of sgd."""
-    weight_decay: float | None = None
+    weight_decay: NonNegativeFloat | None = None
     """Weight decay of the (last) classifier stage."""
     schedule: str | Schedule | None = None
     """How the learning rate goes: ``"cosine"`` (a short rise, then down to 0), ``"steps"`` (see ``milestones``),
     ``"constant"``, or a function from epochs so far (2.5: midway in the third) to a factor."""
-    milestones: Sequence[float] | None = None
+    milestones: Sequence[NonNegativeFloat] | None = None
     """When ``schedule="steps"`` multiplies the rate by ``gamma``: numbers of epochs, or shares of ``epochs`` if below 1."""
-    gamma: float | None = None
+    gamma: NonNegativeFloat | None = None
     """What the learning rate is multiplied by at each milestone."""
-    dropout: float | None = None
+    dropout: Annotated[float, Interval(0, 0.95)] | None = None
     """Share of the features that is dropped in training. ``backbone_options`` may say it too, and then decide."""
     augment: str | Augment | None = None
     """What is done to pictures in training: ``"none"``, ``"crop"`` (move), ``"crop-flip"`` (and mirror), ``"strong"`` (and
     turn, change contrast, blank a square), ``"auto"`` (crop-flip for colour pictures, crop for grey ones), or a function of
     prepared batches (B, ...), on the device."""
-    ema: float | None = None
+    ema: Annotated[float, Interval(0, 1, open="high")] | None = None
     """Decay of a running average of weights, which predicts in place of the last weights; 0: none."""
-    mixup: float | None = None
+    mixup: NonNegativeFloat | None = None
     """Mix instances, and their annotations, in pairs: alpha of the Beta distribution of shares; 0: none."""
-    patience: int | None = None
+    patience: NonNegativeInt | None = None
     """Stop when agreement with held-out annotations has not improved for so many epochs; 0: never."""
-    networks: int = 1
+    networks: PositiveInt = 1
     """Networks trained in one pass from different starting weights; their mean probabilities are the prediction."""
-    reduction: str = "annotation"
+    reduction: Literal["annotation", "instance"] = "annotation"
     """``"annotation"``: every annotation counts alike; ``"instance"``: every instance does."""
-    validation_fraction: float = 0.1
+    validation_fraction: Annotated[float, Interval(0, 1, open="high")] = 0.1
     """Share of the labelled instances that is held out to measure agreement with their (noisy) annotations."""
     keep: Literal["last", "best"] = "last"
     """Which epoch of the (last) classifier stage counts: the ``"last"``, as papers have it, or the one that agreed ``"best"``
     with the annotations of held-out instances. That takes no truth, and spares most methods the noise that they memorise."""
     device: str = "auto"
     """``"cpu"``, ``"cuda"``, ``"cuda:1"``, ..., or ``"auto"``: a GPU where there is one."""
-    precision: str = "auto"
+    precision: Literal["auto", "bf16", "fp32"] = "auto"
     """``"bf16"`` (convolutions in bfloat16), ``"fp32"``, or ``"auto"``: bf16 on GPUs that have it."""
     random_state: int | np.random.Generator | None = 0
     """Seed of starting weights, order and held-out instances; runs that can be resumed need a number."""
@@ -144,7 +149,7 @@ class CrowdClassifier(Predictor):
         X: Any,
         annotations: Any,
         *,
-        run_dir: str | Path | None = None,
+        run_dir: str | Path | RunDirectory | None = None,
         resume: str | Path | None = None,
         share: str | Path | None = None,
         callbacks: Sequence[Any] = (),
@@ -159,7 +164,7 @@ class CrowdClassifier(Predictor):
         taken from where an earlier fit with the same data, seed and settings left them. ``callbacks`` are told of every
         epoch, and may stop the fit: see `crowdwise.callbacks`. ``observer`` is an older form of a single one.
         """
-        choose("keep", self.keep, ("last", "best"))
+        check_parameters(self)
         if observer is not None:
             warnings.warn("fit(observer=...) is now fit(callbacks=[...])", DeprecationWarning, stacklevel=2)
             callbacks = [*callbacks, FromObserver(observer)]
@@ -186,7 +191,8 @@ class CrowdClassifier(Predictor):
         with run.locked() if run is not None else nullcontext():
             if run is not None and distributed.rank() == 0:
                 description = {"method": self.name, "parameters": self._json_parameters(), "data": data}
-                run.resume(description) if resume is not None else run.start(description)
+                defaults = type(self)()._json_parameters()
+                run.resume(description, defaults) if resume is not None else run.start(description)
             engine = Engine(
                 problem,
                 precision=self.precision,
@@ -218,17 +224,19 @@ class CrowdClassifier(Predictor):
         told.end(self)
         return self
 
-    def _open_run(self, run_dir: str | Path | None, resume: str | Path | None) -> RunDirectory | None:
-        if run_dir is not None and resume is not None and Path(run_dir) != Path(resume):
+    def _open_run(self, run_dir: str | Path | RunDirectory | None, resume: str | Path | None) -> RunDirectory | None:
+        new = run_dir if run_dir is None or isinstance(run_dir, RunDirectory) else RunDirectory(run_dir)
+        old = None if resume is None else RunDirectory(resume)
+        if new is not None and old is not None and new.path != old.path:
             raise ConfigError(
-                f"run_dir={str(run_dir)!r} and resume={str(resume)!r} name different runs; pass one of them"
+                f"run_dir={str(new.path)!r} and resume={str(old.path)!r} name different runs; pass one of them"
             )
-        path = resume if resume is not None else run_dir
-        if path is None:
+        run = old or new
+        if run is None:
             return None
         if not isinstance(self.random_state, int):
             raise ConfigError(f"a run that can be resumed needs an integer random_state, got {self.random_state!r}")
-        return RunDirectory(path)
+        return run
 
     def _seed(self) -> int:
         if isinstance(self.random_state, int | np.integer):
@@ -467,13 +475,6 @@ def build(engine: Engine, name: str, make: Callable[[], Any]) -> Any:
     if engine.device.type == "cuda":
         module.to(memory_format=torch.channels_last)
     return module
-
-
-def choose(what: str, value: str, known: tuple[str, ...]) -> str:
-    """``value``, if it is one of the ``known`` values of parameter ``what``."""
-    if value not in known:
-        raise ConfigError(f"unknown {what}={value!r}; use {', '.join(map(repr, known[:-1]))} or {known[-1]!r}")
-    return value
 
 
 def load(path: str | Path, *, backbone: nn.Module | None = None, device: str = "auto") -> CrowdClassifier:

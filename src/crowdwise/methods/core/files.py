@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,37 +15,42 @@ from torch import Tensor
 
 import crowdwise
 from crowdwise.annotations import Annotations
-from crowdwise.engine.checkpoint import read_json, read_tensors, write_json, write_tensors
+from crowdwise.engine.checkpoint import read_tensors, write_tensors
 from crowdwise.engine.tensors import Inputs
 from crowdwise.errors import ModelFileError
-from crowdwise.storage.files import rename, storing
+from crowdwise.storage.documents import read_as, read_json, write_json
+from crowdwise.storage.files import replacing_folder
 
 MODEL_VERSION = 1
 MODEL_JSON, WEIGHTS = "model.json", "weights.safetensors"
+
+
+@dataclass(frozen=True)
+class ModelHeader:
+    """``model.json``."""
+
+    version: Literal[1]
+    crowdwise: str
+    method: str
+    parameters: Mapping[str, Any]
+    classes: Sequence[Any]
+    annotators: Sequence[Any]
+    prepare: Mapping[str, Any]
+    history: Sequence[Mapping[str, Any]]
+    weights_sha256: str
+    sha256: str
 
 
 def save_model(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> Path:
     """Write a model directory: to a temporary one first, which then takes the place of an earlier model."""
     if path.exists() and not (path / MODEL_JSON).exists():
         raise ModelFileError(f"{path} exists and is not a model directory: choose another path")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    with storing(temporary):
-        temporary.mkdir(parents=True)
-    try:
+    with replacing_folder(path) as temporary:
         write_tensors(temporary / WEIGHTS, tensors, {"version": MODEL_VERSION})
         content = json.loads(json.dumps({"version": MODEL_VERSION, "crowdwise": crowdwise.__version__, **about}))
         content["weights_sha256"] = _sha256((temporary / WEIGHTS).read_bytes())
         content["sha256"] = _digest(content)
         write_json(temporary / MODEL_JSON, content)
-        earlier = path.with_name(f".{path.name}.{os.getpid()}.old")
-        with storing(path):
-            if path.exists():
-                os.replace(path, earlier)
-            rename(temporary, path)
-        shutil.rmtree(earlier, ignore_errors=True)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return path
 
 
@@ -57,20 +61,16 @@ def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if not (path / MODEL_JSON).exists():
         raise ModelFileError(f"{path} is not a model directory: it has no {MODEL_JSON}")
     about = read_json(path / MODEL_JSON)
-    if not isinstance(about, dict) or about.get("version") != MODEL_VERSION:
-        version = about.get("version") if isinstance(about, dict) else None
-        raise ModelFileError(
-            f"{path / MODEL_JSON} has version {version!r}; this crowdwise reads version {MODEL_VERSION}"
-        )
-    if about.pop("sha256", None) != _digest(about):
+    header = read_as(ModelHeader, about, str(path / MODEL_JSON), ModelFileError)
+    if about.pop("sha256") != _digest(about):
         raise ModelFileError(f"{path / MODEL_JSON} was changed after it was written: its checksum does not match")
     try:
         weights = (path / WEIGHTS).read_bytes()
     except OSError as error:
         raise ModelFileError(f"{path / WEIGHTS} cannot be read: {error.strerror}") from error
-    if _sha256(weights) != about.get("weights_sha256"):
+    if _sha256(weights) != header.weights_sha256:
         raise ModelFileError(f"{path / WEIGHTS} was changed after it was written: its checksum does not match")
-    return read_tensors(path / WEIGHTS, verify=False).tensors, about
+    return read_tensors(path / WEIGHTS, verify=False).tensors, vars(header)
 
 
 def fingerprint(inputs: Inputs, annotations: Annotations) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import warnings
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from crowdwise.engine.distributed import sum_over_ranks
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError, CrowdwiseWarning
 from crowdwise.networks.factored import PAIRS_AT_ONCE
+from crowdwise.system import total_memory
 
 AUTO_RANK = 16
 FULL_LIMIT = 2 * 2**30  # bytes of full heads, R (d+1) C^2 numbers, up to which ``head_rank="auto"`` keeps them
@@ -28,16 +29,10 @@ def full_bytes(n_annotators: int, width: int, n_classes: int) -> int:
 
 
 def choose_rank(
-    head_rank: int | str | None, n_annotators: int, width: int, n_classes: int, device: torch.device
+    head_rank: int | Literal["auto"] | None, n_annotators: int, width: int, n_classes: int, device: torch.device
 ) -> int | None:
     """The rank of the heads, or None for full ones; an error where full ones were asked for and do not fit."""
-    if isinstance(head_rank, bool) or not (head_rank in (None, "auto") or isinstance(head_rank, int)):
-        raise ConfigError(
-            f"unknown head_rank={head_rank!r}; use a number of at least 1, 'auto', or None for full heads"
-        )
-    if isinstance(head_rank, int):
-        if head_rank < 1:
-            raise ConfigError(f"head_rank must be at least 1, not {head_rank}; None is for full heads")
+    if head_rank is not None and head_rank != "auto":
         return head_rank
     size = full_bytes(n_annotators, width, n_classes)
     numbers = f"{n_annotators:,} annotators x {width + 1} x {n_classes} x {n_classes} numbers"
@@ -65,10 +60,7 @@ def device_memory(device: torch.device) -> int:
     """Bytes that are free on a GPU, or all of the machine's."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):  # a system that does not say
-        return 2**63
+    return total_memory() or 2**63
 
 
 def gb(size: int) -> str:

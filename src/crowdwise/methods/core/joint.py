@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from crowdwise.constraints import NonNegativeFloat
 from crowdwise.engine import Batch, Engine, Group, Stage
 from crowdwise.engine.stage import Loss
 from crowdwise.methods.core.base import CrowdClassifier
@@ -24,7 +25,7 @@ class JointClassifier(CrowdClassifier):
     settings: ClassVar[Mapping[str, Any]] = {"optimiser": "adamw", "lr": 1e-3}
     paper_settings: ClassVar[Mapping[str, Any]] = {"optimiser": "adam", "lr": 1e-3}
 
-    annotator_lr: float = 1e-2
+    annotator_lr: NonNegativeFloat = 1e-2
     """Learning rate of annotators' parameters."""
 
     def joint_stage(

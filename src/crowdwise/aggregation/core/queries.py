@@ -1,0 +1,129 @@
+"""What is asked of annotations: pure functions of a layout, whose answers for parts of a crowd add up to that for all of it.
+
+Some return an array over instances, of which a part has its own rows. The hot ones are in `kernels` and `bayes_kernels`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.kernels import Floats, Layout
+
+Tie = Literal["first", "random"]
+TIE_TOLERANCE = 1e-9  # posteriors closer than this are a tie: rounding must not decide
+
+# arrays over instances
+
+
+def majority(layout: Layout) -> Floats:
+    """Soft majority vote (n, C): shares of votes; uniform without votes; one-hot where gold is known."""
+    return clamp(layout, shares(kernels.votes(layout)))
+
+
+def weighted_majority(layout: Layout, weight: Floats) -> Floats:
+    """Shares (n, C) of the votes weighted by annotator (R,); plain shares where no vote has any weight."""
+    votes = kernels.votes(layout, np.repeat(weight, layout.shape[1]))
+    weightless = votes.sum(axis=1) <= 0
+    if np.any(weightless):
+        votes[weightless] = kernels.votes(layout)[weightless]
+    return clamp(layout, shares(votes))
+
+
+def clamp(layout: Layout, posterior: Floats) -> Floats:
+    """The same array, with the rows of gold instances made one-hot."""
+    if layout.gold.size:
+        known = np.flatnonzero(layout.gold >= 0)
+        posterior[known] = 0.0
+        posterior[known, layout.gold[known]] = 1.0
+    return posterior
+
+
+def labels(layout: Layout, posterior: Floats, tie: Tie, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Code of the most probable class of every instance, (n,): see `choose`."""
+    return choose(posterior, tie, rng)
+
+
+# sums
+
+
+def hard_counts(layout: Layout, posterior: Floats, tie: Tie, rng: np.random.Generator) -> tuple[Floats, Floats, float]:
+    """Counts (R, C, C) and class mass (C,) of the most probable classes, and the sum of their log-probabilities."""
+    rows, chosen = np.arange(len(posterior)), choose(posterior, tie, rng)
+    hard = np.zeros_like(posterior)
+    hard[rows, chosen] = 1.0
+    logs = float(np.log(posterior[rows, chosen])[np.diff(layout.indptr) > 0].sum())
+    return kernels.confusion_counts(layout, hard), mass(layout, hard), logs
+
+
+def mass(layout: Layout, posterior: Floats) -> Floats:
+    """Sum of the posteriors of labelled instances, (K,)."""
+    return np.asarray((np.diff(layout.indptr) > 0).astype(np.float64) @ posterior)
+
+
+def agreements(layout: Layout, labels: npt.NDArray[Any]) -> Floats:
+    """How many labels of every annotator agree with the labels (n,) of the instances: (R,)."""
+    agree = kernels.labels(layout) == np.repeat(labels, np.diff(layout.indptr))
+    return np.bincount(layout.cells[agree] // layout.shape[1], minlength=layout.shape[0]).astype(np.float64)
+
+
+def labels_within(layout: Layout, chosen: npt.NDArray[np.bool_]) -> Floats:
+    """How many of the chosen (n,) instances every annotator labelled, (R,)."""
+    rows = np.repeat(chosen, np.diff(layout.indptr))
+    return np.bincount(layout.cells[rows] // layout.shape[1], minlength=layout.shape[0]).astype(np.float64)
+
+
+def differences(layout: Layout, labels: npt.NDArray[Any], others: npt.NDArray[Any]) -> int:
+    """How many instances have another label in ``others`` (n,)."""
+    return int(np.count_nonzero(labels != others))
+
+
+def distance(layout: Layout, posterior: Floats, other: Floats) -> float:
+    """Largest difference of two posteriors (n, C)."""
+    return float(np.abs(posterior - other).max())
+
+
+def pairs(layout: Layout) -> tuple[float, float]:
+    """Ordered pairs of labels of an instance that agree, and all such pairs."""
+    votes, number = kernels.votes(layout), np.diff(layout.indptr).astype(np.float64)
+    return float(np.vdot(votes, votes - 1.0)), float(number @ (number - 1.0))
+
+
+# posteriors
+
+
+def choose(posterior: Floats, tie: Tie, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+    """Code of the most probable class of every row, (n,); equals within 1e-9 are a tie.
+
+    >>> choose(np.array([[0.5, 0.5], [0.2, 0.8]]), "first", np.random.default_rng(0))
+    array([0, 1])
+    """
+    n, c = posterior.shape
+    if c == 0:
+        return np.zeros(n, np.int64)
+    # numpy reduces short rows slowly, column by column is many times faster
+    top = functools.reduce(np.maximum, posterior.T) if c <= 32 else posterior.max(axis=1)
+    threshold = top - TIE_TOLERANCE
+    if tie == "random":
+        return np.asarray(np.where(posterior >= threshold[:, None], rng.random((n, c)), -1.0).argmax(axis=1))
+    if c > 32:
+        return np.asarray((posterior >= threshold[:, None]).argmax(axis=1))
+    codes = np.full(n, c - 1)
+    for k in range(c - 2, -1, -1):
+        codes[posterior[:, k] >= threshold] = k
+    return codes
+
+
+def shares(votes: Floats) -> Floats:
+    """Rows divided by their sums, uniform where a row is all zeros; in place."""
+    total = votes @ np.ones(votes.shape[1])  # several times faster than a sum along short rows
+    empty = total == 0
+    if np.any(empty):
+        votes[empty] = 1.0
+        total[empty] = votes.shape[1]
+    votes /= total[:, None]
+    return votes

@@ -1,0 +1,154 @@
+"""What verbs share on their way to the terminal: tables, lines, spinners, and failures that are one line on stderr."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, ParamSpec
+
+import typer
+from typer.models import OptionInfo
+
+from crowdwise.errors import CrowdwiseError, UsageError, spelling
+from crowdwise.tasks.observer import Observer
+
+P = ParamSpec("P")
+WIDE = 120  # columns where nobody looks: in files and pipes
+
+
+def verb(function: Callable[P, None]) -> Callable[P, None]:
+    """Decorator of a verb: messages name its options; an error exits with 1, Ctrl-C with 130, each with one line."""
+
+    @functools.wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            with _short_warnings(), spelling(as_options(function)):
+                function(*args, **kwargs)
+        except UsageError as error:
+            raise typer.BadParameter(str(error)) from None
+        except BrokenPipeError:
+            raise  # `crowdwise info ... | head`: the reader has seen enough
+        except (CrowdwiseError, OSError) as error:
+            complain("error", _message(error))
+            raise typer.Exit(1) from None
+        except KeyboardInterrupt as interrupt:
+            complain("interrupted", str(interrupt))
+            raise typer.Exit(130) from None
+
+    return guarded
+
+
+def as_options(function: Callable[..., None]) -> Callable[[str, str], str]:
+    """How a verb spells parameters: as options where it has them, else as Python does."""
+    options: dict[str, str] = {}
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        for info in getattr(parameter.annotation, "__metadata__", ()):
+            if isinstance(info, OptionInfo):
+                declared = (info.default, *(info.param_decls or ()))  # in Annotated, the first name is the "default"
+                long = [each.split("/")[0] for each in declared if isinstance(each, str) and each.startswith("--")]
+                options[name] = long[0] if long else "--" + name.replace("_", "-")
+
+    def spell(name: str, value: str) -> str:
+        return f"{options[name]} {value}".strip() if name in options else f"{name}={value}"
+
+    return spell
+
+
+class Terminal(Observer):
+    """Shows notes on stdout, and while a step lasts a spinner on stderr, where that is a terminal."""
+
+    def note(self, message: str) -> None:
+        say(message)
+
+    def step(self, what: str) -> AbstractContextManager[None]:
+        from rich.console import Console
+
+        console = Console(stderr=True)
+        return console.status(what) if console.is_terminal else nullcontext()  # type: ignore[return-value]
+
+
+def complain(kind: str, message: str) -> None:
+    """One line on stderr."""
+    typer.secho(kind, bold=True, fg="yellow" if kind == "warning" else "red", nl=False, err=True)
+    lines = [line.strip() for line in message.splitlines()]
+    typer.echo(f": {'; '.join(filter(None, lines))}" if message else "", err=True)
+
+
+def say(line: str = "") -> None:
+    """One line on stdout, as it is: long paths are not broken."""
+    typer.echo(line)
+
+
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
+    """A table on stdout; the columns in ``right`` hold numbers."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    Console(highlight=False, width=None if sys.stdout.isatty() else WIDE).print(table)
+
+
+def show_facts(title: str, facts: Mapping[str, Any]) -> None:
+    """A title, and below it one line per fact; a fact that is None is left out."""
+    typer.secho(title, bold=True)
+    shown = {name: value for name, value in facts.items() if value is not None}
+    width = max(map(len, shown), default=0)
+    for name, value in shown.items():
+        say(f"  {name:{width}}  {value}")
+
+
+def show_stages(title: str, history: Sequence[Mapping[str, Any]]) -> None:
+    """The stages of a training run."""
+    from crowdwise.tasks.runs import stages
+
+    columns = ("stage", "epochs", "loss", "agreement", "seconds")
+    rows = [
+        [each.name, str(each.epochs), f"{each.loss:.4f}", number(each.agreement), f"{each.seconds:.1f}"]
+        for each in stages(history)
+    ]
+    show_table(title, columns, rows, right=columns[1:])
+
+
+def number(value: float | None) -> str:
+    """A measure with three digits, a dash where it is unknown."""
+    return "-" if value is None or value != value else f"{value:.3f}"
+
+
+def share(part: int, total: int) -> str:
+    """Some of the instances."""
+    return f"{part:,} of {total:,} instances ({part / total:.1%})"
+
+
+@contextmanager
+def _short_warnings() -> Iterator[None]:
+    """What methods warn about, each once and as one line, also where scikit-learn's classes carry it."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **options: Any) -> None:
+        if not issubclass(category, UserWarning):
+            usual(message, category, *rest, **options)
+        elif str(message) not in shown:
+            shown.add(str(message))
+            complain("warning", str(message))
+
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+        warnings.showwarning = show
+        warnings.simplefilter("always", UserWarning)
+        yield
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, OSError) and not isinstance(error, CrowdwiseError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)

@@ -1,0 +1,129 @@
+"""Gold labels from a table of their own, in the vocabulary of the crowd."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from crowdwise.annotations import Annotations
+from crowdwise.data.factorise import Column, Vocabulary, encode_classes, factorise, is_text
+from crowdwise.data.frames import ALIASES, find_column, listing
+from crowdwise.errors import AnnotationError, DataError
+from crowdwise.readers import load_columns
+from crowdwise.readers.table import GOLD
+
+
+@dataclass(frozen=True)
+class GoldRead:
+    """What `read_gold` found."""
+
+    annotations: Annotations
+    """The crowd; with further classes where gold names some that nobody chose."""
+    gold: dict[Any, Any]
+    """Instance -> true class, in the user's ids."""
+    message: str
+    """One line that says what was taken for what."""
+
+
+def read_gold(path: Path, crowd: Annotations, instance: str | None, label: str | None) -> GoldRead:
+    """Read a table of true classes, one row per instance; ``instance`` and ``label`` name the crowd's own columns.
+
+    Instances that the crowd does not have and rows without a label are left out. Ids are compared in the crowd's type:
+    in a csv file that holds gold for 12 only, 12 is the text "12" where the crowd also has an instance 007.
+    """
+    columns: dict[str, str] = {}
+
+    def choose(names: Sequence[str]) -> Sequence[str]:
+        own = instance if instance in names else find_column(ALIASES["instance"], names)
+        free = [name for name in names if name != own]
+        truth = find_column(GOLD, free) or (label if label in free else find_column(ALIASES["label"], free))
+        if own is None or truth is None:
+            role = "instance" if own is None else "gold label"
+            raise DataError(f"{path}: no column for the {role}; columns: {listing(names)}", parameter="gold")
+        columns.update(instance=own, gold=truth)
+        return list(columns.values())
+
+    try:
+        loaded = load_columns(path, choose)
+        ids, truths = (Column.of(loaded[name], f"column {name!r}", _record) for name in columns.values())
+        given = np.flatnonzero(truths.data.is_valid().to_numpy())
+        ids, truths = (_like(_rows(ids, given), crowd.instance_vocabulary), _rows(truths, given))
+        truths = _like(truths, crowd.class_vocabulary, whole=True)
+        found, seen = factorise(ids)
+        if not seen.size:
+            raise DataError(f"{path}: the table has no gold labels")
+        crowd = _with_classes(crowd, truths)
+        gold = _gold(crowd, ids, _positions(seen, crowd)[found], crowd.class_vocabulary.lookup(truths))
+    except AnnotationError as error:
+        raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
+    if not gold:
+        raise DataError(
+            f"{path}: none of its {seen.size:,} instances (such as {seen.arrow[0].as_py()!r}) is in the crowd, whose "
+            f"instances are such as {crowd.instance_vocabulary.arrow[0].as_py()!r}"
+        )
+    others = f"; {seen.size - len(gold):,} more not in the crowd" if seen.size > len(gold) else ""
+    taken = ", ".join(f"{role} = {name!r}" for role, name in columns.items())
+    message = f"{path.name}: gold for {len(gold):,} of {crowd.n_instances:,} instances; {taken}{others}"
+    return GoldRead(crowd, gold, message)
+
+
+def _record(row: int) -> str:
+    return f"record {row + 1}"
+
+
+def _rows(column: Column, rows: Any) -> Column:
+    return Column(column.data.take(pa.array(rows)), column.name, lambda k: column.where(int(rows[k])))
+
+
+def _like(column: Column, known: Vocabulary, *, whole: bool = False) -> Column:
+    """Numbers as text or text as numbers where the crowd's ids are such; ``whole`` also takes the text 1.0 for 1."""
+    kind, data = known.arrow.type, column.data
+    if is_text(data.type) and pa.types.is_integer(kind):
+        if whole:
+            data = pc.replace_substring_regex(data, r"^(-?\d+)\.0+$", r"\1")
+        try:
+            return Column(data.cast(kind), column.name, column.where)
+        except pa.ArrowInvalid:  # ids of another kind: nothing matches, or the lookup says what is wrong
+            return column
+    if pa.types.is_integer(data.type) and is_text(kind):
+        return Column(data.cast(kind), column.name, column.where)
+    return column
+
+
+def _positions(seen: Vocabulary, crowd: Annotations) -> Any:
+    """Codes of instances by the crowd's vocabulary, -1 for those it does not have."""
+    mine = crowd.instance_vocabulary.arrow
+    if seen.arrow.type != mine.type:
+        return np.full(seen.size, -1, np.int32)
+    return pc.fill_null(pc.index_in(seen.arrow, value_set=mine), -1).to_numpy()
+
+
+def _with_classes(crowd: Annotations, truths: Column) -> Annotations:
+    """The crowd, with the classes of ``truths`` that nobody chose among its own."""
+    mine = crowd.class_vocabulary.arrow
+    _, named = encode_classes(truths, None)
+    if named.arrow.type != mine.type or not named.arrow.filter(pc.invert(pc.is_in(named.arrow, value_set=mine))):
+        return crowd
+    _, union = encode_classes(Column(pa.chunked_array([mine, named.arrow]), truths.name), None)
+    return crowd.recoded(classes=(pc.index_in(mine, value_set=union.arrow).to_numpy(), union))
+
+
+def _gold(crowd: Annotations, ids: Column, instance: Any, truth: Any) -> dict[Any, Any]:
+    """Instance id -> class id; an instance with two different gold labels is an error."""
+    first = np.full(crowd.n_instances, -1, np.int64)
+    rows = np.flatnonzero(instance >= 0)
+    first[instance[rows[::-1]]] = truth[rows[::-1]]
+    conflicts = rows[first[instance[rows]] != truth[rows]]
+    if conflicts.size:
+        k = int(conflicts[0])
+        names = crowd.class_vocabulary.take(np.array([truth[k], first[instance[k]]])).to_pylist()
+        raise ids.error(k, f"instance {ids.data[k].as_py()!r} has gold {names[0]!r}, but {names[1]!r} before")
+    codes = np.flatnonzero(first >= 0)
+    labels = crowd.class_vocabulary.take(first[codes]).to_pylist()
+    return dict(zip(crowd.instance_vocabulary.take(codes).to_pylist(), labels, strict=True))

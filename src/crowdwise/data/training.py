@@ -1,0 +1,165 @@
+"""What a training run is given: instances matched with annotations, from a data set or from files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from crowdwise import datasets, presets, simulate
+from crowdwise.annotations import Annotations
+from crowdwise.data.factorise import Vocabulary
+from crowdwise.data.inputs import Inputs, read_inputs
+from crowdwise.errors import ConfigError, DataError, spelled
+from crowdwise.readers import read
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Instances and annotations; the rest is for evaluation, and no method sees it. Class codes are positions."""
+
+    message: str
+    """What was read, a line for each file."""
+    X: Any
+    annotations: Annotations
+    X_test: Any = None
+    y_test: npt.NDArray[Any] | None = None
+    gold: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None = None
+    """Rows of the training instances whose true class is known, and these classes."""
+    crowd: simulate.SimulatedCrowd | None = None
+    name: str = ""
+
+
+def from_dataset(
+    options: Mapping[str, Any],
+    *,
+    simulated: Mapping[str, Any],
+    annotations: str | None = None,
+    reading: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> TrainingData:
+    """A public data set with its own crowd, with that of a file of annotations, or with a simulated one.
+
+    ``options`` are arguments of `datasets.load`, ``reading`` of `crowdwise.read`, ``simulated`` of `simulate.aidn`.
+    """
+    if "name" not in options:
+        raise ConfigError(
+            f"no data: pass {spelled('data', 'NAME')}, {spelled('inputs', 'FILE')} with "
+            f"{spelled('annotations', 'FILE')}, or a preset that names data",
+            parameter="data",
+        )
+    data = datasets.load(**options)
+    if data.X_train is None:
+        raise DataError(f"data set {data.name!r} has labels only: there are no instances to train a classifier on")
+    crowd = None
+    if annotations is not None:
+        found = _of_dataset(read(annotations, **(reading or {}), details=False).annotations, data, annotations)
+    elif simulated:
+        crowd = simulated_crowd(data, {"random_state": seed} | dict(simulated))
+        found = named(crowd.annotations, data.class_names)
+    elif data.annotations is not None:
+        found = named(data.annotations, data.class_names)
+    else:
+        preset = f", {spelled('preset', data.name)}" if data.name in presets.names() else ""
+        raise ConfigError(
+            f"data set {data.name!r} has no annotations: pass {spelled('annotations', 'FILE')} (`crowdwise simulate "
+            f"{data.name}` makes one){preset}, or {spelled('settings', 'simulate.noise_rate=0.4')}",
+            parameter="annotations",
+        )
+    sizes = f"{len(found):,} labels of {len(data.X_train):,} instances by {found.n_annotators:,} annotators"
+    message = f"{data.name}: {sizes}{' (simulated)' if crowd is not None else ''}"
+    return TrainingData(message, data.X_train, found, data.X_test, data.y_test, crowd=crowd, name=data.name)
+
+
+def from_files(
+    inputs: str, annotations: str, ids: str | None, reading: Mapping[str, Any] | None = None
+) -> TrainingData:
+    """Instances from an array file or a table, and a file of annotations, in any format, that refers to them."""
+    instances = read_inputs(inputs, ids)
+    export = read(annotations, **(reading or {}), details=False)
+    found, n = export.annotations, len(instances.X)
+    rows = rows_of(found.instances, instances, Path(annotations).name)
+    known = Vocabulary(n) if instances.ids is None else Vocabulary.of(instances.ids, "instances")
+    gold = None
+    if export.gold:
+        gold = rows[found.instance_codes(list(export.gold))], np.array(list(export.gold.values()))
+    return TrainingData(
+        f"{instances.message}\n{export.message}",
+        instances.X,
+        found.recoded(instances=(rows, known)),
+        gold=gold,
+        name=Path(inputs).stem,
+    )
+
+
+def simulated_crowd(data: datasets.Dataset, options: Mapping[str, Any]) -> simulate.SimulatedCrowd:
+    """An AIDN crowd for the training instances of a data set."""
+    X, y = with_truth(data)
+    return simulate.aidn(X, y, **({"n_classes": data.n_classes} | dict(options)))
+
+
+def with_truth(data: datasets.Dataset) -> tuple[Any, npt.NDArray[Any]]:
+    """The training instances of a data set and their true classes, for which a crowd can be simulated."""
+    if data.X_train is None or data.y_train is None:
+        raise DataError(f"data set {data.name!r} has no instances with known classes: no crowd can be simulated for it")
+    return data.X_train, data.y_train
+
+
+def named(annotations: Annotations, class_names: tuple[str, ...]) -> Annotations:
+    """Simulated annotations with the names of the classes instead of their codes."""
+    same = np.arange(annotations.n_classes)
+    return annotations.recoded(classes=(same, Vocabulary.of(class_names, "classes")))
+
+
+def rows_of(wanted: npt.NDArray[Any], inputs: Inputs, what: str) -> Rows:
+    """The rows that instance ids of an annotation table stand for: positions in ``inputs.ids``, or row numbers."""
+    n = len(inputs.X)
+    if inputs.ids is None:
+        return _row_numbers(wanted, n, inputs.path.name, what)
+    known = {str(value): row for row, value in enumerate(inputs.ids.tolist())}
+    rows = np.array([known.get(str(value), -1) for value in wanted.tolist()], dtype=np.int64)
+    missing = np.flatnonzero(rows < 0)
+    if missing.size:
+        some = ", ".join(repr(str(value)) for value in inputs.ids[:3])
+        raise DataError(
+            f"{what}: instance {wanted[missing[0]]!s} ({len(missing):,} of {len(wanted):,} instances) is not among the "
+            f"{n:,} ids of {inputs.path.name} ({some}, ...)",
+            parameter="ids",
+        )
+    return rows
+
+
+def _row_numbers(wanted: npt.NDArray[Any], n: int, where: str, what: str) -> Rows:
+    """Instance ids that are row numbers 0..n-1."""
+    integer = np.issubdtype(wanted.dtype, np.integer)
+    wrong = np.flatnonzero((wanted < 0) | (wanted >= n)) if integer else np.arange(len(wanted))
+    if wrong.size:
+        raise DataError(
+            f"{what}: instance {wanted[wrong[0]]!s} is not a row of {where}: rows are numbered 0..{n - 1}; "
+            f"if these are ids, say with {spelled('ids')} which row each one stands for",
+            parameter="ids",
+        )
+    return wanted.astype(np.int64)
+
+
+def _of_dataset(found: Annotations, data: datasets.Dataset, file: str) -> Annotations:
+    """A file's annotations of a data set's training instances: rows by number, classes by name or by code."""
+    what, n = Path(file).name, len(data.X_train)
+    said = [str(value) for value in found.classes.tolist()]
+    codes = [str(code) for code in range(data.n_classes)]
+    known = next((names for names in (list(data.class_names), codes) if set(said) <= set(names)), None)
+    if known is None:
+        strange = next(value for value in said if value not in data.class_names)
+        raise DataError(
+            f"{what}: label {strange!r} is no class of data set {data.name!r}: its classes are "
+            f"{', '.join(map(repr, data.class_names))} (or their codes 0..{data.n_classes - 1})"
+        )
+    rows = _row_numbers(found.instances, n, f"the training part of {data.name!r}", what)
+    code = np.array([known.index(value) for value in said], dtype=np.int64)
+    return found.recoded(instances=(rows, Vocabulary(n)), classes=(code, Vocabulary.of(data.class_names, "classes")))

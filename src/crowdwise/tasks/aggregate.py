@@ -1,0 +1,306 @@
+"""Infer the label of every instance, and an opinion on every annotator, from a file of annotations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from crowdwise import agreement, quality, streaming
+from crowdwise.aggregation import recommend
+from crowdwise.aggregation.core.base import Aggregator, choose
+from crowdwise.aggregation.core.gold import gold_codes
+from crowdwise.annotations import Annotations
+from crowdwise.data.gold import read_gold
+from crowdwise.errors import UsageError, spelled
+from crowdwise.readers import bare_suffix, write_labels, write_table
+from crowdwise.readers.write import LABEL_STUDIO, output_format
+from crowdwise.registry import AGGREGATORS
+from crowdwise.storage.files import replacing_all
+from crowdwise.streaming.output import FORMATS, Figures
+from crowdwise.streaming.passes import Passes
+from crowdwise.streaming.table import SUFFIXES
+from crowdwise.tasks.observer import SILENT, Observer
+from crowdwise.tasks.parameters import AUTO, check_aggregator, check_outputs, check_workers
+from crowdwise.tasks.reading import Reading, read_annotations
+
+MANY = 20_000_000  # rows above which a table is streamed unasked: in memory they would take some gigabytes
+TABLES = 1e9  # bytes of confusion matrices above which the annotators' table is made from the posterior alone
+
+Codes = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class GoldAccuracy:
+    """How often labels are right where the truth is known."""
+
+    accuracy: float
+    majority: float
+    """Of majority votes."""
+    instances: int
+    crossed: bool
+    """Gold was told to the method, so each half was measured with the other half given."""
+
+
+@dataclass(frozen=True)
+class Aggregated:
+    """What `aggregate` found, and where it wrote it."""
+
+    method: str
+    reason: str | None
+    """Why the method was chosen, where nobody chose it."""
+    n_annotations: int
+    n_instances: int
+    n_annotators: int
+    figures: Figures
+    """Ties, labels that are not those of the majority, Krippendorff's alpha and raw agreement."""
+    out: Path
+    annotators_out: Path
+    gold: GoldAccuracy | None = None
+    work: Path | None = None
+    """Folder in which a streamed table was prepared, where it is kept."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """An aggregator, fitted to a crowd."""
+
+    name: str
+    reason: str | None
+    model: Aggregator
+
+    @property
+    def labels(self) -> Codes:
+        """Code of the most probable class of every instance, (n,); the first of equals."""
+        return choose(self.model.posterior_, "first", np.random.default_rng(0))
+
+
+def aggregate(
+    path: str | Path,
+    out: str | Path,
+    *,
+    method: str = AUTO,
+    gold: str | Path | None = None,
+    gold_column: str | None = None,
+    annotators_out: str | Path | None = None,
+    to: str = "auto",
+    proba: bool = False,
+    seed: int = 0,
+    stream: bool | None = None,
+    memory: str | None = None,
+    work: str | Path | None = None,
+    ray: str | None = None,
+    workers: int | None = None,
+    reading: Reading | None = None,
+    observer: Observer = SILENT,
+) -> Aggregated:
+    """Write the labels of all instances to ``out``, and the annotators' table beside it.
+
+    ``gold`` is a table of true classes of some instances, ``gold_column`` a column of the file with them; both inform the
+    method and measure it. ``stream`` works on parts of a parquet table on disk; by default, tables with many rows are
+    streamed. ``memory``, ``work``, ``ray`` and ``workers`` are those of `crowdwise.streaming.aggregate`.
+    """
+    path, out = Path(path), Path(out)
+    gold, work = (None if each is None else Path(each) for each in (gold, work))
+    profile = beside(out) if annotators_out is None else Path(annotators_out)
+    reading = dict(reading or {})
+    informed = gold is not None or gold_column is not None
+    asked = bool(stream) or any(value is not None for value in (memory, work, ray))
+    tables = _is_table(reading) and to in ("auto", "table")
+    if gold is not None and gold_column is not None:
+        raise UsageError(f"{spelled('gold')} and {spelled('gold_column')} do not go together", parameter="gold")
+    check_workers(ray, workers)
+    _check_streaming(stream, asked, informed, tables, ray)
+    reason = _why_stream(path, out, method, asked) if stream is not False and not informed and tables else None
+    if reason is None:
+        to = output_format(out, to)
+    check_outputs([out, profile], [path, gold])
+    check_aggregator(method)
+    if reason is not None:
+        bound = streaming.parse_memory(memory)
+        observer.note(f"{path.name}: streamed {reason}, within about {bound / 1e9:.1f} GB of memory")
+        options = {"work": work, "passes": _passes(ray, workers), "proba": proba, "random_state": seed}
+        return _streamed(path, out, profile, method, reading, {"memory": bound, **options}, observer)
+    return _in_memory(
+        path, out, profile, method, gold, gold_column, reading, to=to, proba=proba, seed=seed, observer=observer
+    )
+
+
+def _in_memory(
+    path: Path,
+    out: Path,
+    profile: Path,
+    method: str,
+    gold: Path | None,
+    gold_column: str | None,
+    reading: Reading,
+    *,
+    to: str,
+    proba: bool,
+    seed: int,
+    observer: Observer,
+) -> Aggregated:
+    export = read_annotations(path, reading, observer, gold_column=gold_column, details=to == LABEL_STUDIO)
+    crowd, known = export.annotations, export.gold
+    if gold is not None:
+        found = read_gold(gold, crowd, reading.get("instance"), reading.get("label"))
+        crowd, known = found.annotations, found.gold
+        observer.note(found.message)
+    informed = gold is not None or gold_column is not None  # a column that merely looks like gold only measures
+    with observer.step("inferring labels"):
+        fitted = fit(method, crowd, known if informed else None, seed)
+        votes = crowd.votes()
+        majority = votes.argmax(axis=1)
+        labels = fitted.labels
+        measured = _accuracy(fitted, crowd, known, majority, seed, informed=informed) if known else None
+        tables = {out: label_table(crowd, fitted, proba=proba), profile: annotator_table(crowd, fitted.model)}
+        alpha = agreement.krippendorff_alpha(crowd, n_bootstrap=0).value
+        raw = agreement.raw_agreement(crowd, n_bootstrap=0).value
+    write_together(tables, {out: partial(write_labels, to=to, export=export, model=fitted.name)})
+    ties = int(np.count_nonzero((votes == votes.max(axis=1)[:, None]).sum(axis=1) > 1))
+    figures = Figures(ties, int(np.count_nonzero(labels != majority)), alpha, raw)
+    sizes = len(crowd), crowd.n_instances, crowd.n_annotators
+    return Aggregated(fitted.name, fitted.reason, *sizes, figures, out, profile, gold=measured)
+
+
+def _streamed(
+    path: Path,
+    out: Path,
+    profile: Path,
+    method: str,
+    reading: Reading,
+    options: Mapping[str, Any],
+    observer: Observer,
+) -> Aggregated:
+    for file in (out, profile):
+        file.parent.mkdir(parents=True, exist_ok=True)
+    columns: dict[str, Any] = {role: reading.get(role) for role in ("instance", "annotator", "label")}
+    try:
+        result = streaming.aggregate(path, method, out=out, annotators_out=profile, verbose=1, **columns, **options)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("run it again to go on where it stopped") from None
+    observer.note(result.message)
+    sizes = result.n_annotations, result.n_instances, result.n_annotators
+    return Aggregated(result.method, result.reason, *sizes, result.figures, out, profile, work=options["work"])
+
+
+def _passes(ray: str | None, workers: int | None) -> Passes | None:
+    """None: threads of this process."""
+    if ray is None:
+        return None
+    from crowdwise.cluster import RayPasses
+
+    return RayPasses(ray, workers)
+
+
+def _is_table(reading: Reading) -> bool:
+    """Whether a file may be one of the tables that can be streamed."""
+    kind = reading.get("format", AUTO) in (AUTO, "table", "crowd-kit")
+    return kind and reading.get("question") is None and bool(reading.get("models", True))
+
+
+def _check_streaming(stream: bool | None, asked: bool, informed: bool, tables: bool, ray: str | None) -> None:
+    """Refuse streaming of what cannot be streamed."""
+    no_gold = f"knows no gold labels; leave out {spelled('gold')} and {spelled('gold_column')}"
+    three = f"{spelled('memory')}, {spelled('work')} and {spelled('ray')}"
+    if stream and informed:
+        raise UsageError(f"{spelled('stream')} {no_gold}", parameter="stream")
+    if stream is False and asked:
+        raise UsageError(f"{three} are for streaming, which is turned off", parameter="stream")
+    if ray is not None and informed:
+        raise UsageError(f"{spelled('ray')} is for streaming, which {no_gold}", parameter="ray")
+    if asked and not tables:
+        raise UsageError(
+            f"only tables can be streamed, to tables: leave out {spelled('stream')}, {three}", parameter="stream"
+        )
+
+
+def _why_stream(path: Path, out: Path, method: str, asked: bool) -> str | None:
+    """Why to stream a table, or None; unasked, only what can be streamed is."""
+    if asked:
+        return "as asked for"
+    if path.is_dir() and any(file.suffix.lower() in SUFFIXES for file in path.rglob("*")):
+        return "as it is a folder"
+    possible = out.suffix.lower().lstrip(".") in FORMATS and method in (AUTO, *streaming.streamable())
+    if not possible or path.suffix.lower() not in SUFFIXES or not path.is_file():
+        return None
+    rows = streaming.count_rows(path)
+    return f"with {rows:,} rows" if rows > MANY else None
+
+
+def beside(out: Path) -> Path:
+    """Where the annotators' table goes by default.
+
+    >>> beside(Path("labels.csv.gz")).name, beside(Path("predictions.json")).name
+    ('labels-annotators.csv.gz', 'predictions-annotators.csv')
+    """
+    suffix = re.search(r"\.[^.]+(\.gz|\.zst)?$", out.name, re.IGNORECASE)
+    end = suffix.start() if suffix else len(out.name)
+    document = bare_suffix(out) == "json"  # of labels for a tool; of annotators there is only the table
+    return out.with_name(f"{out.name[:end]}-annotators{'.csv' if document else out.name[end:]}")
+
+
+def fit(method: str, crowd: Annotations, gold: Mapping[Any, Any] | None, seed: int) -> Fit:
+    """Fit an aggregator by name; "auto" chooses one, and says why."""
+    if method == AUTO:
+        chosen = recommend(crowd, gold, random_state=seed)
+        return Fit(chosen.name, chosen.reason, chosen.estimator)
+    return Fit(method, None, AGGREGATORS[method](random_state=seed).fit(crowd, gold))
+
+
+def label_table(crowd: Annotations, fitted: Fit, *, proba: bool) -> pa.Table:
+    """One row per instance: instance, label, confidence, n_annotations; with ``proba`` also p_CLASS for each class."""
+    posterior, labels = fitted.model.posterior_, fitted.labels
+    columns: dict[str, Any] = {
+        "instance": crowd.instance_vocabulary.arrow,
+        "label": crowd.class_vocabulary.take(labels),
+        "confidence": posterior[np.arange(len(labels)), labels],
+        "n_annotations": crowd.labels_per_instance,
+    }
+    if proba:
+        names = crowd.class_vocabulary.arrow.to_pylist()
+        columns |= {f"p_{name}": np.ascontiguousarray(posterior[:, code]) for code, name in enumerate(names)}
+    return pa.table(columns)
+
+
+def annotator_table(crowd: Annotations, model: Aggregator) -> pa.Table:
+    """`quality.annotators`, worst first."""
+    small = 8.0 * crowd.n_annotators * crowd.n_classes**2 <= TABLES
+    table = quality.annotators(crowd, model if small else model.posterior_)
+    return table.sort_by([("annotator_quality", "ascending"), ("num_examples_labeled", "descending")])
+
+
+def write_together(
+    tables: Mapping[Path, pa.Table], writers: Mapping[Path, Callable[[pa.Table, Path], None]] = {}
+) -> None:
+    """Write all of the tables, or none; those that have a writer of their own, with it."""
+    for path in tables:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing_all(tables) as staged:
+        for path, table in tables.items():
+            writers.get(path, write_table)(table, staged[path])
+
+
+def _accuracy(
+    fitted: Fit, crowd: Annotations, gold: Mapping[Any, Any], majority: Codes, seed: int, *, informed: bool
+) -> GoldAccuracy | None:
+    """Accuracy on gold labels that the method did not see: where it is told gold, on each half when told the other."""
+    truth = gold_codes(crowd, gold)
+    known = np.flatnonzero(truth >= 0) if truth is not None else np.empty(0, np.int64)
+    if truth is None or not known.size:
+        return None
+    labels = fitted.labels
+    if informed:
+        pairs = list(gold.items())
+        for half, other in ((pairs[::2], pairs[1::2]), (pairs[1::2], pairs[::2])):
+            held = np.flatnonzero(gold_codes(crowd, dict(half)) >= 0)  # type: ignore[operator]
+            labels[held] = fit(fitted.name, crowd, dict(other), seed).labels[held]
+    own, vote = (float(np.mean(codes[known] == truth[known])) for codes in (labels, majority))
+    return GoldAccuracy(own, vote, int(known.size), crossed=informed)

@@ -1,0 +1,48 @@
+"""How good every annotator is, and how each one errs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from crowdwise.tasks.aggregate import annotator_table, fit, write_together
+from crowdwise.tasks.observer import SILENT, Observer
+from crowdwise.tasks.parameters import AUTO, check_aggregator, check_outputs
+from crowdwise.tasks.reading import Reading, read_annotations
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The annotators, judged by a method."""
+
+    method: str
+    reason: str | None
+    """Why the method was chosen, where nobody chose it."""
+    table: pa.Table
+    """`crowdwise.quality.annotators`, worst first."""
+    out: Path | None
+
+
+def judge_annotators(
+    path: str | Path,
+    out: str | Path | None = None,
+    *,
+    method: str = AUTO,
+    seed: int = 0,
+    reading: Reading | None = None,
+    observer: Observer = SILENT,
+) -> Judged:
+    """Judge the annotators in a file of annotations, and write the table where ``out`` is given."""
+    path, out = Path(path), None if out is None else Path(out)
+    if out is not None:
+        check_outputs([out], [path])
+    check_aggregator(method)
+    export = read_annotations(path, reading, observer, details=False)
+    with observer.step("inferring labels"):
+        fitted = fit(method, export.annotations, None, seed)
+        table = annotator_table(export.annotations, fitted.model)
+    if out is not None:
+        write_together({out: table})
+    return Judged(fitted.name, fitted.reason, table, out)

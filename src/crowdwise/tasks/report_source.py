@@ -1,0 +1,247 @@
+"""What a report is made from: find out what the input is, and read it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from crowdwise import datasets
+from crowdwise.annotations import Annotations
+from crowdwise.data.factorise import Vocabulary
+from crowdwise.errors import ConfigError, DataError, DatasetError, ReadError, spelled, suggest
+from crowdwise.readers import FORMATS, InputFile, bare_suffix, load_columns
+from crowdwise.report.content import Content, about_model, empty
+from crowdwise.report.source import Source, from_dataset, from_export, from_training
+from crowdwise.tasks.aggregate import beside
+from crowdwise.tasks.observer import Observer
+from crowdwise.tasks.reading import Reading, read_annotations
+from crowdwise.tasks.runs import INVOCATION, RESULTS, RUN, finished, is_run, result_facts, resumable
+
+if TYPE_CHECKING:
+    from crowdwise.data.training import TrainingData
+    from crowdwise.methods.core.base import CrowdClassifier
+
+RESULT = ("instance", "label", "confidence", "n_annotations")  # columns that `crowdwise aggregate` writes
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the report is to be about.
+
+    What only folders need is imported where it is needed: it brings torch, which takes longer than a page of labels.
+    """
+
+    what: str
+    annotations: Path | None = None
+    inputs: Path | None = None
+    bench: Path | None = None
+    method: str = "auto"
+    reading: Reading = dataclasses.field(default_factory=dict)
+    budget: int = 200
+    seed: int = 0
+
+    @property
+    def path(self) -> Path:
+        return Path(self.what)
+
+    @property
+    def is_run(self) -> bool:
+        return self.path.is_dir() and is_run(self.path)
+
+    @property
+    def records(self) -> Path | None:
+        """The file of a benchmark whose methods are compared."""
+        folders = [folder for folder in (self.path, self.bench) if folder is not None and folder.is_dir()]
+        if not folders:
+            return self.bench
+        from crowdwise.bench.records import RECORDS
+
+        return next((folder / RECORDS for folder in folders if (folder / RECORDS).exists()), self.bench)
+
+    def crowd_stamp(self) -> str:
+        """Changes with everything that decides what is said about the crowd."""
+        files = [self.annotations, self.inputs]
+        if not self.path.is_dir():
+            return _stamp([*files, self.path])
+        return _stamp([*files, *(self.path / name for name in (RUN, INVOCATION, RESULTS, "model/model.json"))])
+
+
+def find(request: Request, observer: Observer) -> Source | Content:
+    """The crowd that the input is about; content where there is no crowd, but a benchmark or a model."""
+    path = request.path
+    if path.is_dir():
+        if request.is_run:
+            return _run(request, observer)
+        if request.records is not None:
+            return empty(path.resolve().name)
+        try:
+            return _labels(path, request, observer)
+        except ReadError as error:
+            missing = f"{path} is neither a run directory (it has no {RUN}) nor a benchmark (no records.jsonl)"
+            raise DataError(f"{missing}, nor is it read as labels: {error}") from error
+    if path.is_file():
+        return _result(request, observer) if is_result(path) else _labels(path, request, observer)
+    if request.what in datasets.names():
+        try:
+            return from_dataset(datasets.load(request.what))
+        except DatasetError as error:
+            raise DataError(f"{request.what}: {error}") from error
+    raise ConfigError(
+        f"there is no file or directory {path}, nor a data set of that name{suggest(request.what, datasets.names())}"
+    )
+
+
+def is_result(path: Path) -> bool:
+    """Whether a table has the columns that `crowdwise aggregate` writes."""
+    return bare_suffix(path) in FORMATS and set(RESULT) <= set(InputFile(path).names)
+
+
+def _labels(path: Path, request: Request, observer: Observer) -> Source:
+    return from_export(path, read_annotations(path, request.reading, observer, details=True))
+
+
+def _run(request: Request, observer: Observer) -> Source | Content:
+    """The labels of a run, and its classifier where it is finished."""
+    import crowdwise
+    from crowdwise.storage.documents import read_json
+    from crowdwise.tasks.train import Plan
+
+    path = request.path
+    model = crowdwise.load(path) if finished(path) else None
+    if not resumable(path):
+        return _run_from_python(request, model, observer)
+    plan = Plan.read(path)
+    source = from_training(plan.load(), model, path.resolve().name)
+    facts = {"classifier": plan.method, "seed": str(plan.seed)}
+    if model is not None and (path / RESULTS).exists():
+        results = result_facts(read_json(path / RESULTS))
+        facts |= {name: value for name, value in results.items() if value is not None}
+    return dataclasses.replace(source, facts=facts)
+
+
+def _run_from_python(request: Request, model: CrowdClassifier | None, observer: Observer) -> Source | Content:
+    """What the files that are named beside the run tell; without any, what the model alone does."""
+    title = request.path.resolve().name
+    if request.annotations is None:
+        page = empty(title) if model is None else about_model(model, title)
+        page.note = (
+            "This run was started from Python: its folder holds neither the labels nor the instances. "
+            f"Pass {spelled('annotations', 'FILE')} and {spelled('inputs', 'FILE')} to see agreement, items, and how each "
+            "annotator errs on them."
+        )
+        return page
+    if request.inputs is None or model is None:
+        return dataclasses.replace(_labels(request.annotations, request, observer), title=title)
+    from crowdwise.data.training import from_files
+
+    data = from_files(str(request.inputs), str(request.annotations), None, request.reading)
+    observer.note(data.message)
+    return from_training(_known_to(model, data), model, title)
+
+
+def _known_to(model: CrowdClassifier, data: TrainingData) -> TrainingData:
+    """The data in the vocabularies of a model that was trained on them."""
+    crowd, places = data.annotations, {}
+    for what, own, known in (
+        ("annotator", crowd.annotators, model.annotators_),
+        ("class", crowd.classes, model.classes_),
+    ):
+        code = {str(name): place for place, name in enumerate(known.tolist())}
+        unknown = [name for name in own.tolist() if str(name) not in code]
+        if unknown:
+            raise DataError(f"the run knows no {what} {str(unknown[0])!r}: was it trained on other labels?")
+        places[what] = np.array([code[str(name)] for name in own.tolist()], np.int64)
+    annotations = crowd.recoded(
+        annotators=(places["annotator"], Vocabulary.of(model.annotators_, "annotators")),
+        classes=(places["class"], Vocabulary.of(model.classes_, "classes")),
+    )
+    gold = data.gold
+    if gold is not None:
+        gold = gold[0], model.classes_[places["class"][crowd.class_codes(gold[1])]]
+    return dataclasses.replace(data, annotations=annotations, gold=gold)
+
+
+def _result(request: Request, observer: Observer) -> Source:
+    """A table of labels with confidence; with the annotations behind it where they are given."""
+    path = request.path
+    names: list[str] = []
+
+    def choose(columns: Any) -> Any:
+        names.extend(name for name in columns if name in RESULT[:3] or name.startswith("p_"))
+        return names
+
+    loaded = {name: _plain(column) for name, column in load_columns(path, choose).items()}
+    labels, confidence = loaded["label"], np.array(loaded["confidence"], np.float64)
+    classes = [name[2:] for name in names if name.startswith("p_")] or sorted({str(label) for label in labels})
+    method = f"the labels of {path.name}"
+    if request.annotations is None:
+        nobody = np.empty(0, np.int64)
+        crowd = Annotations.from_triples(
+            nobody,
+            nobody,
+            nobody,
+            instances=[str(each) for each in loaded["instance"]],
+            n_annotators=0,
+            classes=classes,
+        )
+        source = Source(path.name, crowd, f"{path.name}: labels of {crowd.n_instances:,} items", method=method)
+        sidecar = beside(path)
+        if sidecar.is_file():
+            table = load_columns(sidecar, list)
+            source = dataclasses.replace(source, profiles=pa.table({k: _typed(k, v) for k, v in table.items()}))
+    else:
+        source = _labels(request.annotations, request, observer)
+        source = dataclasses.replace(source, title=path.name, method=method)
+    return dataclasses.replace(
+        source, posterior=_posterior(source.annotations, loaded, classes, labels, confidence, path)
+    )
+
+
+def _posterior(
+    crowd: Annotations, loaded: Mapping[str, Any], classes: list[str], labels: Any, confidence: Any, path: Path
+) -> Any:
+    """Posterior (n, C) from the columns p_CLASS, or from label and confidence: the rest is then shared by the others."""
+    rows = {str(name): row for row, name in enumerate(loaded["instance"])}
+    try:
+        order = np.array([rows[str(name)] for name in crowd.instances.tolist()], np.int64)
+        code = {str(name): place for place, name in enumerate(crowd.classes.tolist())}
+        place = np.array([code[str(label)] for label in labels], np.int64)
+        columns = [code[name] for name in classes]
+    except KeyError as error:
+        raise DataError(f"{path} does not fit the annotations: {error.args[0]!r} is in one of them only") from error
+    size = crowd.n_classes
+    if "p_" + classes[0] in loaded:
+        posterior = np.zeros((len(labels), size))
+        for column, name in zip(columns, classes, strict=True):
+            posterior[:, column] = np.array(loaded[f"p_{name}"], np.float64)
+    else:
+        posterior = np.repeat(((1 - confidence) / max(size - 1, 1))[:, None], size, axis=1)
+        posterior[np.arange(len(labels)), place] = confidence if size > 1 else 1.0
+    return (posterior / posterior.sum(axis=1, keepdims=True))[order]
+
+
+def _plain(column: Any) -> list[Any]:
+    values: list[Any] = column if isinstance(column, list) else column.to_pylist()
+    return values
+
+
+def _typed(name: str, column: Any) -> pa.Array:
+    """A column of the annotators' table: ids and classes as text, all others as numbers."""
+    values = pa.array(_plain(column))
+    ids = name == "annotator" or name.endswith(("_class", "_with"))
+    return values.cast(pa.string() if ids else pa.float64())
+
+
+def _stamp(files: list[Path | None]) -> str:
+    parts = []
+    for path in files:
+        if path is not None and path.is_file():
+            about = path.stat()
+            parts.append(f"{path.name}-{about.st_size}-{about.st_mtime_ns}")
+    return ";".join(parts)

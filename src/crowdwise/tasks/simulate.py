@@ -1,0 +1,106 @@
+"""A crowd with known truth for the instances of a data set, as tables."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crowdwise import datasets
+from crowdwise import simulate as processes
+from crowdwise.annotations import Annotations
+from crowdwise.data.training import named, with_truth
+from crowdwise.errors import ConfigError, spelled
+from crowdwise.readers import write_table
+from crowdwise.tasks.parameters import refuse_unknown
+
+_PAIRS = ("labels_per_annotator", "pairs")  # keywords of every process, see simulate.draw_pairs
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """The crowd, and where it was written."""
+
+    annotations: Annotations
+    wrong: float
+    """Share of the labels that are wrong."""
+    out: Path
+    truth: Path | None
+
+
+def simulate(
+    dataset: str,
+    out: str | Path,
+    *,
+    process: str = "aidn",
+    annotators: int = 60,
+    groups: int | None = None,
+    labels_per_instance: float = 3.0,
+    noise_rate: float = 0.4,
+    seed: int = 0,
+    truth: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    download: bool = False,
+) -> Simulated:
+    """Write labels of a data set's training instances, and to ``truth`` what is true of instances and annotators.
+
+    ``settings`` are further arguments of the process, which is a function of `crowdwise.simulate`.
+    """
+    out, truth = Path(out), None if truth is None else Path(truth)
+    for path in filter(None, (out, truth)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    data = datasets.load(dataset, download=download)
+    common = {"labels_per_instance": labels_per_instance, "random_state": seed, "n_classes": data.n_classes}
+    crowd = _crowd(data, process, annotators, groups, noise_rate, common, settings or {})
+    annotations = named(crowd.annotations, data.class_names)
+    write_table(annotations.to_frame(), out)
+    if truth is not None:
+        write_table(_truth_table(crowd, data.class_names), truth)
+    wrong = float(np.mean(annotations.label != crowd.y[annotations.instance]))
+    return Simulated(annotations, wrong, out, truth)
+
+
+def _crowd(
+    data: datasets.Dataset,
+    process: str,
+    annotators: int,
+    groups: int | None,
+    noise_rate: float,
+    common: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> processes.Crowd:
+    X, y = with_truth(data)
+    function = getattr(processes, process.replace("-", "_"))
+    known = set(inspect.signature(function).parameters) - {"X", "y", "n_classes", "random_state"} | set(_PAIRS)
+    refuse_unknown(f"process {process!r}", settings, known)
+    if process == "aidn":
+        groups = min(3, annotators) if groups is None else groups
+        own: dict[str, Any] = {"n_annotators": annotators, "n_groups": groups, "noise_rate": noise_rate}
+        return processes.aidn(X, y, **{**common, **own, **settings})
+    if groups is not None:
+        raise ConfigError(
+            f"{spelled('groups')} goes with {spelled('process', 'aidn')} only, not with {process!r}", parameter="groups"
+        )
+    if process == "one-coin":
+        own = {"accuracies": np.full(annotators, 1 - noise_rate)}
+    else:
+        own = {"n_annotators": annotators, "accuracy": 1 - noise_rate}
+    crowd: processes.Crowd = function(y, **{**common, **own, **settings})
+    return crowd
+
+
+def _truth_table(crowd: processes.Crowd, class_names: tuple[str, ...]) -> pa.Table:
+    """One row for each instance (its class) and each annotator (its group)."""
+    n, size = len(crowd.y), len(crowd.groups)
+    return pa.table(
+        {
+            "kind": ["instance"] * n + ["annotator"] * size,
+            "id": np.concatenate([np.arange(n), np.arange(size)]),
+            "truth": [class_names[code] for code in crowd.y.tolist()] + [str(group) for group in crowd.groups.tolist()],
+        }
+    )

@@ -1,0 +1,274 @@
+"""Train a classifier in a run directory: plan a run, start it, go on with it, and sum it up.
+
+A run is described by its ``run.json`` alone: method, parameters and a fingerprint of the data, which the engine writes, and
+under ``source`` where the data come from. Runs of earlier versions have that in ``invocation.json``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import crowdwise
+from crowdwise import presets, simulate
+from crowdwise.data.training import TrainingData, from_dataset, from_files
+from crowdwise.engine.checkpoint import RunDirectory
+from crowdwise.errors import ConfigError, ModelFileError, UsageError, spelled
+from crowdwise.methods.core.base import CrowdClassifier
+from crowdwise.registry import METHODS
+from crowdwise.storage.documents import read_as, read_json, write_json
+from crowdwise.storage.files import tidy
+from crowdwise.tasks.observer import SILENT, Observer
+from crowdwise.tasks.parameters import check_parameters, check_workers, refuse_unknown
+from crowdwise.tasks.pictures import save_pictures
+from crowdwise.tasks.reading import Reading
+from crowdwise.tasks.runs import INVOCATION, RESULTS, RUN, finished, read_run
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run is made from."""
+
+    method: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
+    """Arguments of `datasets.load`; empty where the inputs come from a file."""
+    simulate: dict[str, Any] = field(default_factory=dict)
+    """Arguments of `simulate.aidn`, where the crowd is a simulated one."""
+    inputs: str | None = None
+    annotations: str | None = None
+    ids: str | None = None
+    reading: dict[str, Any] = field(default_factory=dict)
+    """Arguments of `crowdwise.read` for the annotations."""
+
+    @property
+    def seed(self) -> int:
+        return int(self.parameters.get("random_state", 0))
+
+    @property
+    def name(self) -> str:
+        """SOURCE-METHOD-seedN."""
+        source = self.data.get("name") or Path(self.inputs or "run").stem
+        return f"{source}-{self.method}-seed{self.seed}"
+
+    def load(self) -> TrainingData:
+        """Read the instances and their annotations."""
+        if self.inputs is not None and self.annotations is not None:
+            return from_files(self.inputs, self.annotations, self.ids, self.reading)
+        return from_dataset(
+            self.data,
+            simulated=self.simulate,
+            annotations=self.annotations,
+            reading=self.reading,
+            seed=self.seed,
+        )
+
+    def model(self, **changed: Any) -> CrowdClassifier:
+        model: CrowdClassifier = METHODS[self.method](**self.parameters | changed)
+        return model
+
+    def fit(self, data: TrainingData, path: Path, **changed: Any) -> CrowdClassifier:
+        """Train in a run directory, from where it stands, with some parameters ``changed``."""
+        model = self.model(**changed)
+        if (path / RUN).exists():
+            return model.fit(data.X, data.annotations, resume=path)
+        source = {name: getattr(self, name) for name in SOURCE}
+        source["parameters"] = {name: value for name, value in self.parameters.items() if name in NEUTRAL}
+        return model.fit(data.X, data.annotations, run_dir=RunDirectory(path, source))
+
+    @classmethod
+    def read(cls, path: Path) -> Plan:
+        """The plan of the run in a folder."""
+        if not path.is_dir():
+            raise ModelFileError(f"{path}: there is no such run directory")
+        if (path / INVOCATION).exists():
+            return _invocation(path / INVOCATION)
+        if not (path / RUN).exists():
+            raise ModelFileError(f"{path} holds no run: it has no {RUN}")
+        run = read_run(path)
+        source = run.get("source")
+        if source is None:
+            raise ModelFileError(
+                f"{path} does not say where its data come from: the run was started from Python: "
+                "go on with fit(..., resume=...)"
+            )
+        found = read_as(cls, source, f"{path / RUN}: source", ModelFileError, method=run["method"])
+        return dataclasses.replace(found, parameters=run["parameters"] | found.parameters)
+
+
+SOURCE = tuple(each.name for each in dataclasses.fields(Plan) if each.name != "method")
+NEUTRAL = ("device", "verbose")  # parameters that decide nothing, so that the engine does not note them
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished run: the model, and how it went."""
+
+    path: Path
+    model: CrowdClassifier
+    results: dict[str, Any]
+    """Accuracy on test and gold labels where there are some, agreement, seconds; as in ``results.json``."""
+    pictures: list[Path]
+    before: bool = False
+    """The run was finished already."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory and what is trained in it."""
+
+    path: Path
+    plan: Plan
+
+    @classmethod
+    def new(cls, plan: Plan, out: str | Path | None = None) -> Run:
+        """A run to be started, in ``out`` or in a new folder ``runs/SOURCE-METHOD-seedN``."""
+        if out is not None:
+            return cls(Path(out), plan)
+        names = (plan.name if number == 1 else f"{plan.name}-{number}" for number in range(1, 10_000))
+        return cls(next(path for path in (Path("runs") / name for name in names) if not path.exists()), plan)
+
+    @classmethod
+    def open(cls, path: str | Path, *, device: str | None = None) -> Run:
+        """A run that was started earlier; ``device`` takes the place of the one it was started on."""
+        plan = Plan.read(Path(path))
+        if device is not None:
+            plan = dataclasses.replace(plan, parameters=plan.parameters | {"device": device})
+        return cls(Path(path), plan)
+
+    @property
+    def started(self) -> bool:
+        return (self.path / RUN).exists()
+
+    def start(self, *, ray: str | None = None, workers: int | None = None, observer: Observer = SILENT) -> Trained:
+        """Train in a new run directory, in this process or on Ray."""
+        check_workers(ray, workers)
+        self._refuse_started()
+        data = self.plan.load()  # read first: a mistyped file name should leave no run behind
+        with RunDirectory(self.path).locked():
+            self._refuse_started()  # by another process in the meantime
+            return self._train(data, ray, workers, observer)
+
+    def resume(self, *, ray: str | None = None, workers: int | None = None, observer: Observer = SILENT) -> Trained:
+        """Go on where the run stopped; a finished one is summed up again."""
+        check_workers(ray, workers)
+        data = self.plan.load()
+        run = RunDirectory(self.path)
+        with run.locked():
+            if not finished(self.path):
+                return self._train(data, ray, workers, observer)
+            run.finish()
+            observer.note(f"{self.path}: this run is finished")
+            model = crowdwise.load(self.path, device=self.plan.parameters.get("device", "auto"))
+            return dataclasses.replace(self._summarise(model, data), before=True)
+
+    def _train(self, data: TrainingData, ray: str | None, workers: int | None, observer: Observer) -> Trained:
+        observer.note(data.message)
+        if ray is None:
+            model = self.plan.fit(data, self.path)
+        else:
+            from crowdwise.tasks.ray_training import fit_on
+
+            fit_on(ray, workers, self.plan, self.path)
+            model = crowdwise.load(self.path)
+        return self._summarise(model, data)
+
+    def _summarise(self, model: CrowdClassifier, data: TrainingData) -> Trained:
+        """Measure the model, and write ``results.json`` and the pictures."""
+        results: dict[str, Any] = {}
+        if data.y_test is not None and data.X_test is not None:
+            results["test_accuracy"] = model.score(data.X_test, model.classes_[data.y_test])
+        if data.gold is not None:
+            rows, classes = data.gold
+            results["gold_accuracy"], results["gold_instances"] = model.score(data.X[rows], classes), len(rows)
+        agreements = [record["agreement"] for record in model.history_ if record["agreement"] is not None]
+        results["agreement"] = agreements[-1] if agreements else None
+        results["seconds"] = round(sum(record["seconds"] for record in model.history_), 2)
+        write_json(self.path / RESULTS, results)
+        tidy(self.path / "pictures")
+        return Trained(self.path, model, results, save_pictures(model, data, self.path / "pictures"))
+
+    def _refuse_started(self) -> None:
+        if self.started:
+            raise ConfigError(
+                f"{self.path} already holds a run: go on with it ({spelled('resume', str(self.path))}), "
+                f"or choose another folder ({spelled('out')})",
+                parameter="out",
+            )
+
+
+def plan(
+    method: str,
+    *,
+    preset: str | None = None,
+    data: str | None = None,
+    inputs: str | None = None,
+    annotations: str | None = None,
+    ids: str | None = None,
+    reading: Reading | None = None,
+    settings: Mapping[str, Any] | None = None,
+    download: bool = False,
+) -> Plan:
+    """What a run consists of: the preset's settings, overridden by ``settings``; all of them checked.
+
+    The data are a public data set (``data``), perhaps with ``annotations`` from a file, or ``inputs`` and ``annotations``
+    from files. ``settings`` are parameters of the method, and those of the data set (``data.features``) and of a simulated
+    crowd (``simulate.noise_rate``).
+    """
+    if inputs is not None and (data is not None or annotations is None):
+        raise UsageError(
+            f"{spelled('inputs')} needs {spelled('annotations')}, and does not go with {spelled('data')}",
+            parameter="inputs",
+        )
+    if reading and annotations is None:
+        raise UsageError(
+            f"{spelled(next(iter(reading)))} says how {spelled('annotations')} are read", parameter="annotations"
+        )
+    if ids is not None and inputs is None:
+        raise UsageError(f"{spelled('ids')} are ids of the rows of {spelled('inputs')}", parameter="ids")
+    METHODS[method]  # an unknown method is an error before anything else is looked at
+    base = presets.load_preset(preset) if preset is not None else presets.Preset("")
+    tables: dict[str, dict[str, Any]] = {"data": {}, "simulate": {}, "": {}}
+    for key, value in (settings or {}).items():
+        table, dot, name = key.partition(".")
+        tables[table if dot and table in tables else ""][name if dot and table in tables else key] = value
+    parameters = base.method_parameters(method) | tables[""]
+    check_parameters(method, parameters)
+    refuse_unknown("[simulate]", tables["simulate"], inspect.signature(simulate.aidn).parameters)
+    options = dict(base.data) if data in (None, base.data.get("name")) else {"name": data}
+    options |= tables["data"] | ({"download": True} if download else {})
+    if "root" in options:
+        options["root"] = str(Path(options["root"]).expanduser().absolute())
+    simulated = dict(base.simulate) | tables["simulate"]
+    return Plan(
+        method=method,
+        parameters=parameters,
+        data=options if inputs is None else {},
+        simulate=simulated if inputs is None and annotations is None else {},
+        inputs=_absolute(inputs),
+        annotations=_absolute(annotations),
+        ids=_absolute(ids) if ids is not None and Path(ids).is_file() else ids,
+        reading=dict(reading or {}),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Invocation(Plan):
+    """``invocation.json``, in which earlier versions described a run."""
+
+    version: Literal[1]
+    crowdwise: str = ""
+
+
+def _invocation(file: Path) -> Plan:
+    """The plan of a run that an earlier version started."""
+    found = read_as(_Invocation, read_json(file), str(file), ModelFileError)
+    return Plan(**{each.name: getattr(found, each.name) for each in dataclasses.fields(Plan)})
+
+
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else str(Path(path).absolute())
