@@ -27,6 +27,7 @@ from crowdwise.engine.stage import Loss
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError, CrowdwiseError, ModelFileError
 from crowdwise.methods.core.files import fingerprint, load_model, save_model
+from crowdwise.methods.core.labels import label_arrays
 from crowdwise.methods.core.prediction import Array, Predictor, as_annotations
 from crowdwise.methods.core.skill import annotator_skill
 from crowdwise.networks import Classifier, ConstantTransition, Stacked
@@ -212,9 +213,7 @@ class CrowdClassifier(Predictor):
                 }
             )
             fitted = engine.run(self.stages(engine))
-            if fitted.honest is not None:
-                fitted.arrays["honest"] = fitted.honest.cpu().numpy()
-                fitted.arrays["train"] = problem.train.instance.cpu().numpy()
+            fitted.arrays |= label_arrays(engine, crowd, fitted.classifier, fitted.honest)
             fitted.arrays["skill"] = annotator_skill(engine, fitted.classifier, fitted.transition)
             self._adopt(fitted, problem.prepare, problem.intake, crowd.classes, crowd.annotators)
             self.history_, self.warnings_ = engine.history, engine.warnings

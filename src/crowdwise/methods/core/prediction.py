@@ -20,10 +20,15 @@ from crowdwise.engine.loop import evaluate
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.problem import make_inputs
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, TrainingError, shorten
+from crowdwise.methods.core.labels import POSTERIOR, label_model, new_posterior
 from crowdwise.networks import ConstantTransition, Transition
 from crowdwise.networks.transition import stretches
 
 Array = npt.NDArray[Any]
+_NO_LABELS = (
+    "this model holds no labels of its training instances: an earlier version saved it, or its training diverged; "
+    "fit it again"
+)
 _CHECKED = 1000  # instances that are compared with the training data
 
 
@@ -54,6 +59,44 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Probability of each class, in the order of ``classes_``: (len(X), C)."""
         logits = self._evaluate(self._fitted_classifier(), X)
         return self._finite("predictions", torch.softmax(logits.double(), 1).cpu().numpy())
+
+    def posterior(self, X: Any, annotations: Any) -> Array:
+        """Probability of each class, given the instances and what annotators said of them: (len(X), C).
+
+        ln P(y) = a ln f_y(x) + b sum over the labels of ln T^j[y, l], normalised, with a and b that make it calibrated.
+        ``annotations`` is as in `fit`, in the same order as ``X``. Instances without labels get ``predict_proba(X)``;
+        annotators that the model does not know get the crowd's mean matrix. For the instances of `fit` use ``posterior_``:
+        here the model would meet labels it has already learnt from.
+        """
+        self._fitted_classifier()
+        crowd = as_annotations(annotations, count_rows(X))
+        model = label_model(self.arrays_)
+        if model is None:
+            raise ConfigError(_NO_LABELS)
+        return new_posterior(model, self.predict_proba(X), crowd, self.classes_, self.annotators_)
+
+    @property
+    def posterior_(self) -> Array:
+        """Probability of each class for every instance of `fit`, given its labels, in the order of ``classes_``: (n, C).
+
+        The classifier's part in it comes from networks that have not learnt the instance's labels, or is cleared of them.
+        """
+        self._fitted_classifier()
+        if POSTERIOR not in self.arrays_:
+            raise AttributeError(_NO_LABELS)
+        return self.arrays_[POSTERIOR]
+
+    @property
+    def labels_(self) -> Array:
+        """The most probable class of every instance of `fit`, in the user's vocabulary: (n,)."""
+        labels: Array = self.classes_[self.posterior_.argmax(1)]
+        return labels
+
+    @property
+    def label_confidence_(self) -> Array:
+        """The probability of each of ``labels_``: (n,)."""
+        confidence: Array = self.posterior_.max(1)
+        return confidence
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy against true labels ``y`` (n,), or soft agreement with annotations (of any accepted form)."""

@@ -1,0 +1,223 @@
+"""The class of a labelled instance: what a classifier says of it, and what its labels say, weighed so that confidence is honest.
+
+    ln P(y) = a ln f_y(x) + b sum over its labels of ln T^j[y, l] + constant
+
+With a = b = 1 this claims too much, for four reasons, each with its remedy here.
+- Matrices learnt from an instance confirm its labels. So every instance is judged by matrices without its own labels: expected
+  counts less its share of them, shrunk to the crowd's mean matrix. They predict held-out labels better than the matrices that
+  methods train by gradient, so every method uses them.
+- A classifier has learnt the labels it was trained on. `forget` takes them out of ln f, by as much as makes these labels as
+  probable as labels the classifier never saw.
+- Labels of one instance are not independent, and the classifier may be too sure. So a, b and the shrinkage are those that best
+  predict each label from the classifier and the other labels of its instance.
+- An error that the whole crowd makes looks like agreement, which that criterion rewards. So a and b are lowered once more, see
+  `SHARED_ERRORS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.special import log_softmax, softmax
+
+from crowdwise.annotations import Annotations
+from crowdwise.data.codes import cells
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+SHARED_ERRORS = 0.9, 1.5
+"""Factor and exponent that lower the weights which predict labels best, w, to 0.9 min(w, w^1.5).
+
+The weights that made labels calibrated were about that, on nine real crowds without inputs and on ten with a classifier.
+"""
+_WEIGHTS_F = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0)
+_WEIGHTS_LABELS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2)
+_STRENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+_USUAL = 0.5, 0.7  # a and b where there are hardly any labels to choose them by
+_ENOUGH = 10_000  # labels that are predicted; more would tell the same
+_ROUNDS = 6  # of expectation maximisation, before and after each choice of weights
+_FLOOR = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class LabelRows:
+    """Distinct annotations in order of instance, annotator and label, so that the order in which they came changes nothing."""
+
+    instance: Ints  # (E,)
+    annotator: Ints
+    label: Ints
+    times: Floats  # how often the annotation was made
+    answers: Floats  # how many labels the annotator gave to the instance
+    size: tuple[int, int, int]  # instances, annotators, classes
+
+    @classmethod
+    def of(cls, annotations: Annotations) -> Self:
+        size = annotations.n_instances, annotations.n_annotators, annotations.n_classes
+        pair = cells(annotations.instance, size[1], annotations.annotator)
+        kept, times = np.unique(pair * max(size[2], 1) + annotations.label, return_counts=True)
+        pair, label = np.divmod(kept, max(size[2], 1))
+        _, place = np.unique(pair, return_inverse=True)
+        answers = np.bincount(place, times, minlength=1)[place].astype(np.float64)
+        instance, annotator = np.divmod(pair, max(size[1], 1))
+        return cls(instance, annotator, label, times.astype(float), answers, size)
+
+    @property
+    def cell(self) -> Ints:
+        """Annotator and label in one number, (E,)."""
+        return self.annotator * self.size[2] + self.label
+
+    def some(self, chosen: npt.NDArray[np.bool_]) -> LabelRows:
+        """Those of the chosen rows (E,)."""
+        return LabelRows(
+            self.instance[chosen],
+            self.annotator[chosen],
+            self.label[chosen],
+            self.times[chosen],
+            self.answers[chosen],
+            self.size,
+        )
+
+    def by_instance(self, values: Floats) -> Floats:
+        """Sums of ``values`` (E, C) over the labels of each instance: (n, C)."""
+        rows = np.arange(len(self.instance))
+        members = sparse.csr_array((self.times, (self.instance, rows)), shape=(self.size[0], len(rows)))
+        return np.asarray(members @ values)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelModel:
+    """How much labels and classifier are worth: weights a and b, and the annotators' expected confusion counts, sparse."""
+
+    cells: Ints  # (K,) annotator * C + label, ascending, of those that occur
+    counts: Floats  # (K, C) expected number of such labels by true class
+    totals: Floats  # (R, C) expected number of labels by annotator and true class
+    common: Floats  # (C, C) the crowd's mean matrix, weighted by labels
+    strength: float  # labels that the crowd's mean matrix counts for, in each annotator's
+    weights: tuple[float, float]  # a, of ln f; b, of the sum of ln T
+
+    @classmethod
+    def fit(cls, log_f: Floats, rows: LabelRows, judged: npt.NDArray[np.bool_]) -> tuple[LabelModel, Floats]:
+        """The model, and the posterior (n, C) of the instances it was fitted to, each without its own labels in the matrices.
+
+        ``log_f`` (n, C) should come from networks that have not learnt the instances' labels; weights are chosen by the labels
+        of the instances that are ``judged`` (n,).
+        """
+        votes = rows.by_instance(np.eye(rows.size[2])[rows.label])
+        q = softmax(_USUAL[0] * log_f + np.log(votes + 0.1), axis=1)
+        sample = _sample(rows, judged)
+        model = cls.from_posterior(rows, q, _USUAL, strength=5.0)
+        for choice in range(3):
+            for _ in range(_ROUNDS):
+                q = model.weigh(log_f, rows, model.honest_columns(rows, q))
+                model = cls.from_posterior(rows, q, model.weights, model.strength)
+            if choice < 2 and len(sample.instance):
+                model = model.choose(log_f, sample, q)
+        factor, exponent = SHARED_ERRORS
+        a, b = (factor * min(weight, weight**exponent) for weight in model.weights)
+        model = replace(model, weights=(a, b))
+        return model, model.weigh(log_f, rows, model.honest_columns(rows, q))
+
+    @classmethod
+    def from_posterior(cls, rows: LabelRows, q: Floats, weights: tuple[float, float], strength: float) -> LabelModel:
+        """Expected confusion counts, given the posterior ``q`` (n, C)."""
+        n, n_annotators, n_classes = rows.size
+        known, place = np.unique(rows.cell, return_inverse=True)
+        counts = np.asarray(sparse.csr_array((rows.times, (place, rows.instance)), shape=(len(known), n)) @ q)
+        annotator, label = np.divmod(known, max(n_classes, 1))
+        at = np.arange(len(known))
+        ones = np.ones(len(known))
+        totals = np.asarray(sparse.csr_array((ones, (annotator, at)), shape=(n_annotators, len(known))) @ counts)
+        common = np.asarray(sparse.csr_array((ones, (label, at)), shape=(n_classes, len(known))) @ counts).T
+        common = (
+            common + np.eye(n_classes) + 1 / max(n_classes, 1)
+        )  # a label right and one by chance, for classes nobody met
+        return cls(known, counts, totals, common / common.sum(1, keepdims=True), strength, weights)
+
+    def honest_columns(self, rows: LabelRows, q: Floats) -> Floats:
+        """T^j[., l] of every row (E, C), without the instance's own labels, which were counted by ``q``."""
+        own = q[rows.instance]
+        counts = self.counts[np.searchsorted(self.cells, rows.cell)] - rows.times[:, None] * own
+        totals = self.totals[rows.annotator] - rows.answers[:, None] * own
+        return self._shrunk(np.maximum(counts, 0), np.maximum(totals, 0), rows.label)
+
+    def columns(self, annotator: Ints, label: Ints) -> Floats:
+        """T^j[., l] (E, C) for new labels; annotators of -1 are unknown and get the crowd's mean matrix."""
+        n_classes = len(self.common)
+        known = annotator >= 0
+        totals = np.where(known[:, None], self.totals[annotator], 0) if len(self.totals) else 0.0
+        counts = np.zeros((len(label), n_classes))
+        if len(self.cells):
+            cell = annotator * n_classes + label
+            place = np.minimum(np.searchsorted(self.cells, cell), len(self.cells) - 1)
+            counts[:] = np.where((known & (self.cells[place] == cell))[:, None], self.counts[place], 0)
+        return self._shrunk(counts, totals, label)
+
+    def _shrunk(self, counts: Floats, totals: Any, label: Ints) -> Floats:
+        mean = self.common[:, label].T
+        return np.asarray((counts + self.strength * mean) / (totals + self.strength))
+
+    def weigh(self, log_f: Floats, rows: LabelRows, columns: Floats) -> Floats:
+        """The posterior (n, C); instances without labels keep f as it is."""
+        a, b = self.weights
+        labelled = np.bincount(rows.instance, minlength=len(log_f)) > 0
+        evidence = rows.by_instance(np.log(np.maximum(columns, _FLOOR)))
+        return np.asarray(softmax(np.where(labelled[:, None], a * log_f + b * evidence, log_f), axis=1))
+
+    def choose(self, log_f: Floats, rows: LabelRows, q: Floats) -> LabelModel:
+        """The same counts, with the weights and strength that best predict each label from f and the instance's other labels."""
+        tried = [replace(self, strength=strength) for strength in _STRENGTHS]
+        model = max(tried, key=lambda each: each.score(log_f, rows, each.honest_columns(rows, q)))
+        columns = model.honest_columns(rows, q)
+        # all pairs: the two weights can stand in for each other, so one at a time would stop too early
+        tried = [replace(model, weights=(a, b)) for a in _WEIGHTS_F for b in _WEIGHTS_LABELS]
+        return max(tried, key=lambda each: each.score(log_f, rows, columns))
+
+    def score(self, log_f: Floats, rows: LabelRows, columns: Floats) -> float:
+        """Log-likelihood of each label given f and the instance's other labels, less a small pull to the usual weights."""
+        logs = np.log(np.maximum(columns, _FLOOR))
+        others = rows.by_instance(logs)[rows.instance] - rows.times[:, None] * logs
+        a, b = self.weights
+        predicted = (softmax(a * log_f[rows.instance] + b * others, axis=1) * columns).sum(1)
+        pull = np.square(np.log(self.weights) - np.log(_USUAL)).sum() / 2
+        return float(rows.times @ np.log(np.maximum(predicted, _FLOOR)) - pull)
+
+
+def _sample(rows: LabelRows, judged: npt.NDArray[np.bool_]) -> LabelRows:
+    """The rows of about as many of the instances that are judged as have ``_ENOUGH`` labels."""
+    chosen = judged[rows.instance]
+    every = int(chosen.sum()) // _ENOUGH + 1
+    return rows.some(chosen & (rows.instance % every == 0))
+
+
+def forget(log_f: Floats, rows: LabelRows, trained: npt.NDArray[np.bool_]) -> Floats:
+    """ln f (n, C) with the labels taken out that the network has learnt by heart.
+
+    From ln f of the ``trained`` instances (n,) their votes are subtracted, times the number with which their labels become as
+    probable, on average, as labels of held-out instances are. Without held-out labels nothing is changed.
+    """
+    own = trained[rows.instance]
+    if own.all() or not own.any():
+        return log_f
+
+    def label_probability(log_p: Floats, chosen: npt.NDArray[np.bool_]) -> float:
+        given = np.exp(log_p[rows.instance[chosen], rows.label[chosen]])
+        return float(np.average(given, weights=rows.times[chosen]))
+
+    expected = label_probability(log_f, ~own)
+    votes = np.where(trained[:, None], rows.by_instance(np.eye(rows.size[2])[rows.label]), 0)
+
+    def without(share: float) -> Floats:
+        return np.asarray(log_softmax(log_f - share * votes, axis=1))
+
+    low, high = 0.0, 8.0
+    if label_probability(log_f, own) <= expected:
+        return log_f
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if label_probability(without(middle), own) > expected else (low, middle)
+    return without(low)

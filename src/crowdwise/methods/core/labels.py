@@ -1,0 +1,155 @@
+"""Labels of the instances: those a method was trained on, new ones with annotations, and a table of them to read."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+from scipy.special import log_softmax
+from torch import Tensor, nn
+
+from crowdwise.annotations import Annotations
+from crowdwise.engine import Engine
+from crowdwise.engine.loop import evaluate
+from crowdwise.errors import CrowdwiseWarning, DataError, shorten
+from crowdwise.methods.core.label_model import Floats, LabelModel, LabelRows, forget
+
+Array = npt.NDArray[Any]
+POSTERIOR = "posterior"
+_PREFIX = "label_"
+_UNSURE = 0.7  # confidence below which a label is doubtful for that alone
+
+
+def label_arrays(engine: Engine, crowd: Annotations, classifier: nn.Module, honest: Tensor | None) -> dict[str, Array]:
+    """What a fitted model keeps of the crowd's labels: the posterior of every instance, and the `LabelModel`.
+
+    ``honest`` is ln f of the training instances (N, C) by networks that were not trained on them, if there are any.
+    A classifier whose predictions are not finite has no labels to give, and nothing is kept.
+    """
+    problem = engine.problem
+    everything = torch.arange(crowd.n_instances, device=problem.device)
+    logits = evaluate(classifier, problem.train.inputs, everything, problem.prepare, dtype=engine.dtype)
+    log_f = log_softmax(logits.double().cpu().numpy(), axis=1)
+    trained = np.zeros(crowd.n_instances, bool)
+    trained[problem.train.instance.cpu().numpy()] = True
+    rows = LabelRows.of(crowd)
+    if honest is not None:
+        log_f[trained] = honest.double().cpu().numpy()
+    if not np.isfinite(log_f).all():
+        return {}
+    if honest is None:
+        log_f = forget(log_f, rows, trained)
+    model, posterior = LabelModel.fit(log_f, rows, judged=~trained if honest is None else np.ones_like(trained))
+    return {POSTERIOR: posterior.astype(np.float32), **_to_arrays(model)}
+
+
+def _to_arrays(model: LabelModel) -> dict[str, Array]:
+    arrays = {"cells": model.cells, "counts": model.counts, "totals": model.totals, "common": model.common}
+    arrays["weights"] = np.array([*model.weights, model.strength])
+    return {_PREFIX + name: array for name, array in arrays.items()}
+
+
+def label_model(arrays: Mapping[str, Array]) -> LabelModel | None:
+    """The label model that is among a fitted model's arrays, if it is."""
+    if _PREFIX + "weights" not in arrays:
+        return None
+    cells, counts, totals, common, weights = (
+        arrays[_PREFIX + name] for name in ("cells", "counts", "totals", "common", "weights")
+    )
+    a, b, strength = weights.tolist()
+    return LabelModel(cells, counts, totals, common, strength, (a, b))
+
+
+def new_posterior(
+    model: LabelModel, probabilities: Floats, crowd: Annotations, classes: Array, annotators: Array
+) -> Floats:
+    """P(class) of new instances (n, C): what the classifier says of them, and what their labels say.
+
+    ``classes`` and ``annotators`` are the ids the model knows. Annotators it does not know get the crowd's mean matrix.
+    """
+    label = _codes(crowd.classes, classes)
+    used = np.bincount(crowd.label, minlength=crowd.n_classes) > 0
+    unknown = crowd.classes[used & (label < 0)].tolist()
+    if unknown:
+        raise DataError(
+            f"the annotations use classes that this model does not know: {shorten(unknown, 8)}; "
+            f"its classes are {shorten(classes.tolist(), 8)}"
+        )
+    annotator = _codes(crowd.annotators, annotators)
+    active = crowd.labels_per_annotator > 0
+    if active.any() and (annotator[active] < 0).all():
+        warnings.warn(
+            f"this model knows none of the annotators, {shorten(crowd.annotators[active].tolist(), 4)}: "
+            "all of them get the crowd's mean matrix",
+            CrowdwiseWarning,
+            stacklevel=3,
+        )
+    rows = LabelRows.of(crowd)
+    columns = model.columns(annotator[rows.annotator], label[rows.label])
+    posterior = model.weigh(np.log(np.maximum(probabilities, 1e-300)), rows, columns)
+    unlabelled = crowd.labels_per_instance == 0
+    posterior[unlabelled] = probabilities[unlabelled]
+    return posterior
+
+
+def _codes(ids: Array, known: Array) -> npt.NDArray[np.int64]:
+    """The place of each id among the known ones, -1 where it is not among them."""
+    place = {value: code for code, value in enumerate(known.tolist())}
+    return np.array([place.get(value, -1) for value in ids.tolist()], dtype=np.int64)
+
+
+def label_table(annotations: Any, posterior: Any) -> pa.Table:
+    """One row per instance: ``instance``, ``label``, ``confidence``, ``majority_vote``, ``doubt``.
+
+    ``posterior`` is an array (n, C), or a fitted method or aggregator (its ``posterior_``). ``majority_vote`` is null without
+    labels. ``doubt`` says why a label deserves a second look, null where nothing speaks against it: ``"no labels"``,
+    ``"against the votes"``, ``"tied votes"`` or ``"low confidence"`` (below 0.7).
+
+    >>> label_table([["cat", "cat", "dog"], ["dog", None, None]], [[0.4, 0.6], [0.1, 0.9]]).to_pylist()[0]["doubt"]
+    'against the votes'
+    """
+    crowd = Annotations.coerce(annotations)
+    posterior = np.asarray(getattr(posterior, "posterior_", posterior), dtype=np.float64)
+    expected = crowd.n_instances, crowd.n_classes
+    if posterior.shape != expected:
+        raise DataError(f"posterior has shape {posterior.shape}, but the annotations need {expected} (n, C)")
+    votes, label = crowd.votes(), posterior.argmax(1)
+    confidence = posterior.max(1)
+    unlabelled, top = votes.sum(1) == 0, votes.max(1)
+    reasons = [
+        (unlabelled, "no labels"),
+        (votes[np.arange(len(votes)), label] < top, "against the votes"),
+        ((votes == top[:, None]).sum(1) > 1, "tied votes"),
+        (confidence < _UNSURE, "low confidence"),
+    ]
+    doubt = np.select([mask for mask, _ in reasons], [reason for _, reason in reasons], default="")
+    return pa.table(
+        {
+            "instance": crowd.instance_vocabulary.arrow,
+            "label": crowd.class_vocabulary.take(label),
+            "confidence": confidence,
+            "majority_vote": crowd.class_vocabulary.arrow.take(pa.array(votes.argmax(1), mask=unlabelled)),
+            "doubt": pa.array(doubt, type=pa.string(), mask=doubt == ""),
+        }
+    )
+
+
+def label_summary(table: pa.Table) -> str:
+    """What a label table says, in one line.
+
+    >>> label_summary(label_table([["cat", "cat", "dog"], ["dog", None, None]], [[0.4, 0.6], [0.1, 0.9]]))
+    '1 of 2 labels would change against the majority vote (50.0 %); mean confidence 75.0 %'
+    """
+    labelled = table.num_rows - table["majority_vote"].null_count
+    doubts = table["doubt"].to_pylist()
+    changed = doubts.count("against the votes")
+    share = f"{changed / max(labelled, 1):.1%}".replace("%", " %")
+    line = f"{changed:,} of {labelled:,} labels would change against the majority vote ({share})"
+    if table.num_rows:
+        line += f"; mean confidence {np.mean(table['confidence'].to_numpy()):.1%}".replace("%", " %")
+    return line if labelled == table.num_rows else f"{line}; {table.num_rows - labelled:,} without labels"

@@ -1,0 +1,260 @@
+"""Labels of instances: what every method says of those it was trained on, and of new ones that have annotations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+import crowdwise
+from crowdwise import Annotations, quality
+from crowdwise.errors import CrowdwiseWarning, DataError
+from crowdwise.methods.core.label_model import LabelModel, LabelRows, forget
+from crowdwise.methods.core.labels import label_summary, label_table
+from crowdwise.registry import METHODS
+from engine_helpers import crowd, quick
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarning")
+WORDS = np.array(["ape", "bee", "cat"])
+UNLABELLED = np.arange(0, 240, 12)
+
+
+def named(annotations: Annotations, rows=slice(None), **ids) -> Annotations:
+    """Some rows of the annotations, with words for classes and letters for annotators."""
+    ids = {"annotators": list("abcdefgh"), "classes": WORDS, "n_instances": annotations.n_instances} | ids
+    return Annotations.from_triples(
+        annotations.instance[rows], annotations.annotator[rows], annotations.label[rows], **ids
+    )
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, annotations, y = crowd()
+    return X, named(annotations, ~np.isin(annotations.instance, UNLABELLED)), WORDS[y]
+
+
+@pytest.fixture(scope="module")
+def new():
+    X, annotations, _ = crowd(seed=0)
+    return X[:40] + 0.1, named(annotations.select(range(40)))
+
+
+@pytest.fixture(scope="module", params=[*METHODS])
+def model(request, data):
+    X, annotations, _ = data
+    return METHODS[request.param](**quick(request.param) | {"epochs": 10}).fit(X, annotations)
+
+
+def test_training_instances_have_labels_with_confidence(model, data):
+    X, annotations, y = data
+    assert model.posterior_.shape == (240, 3)
+    np.testing.assert_allclose(model.posterior_.sum(1), 1, atol=1e-5)
+    np.testing.assert_array_equal(model.labels_, model.classes_[model.posterior_.argmax(1)])
+    np.testing.assert_array_equal(model.label_confidence_, model.posterior_.max(1))
+    np.testing.assert_allclose(model.posterior_[UNLABELLED], model.predict_proba(X)[UNLABELLED], atol=1e-5)
+    labelled = np.setdiff1d(np.arange(240), UNLABELLED)
+    majority = WORDS[annotations.votes().argmax(1)]
+    assert np.mean((model.labels_ == y)[labelled]) >= np.mean((majority == y)[labelled])
+
+
+def test_new_annotations_give_a_posterior(model, new):
+    X, annotations = new
+    posterior = model.posterior(X, annotations)
+    assert posterior.shape == (40, 3)
+    np.testing.assert_allclose(posterior.sum(1), 1)
+    ape, bee = (
+        model.posterior(
+            X,
+            Annotations.from_triples(
+                annotations.instance,
+                annotations.annotator,
+                np.full(len(annotations), word),
+                n_instances=40,
+                annotators=annotations.annotators,
+                classes=WORDS,
+            ),
+        )
+        for word in (0, 1)
+    )
+    assert (ape[:, 0] > bee[:, 0]).mean() > 0.9
+
+
+def test_instances_without_labels_get_the_classifier(model, new):
+    X, annotations = new
+    nothing = annotations.where(np.zeros(len(annotations), bool))
+    np.testing.assert_array_equal(model.posterior(X, nothing), model.predict_proba(X))
+
+
+def test_order_of_annotations_is_irrelevant(model, new):
+    X, annotations = new
+    order = np.random.default_rng(0).permutation(len(annotations))
+    np.testing.assert_array_equal(model.posterior(X, named(annotations, order)), model.posterior(X, annotations))
+
+
+def test_unknown_annotators_get_the_mean_matrix(model, new):
+    X, annotations = new
+    with pytest.warns(CrowdwiseWarning, match="knows none of the annotators"):
+        strangers = model.posterior(X, named(annotations, annotators=list("stuvwxyz")))
+    one = named(annotations, annotators=["only", *"tuvwxyz"])
+    same = Annotations.from_triples(
+        one.instance, one.annotator * 0, one.label, n_instances=40, classes=WORDS, annotators=["a stranger"]
+    )
+    np.testing.assert_allclose(model.posterior(X, same), strangers)
+
+
+def test_saved_and_loaded_model_has_the_same_labels(model, new, tmp_path):
+    loaded = crowdwise.load(model.save(tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.posterior_, model.posterior_)
+    np.testing.assert_array_equal(loaded.labels_, model.labels_)
+    np.testing.assert_allclose(loaded.posterior(*new), model.posterior(*new), atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def plain(data):
+    return crowdwise.CE(**quick("ce")).fit(*data[:2])
+
+
+def test_classes_that_the_model_does_not_know_are_refused(plain, new):
+    X, annotations = new
+    other = named(annotations, classes=["ape", "bee", "dog"])
+    with pytest.raises(DataError, match=r"classes that this model does not know: .*dog"):
+        plain.posterior(X, other)
+    unused = named(annotations, classes=[*WORDS, "dog"])
+    np.testing.assert_array_equal(plain.posterior(X, unused), plain.posterior(X, annotations))
+
+
+def test_annotations_must_cover_the_instances(plain, new):
+    X, annotations = new
+    with pytest.raises(DataError, match="X has 39 instances, the annotations cover 40"):
+        plain.posterior(X[:39], annotations)
+
+
+def test_repeated_annotations_count_each(plain, new):
+    X, annotations = new
+    twice = Annotations.concat([annotations, annotations])
+    once, more = plain.posterior(X, annotations), plain.posterior(X, twice)
+    assert (more[np.arange(40), more.argmax(1)] - once[np.arange(40), more.argmax(1)]).mean() > 0
+
+
+def test_models_of_earlier_versions_say_that_they_have_no_labels(plain, new, tmp_path):
+    loaded = crowdwise.load(plain.save(tmp_path / "model"))
+    loaded.arrays_ = {"skill": loaded.arrays_["skill"]}
+    crowdwise.load(loaded.save(tmp_path / "old"))
+    with pytest.raises(AttributeError, match="holds no labels"):
+        _ = loaded.labels_
+    assert not hasattr(loaded, "posterior_")
+    with pytest.raises(crowdwise.errors.ConfigError, match="holds no labels"):
+        loaded.posterior(*new)
+
+
+def test_quality_takes_a_fitted_method(plain, data):
+    table = quality.instances(data[1], plain)
+    np.testing.assert_allclose(table["consensus_quality_score"].to_numpy(), plain.label_confidence_)
+
+
+@pytest.mark.parametrize("case", ["no validation", "one annotator", "one label each", "unseen class", "two labelled"])
+def test_unusual_crowds_have_labels(case):
+    X, annotations, _ = crowd(120)
+    instance, annotator, label = annotations.instance, annotations.annotator, annotations.label
+    parameters, sizes = {}, {"n_instances": 120, "n_annotators": 8, "n_classes": 3}
+    if case == "no validation":
+        parameters = {"validation_fraction": 0.0}
+    elif case == "one annotator":
+        annotator = np.zeros_like(annotator)
+    elif case == "one label each":
+        _, first = np.unique(instance, return_index=True)
+        instance, annotator, label = instance[first], annotator[first], label[first]
+    elif case == "unseen class":
+        sizes["n_classes"] = 6
+    else:
+        instance, annotator, label = np.array([0, 1]), np.array([0, 0]), np.array([0, 1])
+    crowd_ = Annotations.from_triples(instance, annotator, label, **sizes)
+    model = crowdwise.CE(**quick("ce") | parameters).fit(X, crowd_)
+    np.testing.assert_allclose(model.posterior_.sum(1), 1, atol=1e-5)
+
+
+# the model of labels
+
+
+def simulated(n=1500, n_annotators=20, n_classes=4, per=4, skill=0.7, hard=0.0, seed=0):
+    """A calibrated classifier, labels and the truth; a share of the instances is hard, and annotators guess them alike."""
+    rng = np.random.default_rng(seed)
+    log_f = np.log(rng.dirichlet(np.full(n_classes, 0.5), size=n))
+    y = np.array([rng.choice(n_classes, p=p) for p in softmax(log_f, axis=1)])
+    lure, skills = rng.integers(n_classes, size=n), np.where(rng.random(n) < hard, 0.2, skill)
+    instance = np.repeat(np.arange(n), per)
+    annotator = np.concatenate([rng.choice(n_annotators, per, replace=False) for _ in range(n)])
+    right, lured = rng.random(len(instance)) < skills[instance], rng.random(len(instance)) < 0.5
+    guess = np.where(lured, lure[instance], rng.integers(n_classes, size=len(instance)))
+    label = np.where(right, y[instance], guess)
+    sizes = {"n_instances": n, "n_annotators": n_annotators, "n_classes": n_classes}
+    return log_f, Annotations.from_triples(instance, annotator, label, **sizes), y
+
+
+@pytest.mark.parametrize("hard", [0.0, 0.3])
+@pytest.mark.parametrize("sharpness", [0.5, 1.0, 3.0])
+def test_confidence_is_calibrated_whatever_the_classifier_claims(hard, sharpness):
+    log_f, annotations, y = simulated(hard=hard)
+    rows, everything = LabelRows.of(annotations), np.ones(len(y), bool)
+    model, posterior = LabelModel.fit(sharpness * log_f, rows, everything)
+    result = quality.calibration(posterior, y)
+    assert result.ece < 0.06
+    assert result.accuracy > (annotations.votes().argmax(1) == y).mean()
+    product = replace(model, weights=(1.0, 1.0)).weigh(
+        sharpness * log_f, rows, model.columns(rows.annotator, rows.label)
+    )
+    print(hard, sharpness, result.ece, quality.calibration(product, y).ece)
+
+
+def test_an_overconfident_classifier_is_tempered():
+    log_f, annotations, y = simulated()
+    rows, all_of_them = LabelRows.of(annotations), np.ones(len(y), bool)
+    honest, sharp = (LabelModel.fit(scale * log_f, rows, all_of_them)[0] for scale in (1, 4))
+    assert sharp.weights[0] < honest.weights[0] / 2
+
+
+def test_columns_without_the_own_labels_equal_counting_the_others():
+    log_f, annotations, _ = simulated(n=30, n_annotators=4, per=3)
+    q = softmax(log_f, axis=1)
+    rows = LabelRows.of(annotations)
+    model = LabelModel.from_posterior(rows, q, (1.0, 1.0), 3.0)
+    columns = model.honest_columns(rows, q)
+    for place in (0, 17, 80):
+        j, label = rows.annotator[place], rows.label[place]
+        others = (rows.annotator == j) & (rows.instance != rows.instance[place])
+        total = q[rows.instance[others]].sum(0)
+        count = q[rows.instance[others & (rows.label == label)]].sum(0)
+        np.testing.assert_allclose(columns[place], (count + 3 * model.common[:, label]) / (total + 3))
+
+
+def test_silent_and_unknown_annotators_have_the_mean_matrix():
+    log_f, annotations, _ = simulated(n=50)
+    model = LabelModel.from_posterior(LabelRows.of(annotations), softmax(log_f, axis=1), (1.0, 1.0), 3.0)
+    columns = model.columns(np.full(4, -1), np.arange(4))
+    np.testing.assert_allclose(columns, model.common.T)
+
+
+def test_forgetting_takes_learnt_labels_out():
+    log_f, annotations, y = simulated()
+    rows, trained = LabelRows.of(annotations), np.arange(len(y)) % 5 > 0
+    learnt = np.where(trained[:, None], log_f + 1.5 * annotations.votes(), log_f)
+    again = softmax(forget(learnt, rows, trained), axis=1)
+    assert np.abs(again - softmax(log_f, axis=1)).mean() < 0.05
+    np.testing.assert_array_equal(forget(log_f, rows, np.ones(len(y), bool)), log_f)
+
+
+def test_label_table_says_what_is_doubtful():
+    votes = [["a", "a", "b"], ["b", "b", "b"], ["a", "b", None], [None, None, None], ["a", "a", None]]
+    posterior = [[0.2, 0.8], [0.1, 0.9], [0.9, 0.1], [0.5, 0.5], [0.6, 0.4]]
+    table = label_table(votes, posterior)
+    assert table.column_names == ["instance", "label", "confidence", "majority_vote", "doubt"]
+    assert table["label"].to_pylist() == ["b", "b", "a", "a", "a"]
+    assert table["majority_vote"].to_pylist() == ["a", "b", "a", None, "a"]
+    assert table["doubt"].to_pylist() == ["against the votes", None, "tied votes", "no labels", "low confidence"]
+    line = label_summary(table)
+    assert line.startswith("1 of 4 labels would change against the majority vote (25.0 %)")
+    assert line.endswith("; 1 without labels")
+    with pytest.raises(DataError, match=r"posterior has shape \(5, 3\)"):
+        label_table(votes, np.full((5, 3), 1 / 3))
