@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from crowdwise.constraints import Interval, NonNegativeFloat, PositiveInt, Probability
 from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
 from crowdwise.engine.device import derive_seed
 from crowdwise.engine.distributed import sum_over_ranks
@@ -50,22 +51,22 @@ class Concord(CrowdClassifier):
     name: ClassVar[str] = "concord"
     title: ClassVar[str] = "Concord"
 
-    networks: int | None = None  # type: ignore[assignment]
+    networks: PositiveInt | None = None  # type: ignore[assignment]
     """Networks trained in one pass; None: 6 for feature vectors, 1 for pictures (or what ``backbone`` as a module needs)."""
-    validation_fraction: float | None = None  # type: ignore[assignment]
+    validation_fraction: Annotated[float, Interval(0, 1, open="high")] | None = None  # type: ignore[assignment]
     """Share of the labelled instances that no network is trained on; None: 0 with several networks, which judge what they left
     out, else 0.1."""
-    held_out: float = 1 / 3
+    held_out: Annotated[float, Interval(0, 1, open="high")] = 1 / 3
     """Share of the instances that each of several networks leaves out, and so can judge without having learnt them."""
-    volume: float | None = None
+    volume: NonNegativeFloat | None = None
     """Weight of the volume that predictions span; None: 0.03 for feature vectors, 0 for pictures, whose mixup does the same."""
-    coupled: float = 1.0
+    coupled: NonNegativeFloat = 1.0
     """Weight of the likelihood of single labels."""
-    decay: float = 0.1
+    decay: NonNegativeFloat = 0.1
     """Pull of annotators' matrices towards the common one."""
-    annotator_lr: float = 0.01
+    annotator_lr: NonNegativeFloat = 0.01
     """Learning rate of the matrices, by Adam."""
-    start: float = 0.1
+    start: Probability = 0.1
     """Share of the epochs after which the classifier has a say in the targets."""
     class_weight: Literal["balanced"] | None = None
     """``"balanced"``: every class counts alike in training, however rare it is; predictions then assume equal shares."""

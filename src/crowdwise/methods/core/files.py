@@ -39,6 +39,8 @@ class ModelHeader:
     history: Sequence[Mapping[str, Any]]
     weights_sha256: str
     sha256: str
+    columns: Sequence[str] | None = None
+    warnings: Sequence[str] = ()
 
 
 def save_model(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> Path:
