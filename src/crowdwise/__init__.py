@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from crowdwise import _moved
+
 __version__ = "0.1.0"
 
 _EXPORTS = {
@@ -49,10 +51,11 @@ _MODULES = (
     "simulate",
     "streaming",
     "tasks",
-    "theory",
 )
 
 __all__ = ["__version__", *_EXPORTS, *_MODULES]
+
+_moved.install()
 
 if TYPE_CHECKING:
     from crowdwise.annotations import Annotations as Annotations
@@ -80,7 +83,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name in _EXPORTS:
         return getattr(importlib.import_module(_EXPORTS[name]), name)
-    if name in _MODULES:
+    if name in _MODULES or f"crowdwise.{name}" in _moved.MOVED:
         return importlib.import_module(f"crowdwise.{name}")
     raise AttributeError(f"module 'crowdwise' has no attribute {name!r}")
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -227,9 +225,3 @@ def test_groups_must_be_named_for_every_annotator():
         theory.group_cosines(np.eye(3), [0, 1])
     with pytest.raises(DataError, match=r"heads must have shape \(annotators, ...\), not \(3,\)"):
         theory.group_cosines(np.ones(3), [0, 1, 2])
-
-
-def test_the_old_name_of_the_module_still_works() -> None:
-    sys.modules.pop("crowdwise.theory", None)
-    with pytest.warns(DeprecationWarning, match=r"crowdwise\.theory is now crowdwise\.bench\.paper\.theory"):
-        assert importlib.import_module("crowdwise.theory") is theory

@@ -20,7 +20,7 @@ _STRENGTHS = 0.01, 1e4  # smallest and largest strength of a prior, in labels
 _ENOUGH = 20_000  # annotators from whom the strengths are learnt; more would tell the same
 
 
-class Evidence(NamedTuple):
+class RowEvidence(NamedTuple):
     """How far a crowd's labels can be trusted to tell about annotators; it depends on agreement, not on the model."""
 
     trust: float  # share of a label that counts towards its annotator's matrix
@@ -34,7 +34,7 @@ class Hierarchy(State):
 
     counts: Floats  # (R, C, C) [annotator, label, class]
     mass: Floats  # (C,)
-    trust: float  # these three as in `Evidence`
+    trust: float  # these three as in `RowEvidence`
     shape: float
     votes: Floats
     skill_strength: float  # τ
@@ -147,14 +147,14 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
         return self.row_strength_ * self._mean if hasattr(self, "row_strength_") else super()._believed(crowd)
 
 
-def evidence(crowd: Crowd) -> Evidence:
+def evidence(crowd: Crowd) -> RowEvidence:
     """What agreement and numbers of labels say about a crowd before any model."""
     number = crowd.labels_per_instance.astype(np.float64)
     same = float(np.clip(crowd.agreement_beyond_chance(), 0.01, 0.99))  # squared correlation of a label with the truth
     others = float(number @ number) / float(number.sum()) - 1.0  # labels beside one's own, as seen by a label
     reliability = others * same / (1.0 + max(others - 1.0, 0.0) * same)  # of the others' consensus, Spearman-Brown
     shape = float(np.maximum(number - 2.0, 0.0).sum() / number.sum())
-    return Evidence(
+    return RowEvidence(
         trust=float(np.clip(reliability / 0.5, 0.04, 1.0)),
         shape=shape,
         votes=(1.0 - shape) * crowd.mass(crowd.majority()),

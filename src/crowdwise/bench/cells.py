@@ -40,7 +40,8 @@ class Cell:
         Files count by name and content, wherever they are.
         """
         text = re.sub(r"[^\w.-]+", "-", f"{self.dataset}-{self.method}-seed{self.seed}".lower()).strip("-")
-        decides = [self.method, self.seed, self._source(), self.simulate, self.parameters, self.heldout]
+        parameters = {k: v for k, v in self.parameters.items() if (k, v) != ("recipe", "paper")}  # once the only recipe
+        decides = [self.method, self.seed, self._source(), self.simulate, parameters, self.heldout]
         return f"{text[:80]}-{_digest(decides)}"
 
     @property

@@ -41,7 +41,7 @@ _FORM = re.compile(r"\d{0,2}(\.\d{1,2})?[a-zA-Z%]?")
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnTable:
     """A table ``[[columns]]``: one kind of crowd, or several that differ in what they ``vary``."""
 
     label: str | None = None
@@ -70,7 +70,7 @@ class Experiment:
     methods: Sequence[str] = ()
     rows: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """``method`` and parameters by name; once loaded, ``methods`` are among them."""
-    columns: Sequence[Column] = ()
+    columns: Sequence[ColumnTable] = ()
     heldout: Annotated[float, Interval(0, 1, open="high")] | None = None
     """Fraction of the annotations held out for evaluation; by default a tenth, if the data are your own files."""
     folder: Path = Path()
@@ -112,7 +112,7 @@ class Experiment:
 
     def _cell(
         self,
-        column: Column,
+        column: ColumnTable,
         values: Mapping[str, Any],
         row: str,
         spec: Mapping[str, Any],
@@ -183,7 +183,7 @@ def load_experiment(name: str | Path) -> Experiment:
     return dataclasses.replace(experiment, rows=rows, methods=methods)
 
 
-def _check(where: str, column: Column, methods: Sequence[str]) -> None:
+def _check(where: str, column: ColumnTable, methods: Sequence[str]) -> None:
     from crowdwise.simulate import aidn
 
     known: dict[str, Iterable[str]] = {
@@ -225,7 +225,7 @@ def _path(name: str, folder: Path) -> str | Path:
     return folder / name if name.endswith(".toml") else name
 
 
-def _files(column: Column, folder: Path, where: str) -> dict[str, str]:
+def _files(column: ColumnTable, folder: Path, where: str) -> dict[str, str]:
     """The user's files as absolute paths, with a digest of their contents.
 
     ``inputs`` may name an array of an npz file (``data.npz:X``), and ``ids`` a column or an array instead of a file.

@@ -22,7 +22,7 @@ _USUAL = ("X", "X_train", "inputs", "features", "images")  # names of the one ar
 
 
 @dataclass(frozen=True)
-class Inputs:
+class InputRows:
     """The rows of a file, and their ids: None where rows are known by their numbers 0..n-1."""
 
     path: Path
@@ -32,7 +32,7 @@ class Inputs:
     """One line that says what was read."""
 
 
-def read_inputs(path: str | Path, ids: str | None = None) -> Inputs:
+def read_inputs(path: str | Path, ids: str | None = None) -> InputRows:
     """Instances from an array file (rows are instances) or a table (numeric columns are features).
 
     ``ids`` names a column of the table, an array in the npz file, or a file with one id per instance. A table's column
@@ -56,7 +56,7 @@ def read_inputs(path: str | Path, ids: str | None = None) -> Inputs:
     if found is not None:
         _check_ids(found, len(X), path)
     message = f"{path.name}: {len(X):,} instances of {' x '.join(map(str, X.shape[1:]))} {X.dtype}"
-    return Inputs(path, X, found, message + (f"; ids from {source}" if found is not None else ""))
+    return InputRows(path, X, found, message + (f"; ids from {source}" if found is not None else ""))
 
 
 def read_arrays(path: Path) -> dict[str, Array]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from crowdwise import datasets, presets, simulate
 from crowdwise.annotations import Annotations
 from crowdwise.data.factorise import Vocabulary
-from crowdwise.data.inputs import Inputs, read_inputs
+from crowdwise.data.inputs import InputRows, read_inputs
 from crowdwise.errors import ConfigError, DataError, spelled
 from crowdwise.readers import read
 
@@ -117,7 +117,7 @@ def named(annotations: Annotations, class_names: tuple[str, ...]) -> Annotations
     return annotations.recoded(classes=(same, Vocabulary.of(class_names, "classes")))
 
 
-def rows_of(wanted: npt.NDArray[Any], inputs: Inputs, what: str) -> Rows:
+def rows_of(wanted: npt.NDArray[Any], inputs: InputRows, what: str) -> Rows:
     """The rows that instance ids of an annotation table stand for: positions in ``inputs.ids``, or row numbers."""
     n = len(inputs.X)
     if inputs.ids is None:

@@ -140,14 +140,14 @@ class RunDirectory:
     def resume(self, description: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
         """Resume the run here, which must have been started with the same parameters and data.
 
-        Parameters that did not exist when it was started count as the ``defaults``.
+        Parameters that did not exist when it was started count as the ``defaults``; there was one recipe, that of the paper.
         """
         path = self.path / "run.json"
         try:
             started = read_as(RunDescription, read_json(path), str(path), ModelFileError)
         except ModelFileError as error:
             raise ModelFileError(f"{error}; this run cannot be resumed: start a new one in another folder") from error
-        found = vars(started) | {"parameters": {**_as_json(defaults), **started.parameters}}
+        found = vars(started) | {"parameters": {**_as_json(defaults), "recipe": "paper", **started.parameters}}
         for key, wanted in sorted(_as_json(description).items()):
             if found.get(key) != wanted:
                 raise ConfigError(f"{self.path} was started with another {key}: {_difference(found.get(key), wanted)}")

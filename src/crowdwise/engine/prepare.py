@@ -47,7 +47,9 @@ class Prepare(nn.Module):
 
     @classmethod
     def learn(cls, mode: str, raw: Tensor) -> Prepare:
-        """Learn the scaling from raw training inputs (n, ...)."""
+        """Learn the scaling from raw training inputs (n, ...). ``"paper"``: as ``auto`` once was, with features as they are."""
+        if mode == "paper":
+            mode = "standardise" if raw.ndim == 4 else "none"
         if mode == "auto":
             mode = "standardise" if raw.ndim == 4 else "robust"
         scale = 1 / 255 if raw.dtype == torch.uint8 and raw.ndim == 4 else 1.0

@@ -265,9 +265,11 @@ class _Invocation(Plan):
 
 
 def _invocation(file: Path) -> Plan:
-    """The plan of a run that an earlier version started."""
+    """The plan of a run that an earlier version started, with the defaults of that time, which were the paper's."""
     found = read_as(_Invocation, read_json(file), str(file), ModelFileError)
-    return Plan(**{each.name: getattr(found, each.name) for each in dataclasses.fields(Plan)})
+    noted = read_run(file.parent)["parameters"] if (file.parent / RUN).exists() else {}
+    values = {each.name: getattr(found, each.name) for each in dataclasses.fields(Plan)}
+    return Plan(**values | {"parameters": {**noted, "recipe": "paper", **found.parameters}})
 
 
 def _absolute(path: str | None) -> str | None:

@@ -178,7 +178,7 @@ class CrowdClassifier(Predictor):
             crowd,
             device=device,
             seed=seed,
-            prepare=self.prepare,
+            prepare="paper" if self.recipe == "paper" and self.prepare == "auto" else self.prepare,
             reduction=self.reduction,
             validation_fraction=self.validation_share(X),
         )
