@@ -9,6 +9,7 @@ A callback is any object with some of the methods of `Callback`:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,10 @@ Observer = Callable[[Record, Predict | None], Any]
 
 
 class Callback:
-    """The protocol, with methods that do nothing. With several processes, those of the first one are called."""
+    """The protocol, with methods that do nothing. Each of several processes calls its own; the first decides when to stop."""
+
+    in_every_process: bool = True
+    """False: only that of the first process is called, for what writes files."""
 
     def begin(self, about: Mapping[str, Any]) -> None:
         """Before training: the ``method``, its ``parameters``, and numbers of ``instances``, ``annotators`` and ``classes``."""
@@ -47,7 +51,8 @@ class Callbacks:
         for callback in callbacks:
             if not any(callable(getattr(callback, name, None)) for name in ("begin", "epoch", "end")):
                 raise ConfigError(f"a callback must have a method begin, epoch or end; {callback!r} has none")
-        self.callbacks = list(callbacks)
+        first = os.environ.get("RANK", "0") == "0"
+        self.callbacks = [each for each in callbacks if first or getattr(each, "in_every_process", True)]
 
     def begin(self, about: Mapping[str, Any]) -> None:
         self._call("begin", about)
@@ -77,14 +82,17 @@ class FromObserver(Callback):
 class TensorBoard(Callback):
     """Curves of loss and agreement in a folder for TensorBoard. Needs the extra ``crowdwise[track]``."""
 
+    in_every_process = False
+
     def __init__(self, folder: str | Path) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise ConfigError(f"TensorBoard is not installed ({error}): pip install 'crowdwise[track]'") from error
-        self.writer = SummaryWriter(str(folder))
+        self.open: Callable[[], Any] = lambda: SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
 
     def begin(self, about: Mapping[str, Any]) -> None:
+        self.writer = self.open()
         lines = [
             f"    {name}: {value}" for name, value in {**about, **about["parameters"]}.items() if name != "parameters"
         ]
@@ -103,6 +111,8 @@ class MLflow(Callback):
 
     ``tracking_uri`` and ``experiment`` are MLflow's own settings unless given. A run that is already active is used.
     """
+
+    in_every_process = False
 
     def __init__(
         self, experiment: str | None = None, tracking_uri: str | None = None, run_name: str | None = None

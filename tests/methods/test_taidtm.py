@@ -114,6 +114,7 @@ def test_few_distilled_examples_are_passed_through_more_often(examples, epochs):
 def test_neighbours_are_a_sixth_of_the_crowd(annotators, k):
     assert crowdwise.TAIDTM().neighbours(annotators) == k
     assert crowdwise.TAIDTM(k=7).neighbours(annotators) == 7
+    assert crowdwise.TAIDTM().neighbours(annotators, features=True) == min(max(annotators // 60, 1), 50)
 
 
 @pytest.mark.parametrize(

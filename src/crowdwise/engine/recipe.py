@@ -137,6 +137,7 @@ PICTURES = Recipe(
     batch_size=128,
     augment="auto",
     ema=0.999,
+    early_steps=300,
 )
 """Pictures: moved and mirrored, so that a wrong label is not learnt by heart."""
 

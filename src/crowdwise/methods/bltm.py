@@ -61,8 +61,9 @@ class BLTM(CrowdClassifier):
     as many more as make 200 steps where few examples are distilled."""
     transition_lr: NonNegativeFloat | None = None
     """Learning rate of the global transition network; by default that of the recipe."""
-    bottleneck: NonNegativeInt = 64
-    """Width of the layer before the transition head; 0: none, as the paper describes it."""
+    bottleneck: NonNegativeInt | None = None
+    """Width of the layer before the transition head; 0: none, as the paper describes it. By default 64, as in the authors'
+    code, and none with the recipe for features, whose networks are narrow (worth about 1 point)."""
     rho_max: Probability = 0.1
     """Bound on the rate with which other classes flip into one: p > (1 + rho_max) / 2 makes an example distilled."""
     min_distilled: NonNegativeInt = 6
@@ -74,11 +75,11 @@ class BLTM(CrowdClassifier):
     class_prior: Sequence[NonNegativeFloat] | None = None
     """Uniform by default."""
     classifier_start: Literal["sharpened", "calibrated", "warm-up", "random"] | None = None
-    """Where the corrected classifier starts: at the ``"warm-up"`` classifier (the authors' code; the default with the recipe for
-    features, whose dropout and average of weights keep it from memorising), at ``"random"`` weights (the
-    paper's Algorithm 1), or ``"sharpened"``: at the warm-up classifier with its logits scaled up to a mean confidence of 0.9.
-    A warmed-up classifier gives the *noisy* posterior; trained on through noise as it is, it pulls T towards the identity
-    and then memorises. Random weights may settle on permuted classes where heads had few examples."""
+    """Where the corrected classifier starts: at the ``"warm-up"`` classifier (the authors' code), at ``"random"`` weights (the
+    paper's Algorithm 1), or at the warm-up classifier with its logits scaled up, ``"sharpened"`` to a mean confidence of 0.9
+    (the default), or ``"calibrated"`` to the confidence that it deserves by the annotations (the default with the recipe for
+    features). A warmed-up classifier gives the *noisy* posterior; trained on through noise as it is, it pulls T towards the
+    identity and then memorises. Random weights may settle on permuted classes where heads had few examples."""
 
     @property
     def distilled_(self) -> tuple[np.ndarray, np.ndarray]:
@@ -194,8 +195,8 @@ class BLTM(CrowdClassifier):
 
     def start_classifier(self, engine: Engine, warm: Classifier) -> Classifier:
         """The classifier that a correction stage starts from."""
-        features = self.recipe == "features" or (self.recipe == "auto" and len(engine.problem.shape) == 1)
-        start = self.classifier_start or ("calibrated" if features else "sharpened")
+        usual = "calibrated" if self.for_features(engine.problem.shape) else "sharpened"
+        start = self.classifier_start or usual
         if start == "random":
             return self.new_classifier(engine, "classifier")
         classifier = copy.deepcopy(warm)
@@ -226,7 +227,9 @@ class BLTM(CrowdClassifier):
 
     def new_transition(self, shape: tuple[int, ...]) -> TransitionNetwork:
         options = self.network_options(shape)
-        return TransitionNetwork(self._backbone(), shape, bottleneck=self.bottleneck, options=options)
+        usual = 0 if self.for_features(shape) else 64
+        bottleneck = usual if self.bottleneck is None else self.bottleneck
+        return TransitionNetwork(self._backbone(), shape, bottleneck=bottleneck, options=options)
 
     def revised_network(self, shape: tuple[int, ...], n_classes: int) -> RevisedNetwork:
         return RevisedNetwork(self._backbone(), shape, n_classes, self.network_options(shape))

@@ -109,7 +109,10 @@ class Concord(CrowdClassifier):
 
         def judge(epoch: int) -> None:
             """What networks say of the instances they left out, before each epoch."""
-            if epoch >= max(1, math.ceil(self.start * epochs)):
+            if epoch == 0:  # a second try starts afresh
+                log_prior.zero_()
+                log_share.zero_()
+            elif epoch >= max(1, math.ceil(self.start * epochs)):
                 log_prior.copy_(F.log_softmax(honest_log_f(engine, classifier, units, trained_on) + log_share, 1))
                 if self.class_weight == "balanced":
                     log_share.copy_((n_classes * log_prior.exp().mean(0)).clamp_min(0.01).log())

@@ -88,8 +88,9 @@ class TAIDTM(BLTM):
     communities: PositiveInt = 3
     """Communities that ``similarity="cbcc"`` looks for."""
     k: PositiveInt | None = None
-    """Neighbours of each annotator; by default a sixth of the annotators, at most 50 (as of the paper's 300). With nearly all
-    annotators as neighbours, all would get one and the same matrix."""
+    """Neighbours of each annotator; by default a sixth of the annotators, at most 50 (as of the paper's 300), and a sixtieth
+    with the recipe for features: small crowds learn best from their one nearest neighbour (1 to 3 points on LabelMe and
+    Music). With nearly all annotators as neighbours, all would get one and the same matrix."""
     purify: bool = True
     """Clean the graph by a low-rank approximation (left as it is for k = 1, where that is not unique)."""
     svd_rank: PositiveInt = 5
@@ -152,7 +153,7 @@ class TAIDTM(BLTM):
     def rank_of_heads(self, problem: Problem) -> int | None:
         """The rank of the individual heads, None for full ones: known, and refused, before anything is trained."""
         with seeded(0, torch.device("cpu")):
-            width = self.bottleneck or self.new_transition(problem.shape).width
+            width = self.new_transition(problem.shape).width
         return choose_rank(self.head_rank, problem.n_annotators, width, problem.n_classes, problem.device)
 
     def fit_individuals(
@@ -219,9 +220,9 @@ class TAIDTM(BLTM):
         having = counts[counts > 0]
         return min(30.0, max(3.0, float(having.double().mean()) / 2)) if len(having) else 30.0
 
-    def neighbours(self, n_annotators: int) -> int:
+    def neighbours(self, n_annotators: int, features: bool = False) -> int:
         """``k``, or what suits a crowd of this size."""
-        return min(max(n_annotators // 6, 1), 50) if self.k is None else self.k
+        return min(max(n_annotators // (60 if features else 6), 1), 50) if self.k is None else self.k
 
     def rate(self, problem: Problem, recipe: Recipe) -> float:
         return recipe.lr if self.protocol == "reference" else super().rate(problem, recipe)
@@ -254,7 +255,7 @@ class TAIDTM(BLTM):
         seed = derive_seed(problem.seed, "similarity")
         norms = head.l1_norms() if self.similarity == "l1-normalised" else None
         evidence = graph.Evidence(heads, origin, norms, problem.annotations, matrices, self.communities, seed)
-        k = self.neighbours(problem.n_annotators)
+        k = self.neighbours(problem.n_annotators, self.for_features(problem.shape))
         before, unrelated, arbitrary = graph.nearest(evidence, k, self.similarity)
         if self.purify:
             after = graph.purify(before, self.svd_rank, skipped=skipped.tolist(), k=k)

@@ -22,7 +22,7 @@ from crowdwise.engine.checkpoint import RunDirectory, SharedStages
 from crowdwise.engine.device import derive_seed, resolve_device, seeded
 from crowdwise.engine.intake import Intake, count_rows
 from crowdwise.engine.prepare import Prepare
-from crowdwise.engine.recipe import Augment, Recipe, Schedule, find_recipe
+from crowdwise.engine.recipe import FEATURES, Augment, Recipe, Schedule, find_recipe
 from crowdwise.engine.stage import Loss
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError, CrowdwiseError, ModelFileError
@@ -169,7 +169,7 @@ class CrowdClassifier(Predictor):
         if observer is not None:
             warnings.warn("fit(observer=...) is now fit(callbacks=[...])", DeprecationWarning, stacklevel=2)
             callbacks = [*callbacks, FromObserver(observer)]
-        told = Callbacks(callbacks if distributed.leads() else ())
+        told = Callbacks(callbacks)
         crowd = as_annotations(annotations, count_rows(X))
         run, seed = self._open_run(run_dir, resume), self._seed()
         device = distributed.join(resolve_device(self.device))
@@ -276,6 +276,10 @@ class CrowdClassifier(Predictor):
         given = {f.name: getattr(self, f.name, None) for f in dataclasses.fields(recipe)}
         recipe = recipe.with_values(given).for_instances(len(problem.train))
         return dataclasses.replace(recipe, lr=self.rate(problem, recipe))
+
+    def for_features(self, shape: tuple[int, ...]) -> bool:
+        """Whether training follows the recipe for feature vectors."""
+        return find_recipe(self.recipe, shape) is FEATURES
 
     def _recipe(self, shape: tuple[int, ...]) -> Recipe:
         own = self.paper_settings if self.recipe == "paper" else self.settings_for(shape)
