@@ -259,3 +259,14 @@ def test_label_table_says_what_is_doubtful():
     assert line.endswith("; 1 without labels")
     with pytest.raises(DataError, match=r"posterior has shape \(5, 3\)"):
         label_table(votes, np.full((5, 3), 1 / 3))
+
+
+def test_label_table_of_new_annotations_knows_all_classes_of_the_model(plain, new):
+    X, annotations = new
+    some = annotations.where(annotations.label < 2)
+    few = Annotations.from_triples(
+        some.instance, some.annotator, some.label, n_instances=40, annotators=some.annotators, classes=WORDS[:2]
+    )
+    table = label_table(few, plain.posterior(X, few), plain.classes_)
+    assert set(table["label"].to_pylist()) == set(WORDS)
+    assert set(table["majority_vote"].to_pylist()) <= {"ape", "bee", None}
