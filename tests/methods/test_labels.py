@@ -78,7 +78,8 @@ def test_new_annotations_give_a_posterior(model, new):
         )
         for word in (0, 1)
     )
-    assert (ape[:, 0] > bee[:, 0]).mean() > 0.9
+    assert (ape[:, 0] >= bee[:, 0]).all()  # both are 1 where a classifier is certain
+    assert (ape[:, 0] > bee[:, 0]).any()
 
 
 def test_instances_without_labels_get_the_classifier(model, new):
@@ -202,10 +203,10 @@ def test_confidence_is_calibrated_whatever_the_classifier_claims(hard, sharpness
     result = quality.calibration(posterior, y)
     assert result.ece < 0.06
     assert result.accuracy > (annotations.votes().argmax(1) == y).mean()
-    product = replace(model, weights=(1.0, 1.0)).weigh(
-        sharpness * log_f, rows, model.columns(rows.annotator, rows.label)
-    )
-    print(hard, sharpness, result.ece, quality.calibration(product, y).ece)
+    if hard:
+        columns = model.columns(rows.annotator, rows.label)
+        product = replace(model, weights=(1.0, 1.0)).weigh(sharpness * log_f, rows, columns)
+        assert quality.calibration(product, y).ece > result.ece + 0.02
 
 
 def test_an_overconfident_classifier_is_tempered():
@@ -258,3 +259,14 @@ def test_label_table_says_what_is_doubtful():
     assert line.endswith("; 1 without labels")
     with pytest.raises(DataError, match=r"posterior has shape \(5, 3\)"):
         label_table(votes, np.full((5, 3), 1 / 3))
+
+
+def test_label_table_of_new_annotations_knows_all_classes_of_the_model(plain, new):
+    X, annotations = new
+    some = annotations.where(annotations.label < 2)
+    few = Annotations.from_triples(
+        some.instance, some.annotator, some.label, n_instances=40, annotators=some.annotators, classes=WORDS[:2]
+    )
+    table = label_table(few, plain.posterior(X, few), plain.classes_)
+    assert set(table["label"].to_pylist()) == set(WORDS)
+    assert set(table["majority_vote"].to_pylist()) <= {"ape", "bee", None}

@@ -103,23 +103,26 @@ def _codes(ids: Array, known: Array) -> npt.NDArray[np.int64]:
     return np.array([place.get(value, -1) for value in ids.tolist()], dtype=np.int64)
 
 
-def label_table(annotations: Any, posterior: Any) -> pa.Table:
+def label_table(annotations: Any, posterior: Any, classes: Any = None) -> pa.Table:
     """One row per instance: ``instance``, ``label``, ``confidence``, ``majority_vote``, ``doubt``.
 
-    ``posterior`` is an array (n, C), or a fitted method or aggregator (its ``posterior_``). ``majority_vote`` is null without
-    labels. ``doubt`` says why a label deserves a second look, null where nothing speaks against it: ``"no labels"``,
-    ``"against the votes"``, ``"tied votes"`` or ``"low confidence"`` (below 0.7).
+    ``posterior`` is an array (n, C), or a fitted method or aggregator (its ``posterior_``); its columns are ``classes``, by
+    default those of the annotations. ``majority_vote`` is null without labels. ``doubt`` says why a label deserves a second
+    look, and is null where nothing speaks against it: ``"no labels"``, ``"against the votes"``, ``"tied votes"`` or
+    ``"low confidence"`` (below 0.7).
 
     >>> label_table([["cat", "cat", "dog"], ["dog", None, None]], [[0.4, 0.6], [0.1, 0.9]]).to_pylist()[0]["doubt"]
     'against the votes'
     """
     crowd = Annotations.coerce(annotations)
     posterior = np.asarray(getattr(posterior, "posterior_", posterior), dtype=np.float64)
-    expected = crowd.n_instances, crowd.n_classes
+    known = crowd.classes if classes is None else np.asarray(classes)
+    expected = crowd.n_instances, len(known)
     if posterior.shape != expected:
         raise DataError(f"posterior has shape {posterior.shape}, but the annotations need {expected} (n, C)")
-    votes, label = crowd.votes(), posterior.argmax(1)
-    confidence = posterior.max(1)
+    votes, place = np.zeros(expected, dtype=np.int64), _codes(crowd.classes, known)
+    votes[:, place[place >= 0]] = crowd.votes()[:, place >= 0]
+    label, confidence = posterior.argmax(1), posterior.max(1)
     unlabelled, top = votes.sum(1) == 0, votes.max(1)
     reasons = [
         (unlabelled, "no labels"),
@@ -131,9 +134,9 @@ def label_table(annotations: Any, posterior: Any) -> pa.Table:
     return pa.table(
         {
             "instance": crowd.instance_vocabulary.arrow,
-            "label": crowd.class_vocabulary.take(label),
+            "label": pa.array(known[label].tolist()),
             "confidence": confidence,
-            "majority_vote": crowd.class_vocabulary.arrow.take(pa.array(votes.argmax(1), mask=unlabelled)),
+            "majority_vote": pa.array(known.tolist()).take(pa.array(votes.argmax(1), mask=unlabelled)),
             "doubt": pa.array(doubt, type=pa.string(), mask=doubt == ""),
         }
     )
