@@ -60,8 +60,10 @@ def make_optimisers(
         elif kind in ("adam", "adamw"):
             make = torch.optim.AdamW if kind == "adamw" else torch.optim.Adam
             optimisers.append(make(ordinary, capturable=cuda, fused=cuda or None))
+        elif kind == "radam":
+            optimisers.append(torch.optim.RAdam(ordinary, capturable=cuda))
         else:
-            raise ConfigError(f"unknown optimiser {kind!r}; use 'sgd', 'adam' or 'adamw'")
+            raise ConfigError(f"unknown optimiser {kind!r}; use 'sgd', 'adam', 'adamw' or 'radam'")
     for optimiser in optimisers:
         for group in optimiser.param_groups:
             group["initial_lr"] = float(group["lr"])

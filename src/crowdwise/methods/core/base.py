@@ -77,7 +77,7 @@ class CrowdClassifier(Predictor):
     lr: float | None = None
     """Learning rate of the (last) classifier stage."""
     optimiser: str | None = None
-    """``"sgd"``, ``"adam"`` or ``"adamw"``."""
+    """``"sgd"``, ``"adam"``, ``"adamw"`` or ``"radam"``."""
     momentum: float | None = None
     """Momentum of sgd."""
     weight_decay: float | None = None
