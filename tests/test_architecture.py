@@ -22,7 +22,7 @@ LAYERS = [
     ["graph"],
     ["engine"],
     ["methods"],
-    ["quality", "theory"],
+    ["quality", "theory", "comparison"],
     ["streaming"],
     ["presets"],
     ["material"],

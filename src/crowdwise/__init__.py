@@ -15,7 +15,10 @@ _EXPORTS = {
     "read": "crowdwise.readers",
     "load": "crowdwise.methods.core.base",
     "CrowdClassifier": "crowdwise.methods.core.base",
+    "compare": "crowdwise.comparison",
+    "Comparison": "crowdwise.comparison",
     "Concord": "crowdwise.methods.concord",
+    "AnnotMix": "crowdwise.methods.annot_mix",
     "CE": "crowdwise.methods.ce",
     "GCE": "crowdwise.methods.gce",
     "Forward": "crowdwise.methods.forward",
@@ -36,6 +39,7 @@ _MODULES = (
     "aggregation",
     "agreement",
     "bench",
+    "comparison",
     "datasets",
     "engine",
     "errors",
@@ -55,7 +59,10 @@ __all__ = ["__version__", *_EXPORTS, *_MODULES]
 
 if TYPE_CHECKING:
     from crowdwise.annotations import Annotations as Annotations
+    from crowdwise.comparison import Comparison as Comparison
+    from crowdwise.comparison import compare as compare
     from crowdwise.methods.agg_net import AggNet as AggNet
+    from crowdwise.methods.annot_mix import AnnotMix as AnnotMix
     from crowdwise.methods.bltm import BLTM as BLTM
     from crowdwise.methods.ce import CE as CE
     from crowdwise.methods.conal import CoNAL as CoNAL
