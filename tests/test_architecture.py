@@ -20,7 +20,7 @@ LAYERS = [
     ["graph"],
     ["engine"],
     ["methods"],
-    ["quality"],
+    ["quality", "comparison"],
     ["streaming"],
     ["presets"],
     ["data.inputs", "data.gold", "data.training"],

@@ -17,7 +17,10 @@ _EXPORTS = {
     "read": "crowdwise.readers",
     "load": "crowdwise.methods.core.base",
     "CrowdClassifier": "crowdwise.methods.core.base",
+    "compare": "crowdwise.comparison",
+    "Comparison": "crowdwise.comparison",
     "Concord": "crowdwise.methods.concord",
+    "AnnotMix": "crowdwise.methods.annot_mix",
     "CE": "crowdwise.methods.ce",
     "GCE": "crowdwise.methods.gce",
     "Forward": "crowdwise.methods.forward",
@@ -38,6 +41,7 @@ _MODULES = (
     "aggregation",
     "agreement",
     "bench",
+    "comparison",
     "datasets",
     "engine",
     "errors",
@@ -59,7 +63,10 @@ _moved.install()
 
 if TYPE_CHECKING:
     from crowdwise.annotations import Annotations as Annotations
+    from crowdwise.comparison import Comparison as Comparison
+    from crowdwise.comparison import compare as compare
     from crowdwise.methods.agg_net import AggNet as AggNet
+    from crowdwise.methods.annot_mix import AnnotMix as AnnotMix
     from crowdwise.methods.bltm import BLTM as BLTM
     from crowdwise.methods.ce import CE as CE
     from crowdwise.methods.conal import CoNAL as CoNAL

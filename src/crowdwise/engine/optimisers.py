@@ -61,8 +61,10 @@ def make_optimisers(
             make = torch.optim.AdamW if kind == "adamw" else torch.optim.Adam
             fused = True if cuda or kind == "adamw" else None  # results of adam on the CPU are recorded as they are
             optimisers.append(make(ordinary, capturable=cuda, fused=fused))
+        elif kind == "radam":
+            optimisers.append(torch.optim.RAdam(ordinary, capturable=cuda))
         else:
-            raise ConfigError(f"unknown optimiser {kind!r}; use 'sgd', 'adam' or 'adamw'")
+            raise ConfigError(f"unknown optimiser {kind!r}; use 'sgd', 'adam', 'adamw' or 'radam'")
     for optimiser in optimisers:
         for made in optimiser.param_groups:
             made["initial_lr"] = float(made["lr"])

@@ -14,10 +14,10 @@ from crowdwise.errors import ConfigError, suggest
 
 Schedule = Callable[[float], float]
 Augment = Callable[[Tensor], Tensor]
-OPTIMISERS = ("sgd", "adam", "adamw")
+OPTIMISERS = ("sgd", "adam", "adamw", "radam")
 SCHEDULES = ("cosine", "steps", "constant")
 AUGMENTATIONS = ("auto", "none", "crop", "crop-flip", "strong")
-_RATES = {"sgd": 0.01, "adam": 1e-3, "adamw": 1e-3}  # for an optimiser that is not the recipe's own
+_RATES = {"sgd": 0.01, "adam": 1e-3, "adamw": 1e-3, "radam": 1e-3}  # for an optimiser that is not the recipe's own
 
 
 @dataclass(frozen=True)

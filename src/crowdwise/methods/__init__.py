@@ -12,6 +12,7 @@ __all__ = [
     "METHODS",
     "TAIDTM",
     "AggNet",
+    "AnnotMix",
     "CoNAL",
     "CrowdClassifier",
     "CrowdLayer",

@@ -82,8 +82,8 @@ class CrowdClassifier(Predictor):
     """Instances in a step."""
     lr: NonNegativeFloat | None = None
     """Learning rate of the (last) classifier stage."""
-    optimiser: Literal["sgd", "adam", "adamw"] | None = None
-    """``"sgd"``, ``"adam"`` or ``"adamw"``."""
+    optimiser: Literal["sgd", "adam", "adamw", "radam"] | None = None
+    """``"sgd"``, ``"adam"``, ``"adamw"`` or ``"radam"``."""
     momentum: Annotated[float, Interval(0, 1, open="high")] | None = None
     """Momentum of sgd."""
     weight_decay: NonNegativeFloat | None = None

@@ -1,0 +1,99 @@
+"""What a comparison found: a ranking, a recommendation with its reason, what to expect, and what to do next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from crowdwise.comparison.judge import Expectation
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A candidate that was judged. Shares are from 0 to 1; errors are standard errors."""
+
+    method: str
+    title: str
+    score: float
+    error: float
+    behind: float
+    """How far its score is behind the best one, on the instances that both predicted."""
+    behind_error: float
+    at_chance: bool
+    """Whether its predictions are no better than chance."""
+    folds: int
+    seconds: float
+    """Mean of its fits."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The ranking, best first, and what follows from it; ``print`` it to read it."""
+
+    entries: tuple[Entry, ...]
+    failed: Mapping[str, str]
+    """Candidates that could not be fitted, and why."""
+    recommended: str
+    """The name of the method to use."""
+    reason: str
+    expected: Expectation
+    next_step: str
+    """The next line of Python."""
+    gold: bool
+    """Whether gold labels were the judge, not held-out annotations."""
+    n_judged: int
+    """Instances that methods were judged by."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def best(self) -> Entry:
+        """The candidate with the highest score."""
+        return self.entries[0]
+
+    @property
+    def at_chance(self) -> bool:
+        """Whether nothing was learnt by any candidate."""
+        return all(entry.at_chance for entry in self.entries)
+
+    def __getitem__(self, method: str) -> Entry:
+        """The entry of a method."""
+        return next(entry for entry in self.entries if entry.method == method)
+
+    @property
+    def expectation(self) -> str:
+        """What classifier and labels to expect, in words."""
+        if self.at_chance:
+            return "Do not expect a useful classifier."
+        classifier, labels, by_vote = self.expected
+        said = "was" if self.gold else "should be"
+        text = f"The classifier {said} right on about {classifier:.0%} of new instances."
+        if math.isnan(labels):
+            return text
+        return (
+            f"{text} Labels from it and the annotators together {'were' if self.gold else 'should be'} right on about "
+            f"{labels:.0%} of the labelled instances, majority votes on {by_vote:.0%}."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self) | {"expected": self.expected._asdict(), "expectation": self.expectation}
+
+    def __str__(self) -> str:
+        width = max(len("method"), *(len(entry.title) for entry in self.entries))
+        measure = "accuracy" if self.gold else "agreement"
+        lines = [f"{'method':{width}}  {measure:>13}  behind the best  folds  seconds a fit"]
+        for entry in self.entries:
+            behind = "-" if entry is self.best else f"{100 * entry.behind:.1f} ± {100 * entry.behind_error:.1f}"
+            score = f"{100 * entry.score:.1f} ± {100 * entry.error:.1f}"
+            chance = "  no better than chance" if entry.at_chance else ""
+            lines.append(
+                f"{entry.title:{width}}  {score:>13}  {behind:>15}  {entry.folds:>5}  {entry.seconds:>13.1f}{chance}"
+            )
+        lines += [f"{name}: failed: {why}" for name, why in self.failed.items()]
+        judge = "gold labels" if self.gold else "held-out annotations, weighted by their annotators' skill"
+        lines += ["", f"In %, with standard errors; judged by {judge}, on {self.n_judged:,} instances."]
+        lines += [*self.notes, "", self.reason, self.expectation, f"Next: {self.next_step}"]
+        return "\n".join(lines)
