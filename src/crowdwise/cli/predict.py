@@ -27,10 +27,16 @@ def predict(
     ids: Annotated[
         str | None, typer.Option(metavar="COLUMN|FILE", help="Ids of the rows, as for `crowdwise train`.")
     ] = None,
+    annotations: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Labels that some of the instances have: predictions then take them into account."
+        ),
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
 ) -> None:
-    """Write the most probable class of each instance: columns instance and label."""
+    """Write the most probable class of each instance: columns instance and label, and with --annotations confidence and doubt."""
     from crowdwise.tasks.predict import predict as task
 
-    result = task(model, inputs, out, proba=proba, ids=ids, device=device)
+    result = task(model, inputs, out, proba=proba, ids=ids, annotations=annotations, device=device)
     say(f"{result.out}: {result.table.num_rows:,} predictions by {result.method}")

@@ -11,16 +11,16 @@ import typer
 from crowdwise.cli.console import Terminal, say, show_facts, show_stages, verb
 from crowdwise.cli.options import OPTIONS, Ray, Workers, parse_settings, reads
 from crowdwise.errors import StorageError
-from crowdwise.tasks.runs import METRICS, RESULTS, result_facts
+from crowdwise.tasks.runs import LABELS, METRICS, RESULTS, result_facts
 
-FILES = {"model": "model", "metrics": METRICS, "results": RESULTS}
+FILES = {"model": "model", "labels": LABELS, "metrics": METRICS, "results": RESULTS}
 
 
 @verb
 @reads
 def train(
     method: Annotated[
-        str | None, typer.Option("--method", "-m", metavar="NAME", help="See `crowdwise methods`.")
+        str | None, typer.Option("--method", "-m", metavar="NAME", help="See `crowdwise methods`; concord by default.")
     ] = None,
     data: Annotated[
         str | None,
@@ -87,16 +87,14 @@ def train(
         raise typer.BadParameter(
             "a run goes on as it was started: beside --resume only --device, --ray and --workers may be given"
         )
-    if method is None and resume is None:
-        raise typer.BadParameter("say which method: --method NAME (see `crowdwise methods`), or --resume RUN_DIR")
     from crowdwise.tasks.train import Run, plan
 
-    if method is None:
+    if resume is not None:
         run = Run.open(str(resume), device=device)
     else:
         short = {"epochs": epochs, "random_state": seed, "device": device}
         planned = plan(
-            method,
+            method or "concord",
             preset=preset,
             data=data,
             inputs=inputs,
@@ -117,6 +115,6 @@ def train(
         raise StorageError(f"{error}; then {go_on}" if run.started else str(error)) from error
     show_stages(f"{result.model.name} in {result.path}", result.model.history_)
     show_facts("results", result_facts(result.results))
-    show_facts("files", {name: result.path / file for name, file in FILES.items()})
+    show_facts("files", {name: result.path / file for name, file in FILES.items() if (result.path / file).exists()})
     for picture in result.pictures:
         say(f"  picture  {picture}")

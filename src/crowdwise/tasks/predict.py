@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 import crowdwise
 from crowdwise.data.inputs import read_inputs
+from crowdwise.data.training import from_files
+from crowdwise.methods.core.labels import label_table
 from crowdwise.readers import write_table
 
 
@@ -29,23 +33,31 @@ def predict(
     *,
     proba: bool = False,
     ids: str | None = None,
+    annotations: str | Path | None = None,
+    reading: Mapping[str, Any] | None = None,
     device: str = "auto",
 ) -> Predicted:
     """Predict the class of each row of ``inputs``, and with ``proba`` the probability of every class.
+
+    With ``annotations`` of some of them, read as ``reading`` says, the probabilities are those given these labels, and the
+    table has the confidence, the majority vote and what is doubtful, too.
 
     ``model`` is a saved model or a finished run; ``inputs`` and ``ids`` are as in `crowdwise.data.inputs.read_inputs`.
     """
     out = Path(out)
     classifier = crowdwise.load(model, device=device)
     instances = read_inputs(inputs, ids)
-    probabilities = classifier.predict_proba(instances.X)  # (n, C)
-    columns = {
-        "instance": np.arange(len(instances.X)) if instances.ids is None else instances.ids,
-        "label": classifier.classes_[probabilities.argmax(1)],
-    }
+    if annotations is None:
+        probabilities = classifier.predict_proba(instances.X)  # (n, C)
+        ids_of_rows = np.arange(len(instances.X)) if instances.ids is None else instances.ids
+        table = pa.table({"instance": ids_of_rows, "label": classifier.classes_[probabilities.argmax(1)]})
+    else:
+        data = from_files(str(inputs), str(annotations), ids, reading)
+        probabilities = classifier.posterior(data.X, data.annotations)
+        table = label_table(data.annotations, probabilities, classifier.classes_)
     if proba:
-        columns |= {f"p_{name}": probabilities[:, code] for code, name in enumerate(classifier.classes_.tolist())}
+        for code, name in enumerate(classifier.classes_.tolist()):
+            table = table.append_column(f"p_{name}", pa.array(probabilities[:, code]))
     out.parent.mkdir(parents=True, exist_ok=True)
-    table = pa.table(columns)
     write_table(table, out)
     return Predicted(classifier.name, table, out)

@@ -12,6 +12,7 @@ from crowdwise.errors import ModelFileError
 from crowdwise.storage.documents import json_value, read_json
 
 RUN, RESULTS, METRICS = "run.json", "results.json", "metrics.jsonl"
+LABELS = "labels.csv"  # of the training instances
 INVOCATION = "invocation.json"  # beside run.json in runs of earlier versions
 _EPOCH: dict[str, type] = {"stage": str, "index": int, "epoch": int, "loss": float, "seconds": float}
 
@@ -84,5 +85,6 @@ def result_facts(results: Mapping[str, Any]) -> dict[str, str | None]:
         "test accuracy": None if test is None else f"{100 * test:.2f} %",
         "accuracy on gold": None if gold is None else f"{100 * gold:.2f} % of {results['gold_instances']:,} instances",
         "validation agreement": None if agreement is None else f"{agreement:.3f}",
+        "labels": results.get("labels"),
         "training": f"{results['seconds']:.1f} s",
     }

@@ -19,6 +19,8 @@ from crowdwise.data.training import TrainingData, from_dataset, from_files
 from crowdwise.engine.checkpoint import RunDirectory
 from crowdwise.errors import ConfigError, ModelFileError, UsageError, spelled
 from crowdwise.methods.core.base import CrowdClassifier
+from crowdwise.methods.core.labels import label_summary, label_table
+from crowdwise.readers import write_table
 from crowdwise.registry import METHODS
 from crowdwise.storage.documents import read_as, read_json, write_json
 from crowdwise.storage.files import tidy
@@ -26,7 +28,7 @@ from crowdwise.tasks.observer import SILENT, Observer
 from crowdwise.tasks.parameters import check_parameters, check_workers, refuse_unknown
 from crowdwise.tasks.pictures import save_pictures
 from crowdwise.tasks.reading import Reading
-from crowdwise.tasks.runs import INVOCATION, RESULTS, RUN, finished, read_run
+from crowdwise.tasks.runs import INVOCATION, LABELS, RESULTS, RUN, finished, read_run
 
 
 @dataclass(frozen=True)
@@ -188,6 +190,10 @@ class Run:
         agreements = [record["agreement"] for record in model.history_ if record["agreement"] is not None]
         results["agreement"] = agreements[-1] if agreements else None
         results["seconds"] = round(sum(record["seconds"] for record in model.history_), 2)
+        if hasattr(model, "posterior_"):  # models of earlier versions have none
+            labels = label_table(data.annotations, model)
+            write_table(labels, self.path / LABELS)
+            results["labels"] = label_summary(labels)
         write_json(self.path / RESULTS, results)
         tidy(self.path / "pictures")
         return Trained(self.path, model, results, save_pictures(model, data, self.path / "pictures"))
