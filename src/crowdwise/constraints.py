@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -79,6 +79,8 @@ def accepts(kind: Any, value: Any) -> bool:
         return value is None
     if kind in (int, float):  # True and False are no numbers here, those of numpy are
         return isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool)
+    if origin is Callable:
+        return callable(value)
     if origin in (list, tuple, Sequence):
         value = value.tolist() if hasattr(value, "tolist") else value
         if isinstance(value, str) or not isinstance(value, Sequence):
@@ -118,10 +120,14 @@ def described(kind: Any) -> str:
         return "a table" if parts[1] is Any else f"a table, each value {described(parts[1])}"
     if is_dataclass(kind):
         return "a table"
+    if origin is Callable:
+        return "a function"
     return _NOUNS.get(kind) or str(getattr(kind, "__name__", kind))
 
 
-def check_value(name: str, value: Any, kind: Any, error: type[CrowdwiseError] = ConfigError) -> None:
+def check_value(
+    name: str, value: Any, kind: Any, error: type[CrowdwiseError] = ConfigError, parameter: str | None = None
+) -> None:
     """Refuse a value that is not of a type, or out of its bounds.
 
     >>> check_value("epochs", -1, PositiveInt)
@@ -132,8 +138,8 @@ def check_value(name: str, value: Any, kind: Any, error: type[CrowdwiseError] = 
     if accepts(kind, value):
         return
     if get_origin(kind) is Literal and isinstance(value, str):
-        raise error(f"unknown {name} {shown(value)}{suggest(value, get_args(kind))}")
-    raise error(f"{name} must be {described(kind)}, got {shown(value)}")
+        raise error(f"unknown {name} {shown(value)}{suggest(value, get_args(kind))}", parameter=parameter)
+    raise error(f"{name} must be {described(kind)}, got {shown(value)}", parameter=parameter)
 
 
 def shown(value: object, most: int = 80) -> str:
@@ -151,22 +157,25 @@ def check_parameters(model: Any) -> None:
 
 def check_settings(where: str, given: Mapping[str, Any], owner: Any, known: Iterable[str] | None = None) -> None:
     """Refuse values that the parameters of ``owner``, a dataclass or function, do not allow, and names it does not have."""
-    bounds = constraints_of(owner)
-    names = [*(parameters_of(owner) if known is None else known)]
-    refuse_unknown(where, given, names)
+    kinds = {**(types_of(owner) if isinstance(owner, type) else {}), **constraints_of(owner)}
+    refuse_unknown(where, given, parameters_of(owner) if known is None else known)
     for name, value in given.items():
-        if name in bounds:
-            check_value(f"{where}: {name}", value, bounds[name])
+        if name in kinds:
+            check_value(f"{where}: {name}", value, kinds[name], parameter=name)
 
 
 def refuse_unknown(
-    where: str, given: Iterable[str], known: Iterable[str], error: type[CrowdwiseError] = ConfigError
+    where: str,
+    given: Iterable[str],
+    known: Iterable[str],
+    error: type[CrowdwiseError] = ConfigError,
+    parameter: str | None = None,
 ) -> None:
     """Refuse names that are not known, and say which one may have been meant."""
     known = [*known]
     for name in given:
         if name not in known:
-            raise error(f"{where}: unknown key {shown(name)}{suggest(str(name), known)}")
+            raise error(f"{where}: unknown key {shown(name)}{suggest(str(name), known)}", parameter=parameter)
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -203,12 +212,18 @@ def parameters_of(owner: Any) -> list[str]:
 @functools.cache
 def constraints_of(owner: Any) -> dict[str, Any]:
     """The types of those parameters of a class or function that declare bounds."""
-    found: dict[str, Any] = {}
+    return {name: kind for name, kind in _annotations(owner) if _bounded(kind)}
+
+
+@functools.cache
+def types_of(owner: Any) -> dict[str, Any]:
+    """The types of all parameters of a class or function."""
+    return dict(_annotations(owner))
+
+
+def _annotations(owner: Any) -> Iterator[tuple[str, Any]]:
     for part in reversed(owner.__mro__) if isinstance(owner, type) else [inspect.unwrap(owner)]:
-        for name, kind in inspect.get_annotations(part, eval_str=True).items():
-            if _bounded(kind):
-                found[name] = kind
-    return found
+        yield from inspect.get_annotations(part, eval_str=True).items()
 
 
 def _bounded(kind: Any) -> bool:

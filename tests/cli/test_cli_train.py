@@ -162,8 +162,8 @@ def test_settings_come_from_the_preset_then_from_the_command_line(cli: Any, file
     [
         (("-m", "cee"), "unknown method 'cee'; did you mean 'ce'?"),
         (("-m", "ce", "--set", "epoch=3"), "unknown key 'epoch'; did you mean 'epochs'?"),
-        (("-m", "ce", "--set", "epochs=ten"), "epochs of method 'ce' must be an integer, not 'ten'"),
-        (("-m", "ce", "--set", "epochs=true"), "epochs of method 'ce' must be an integer, not True"),
+        (("-m", "ce", "--set", "epochs=ten"), "method 'ce': epochs must be an integer of 0 or more or None, got 'ten'"),
+        (("-m", "ce", "--set", "epochs=true"), "method 'ce': epochs must be an integer of 0 or more or None, got True"),
         (("-m", "ce", "--set", "lr"), "--set takes key=value, got 'lr'"),
         (("-m", "ce", "--set", "milestones=[1,"), "the value is neither TOML nor JSON"),
         (("-m", "ce", "--set", "simulate.noise_rat=1"), "unknown key 'noise_rat'; did you mean 'noise_rate'?"),

@@ -40,8 +40,7 @@ class Cell:
         Files count by name and content, wherever they are.
         """
         text = re.sub(r"[^\w.-]+", "-", f"{self.dataset}-{self.method}-seed{self.seed}".lower()).strip("-")
-        parameters = {k: v for k, v in self.parameters.items() if (k, v) != ("recipe", "paper")}  # once the only recipe
-        decides = [self.method, self.seed, self._source(), self.simulate, parameters, self.heldout]
+        decides = [self.method, self.seed, self._source(), self.simulate, self._parameters(), self.heldout]
         return f"{text[:80]}-{_digest(decides)}"
 
     @property
@@ -56,6 +55,11 @@ class Cell:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    def _parameters(self) -> dict[str, Any]:
+        """The parameters as version 0.1 had them, whose only recipe was the paper's."""
+        named = {"recipe": "auto", **self.parameters}
+        return {key: value for key, value in named.items() if (key, value) != ("recipe", "paper")}
 
     def _source(self) -> dict[str, Any]:
         return {key: Path(str(value)).name if key in FILES else value for key, value in self.data.items()}

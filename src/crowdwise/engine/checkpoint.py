@@ -121,6 +121,19 @@ class RunDescription:
     """Where the data come from."""
 
 
+def explicit_parameters(parameters: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
+    """Parameters of a run as they are written today: version 0.1 had one recipe, and left features as they are.
+
+    >>> explicit_parameters({"prepare": "auto", "epochs": 5}, (28, 28))
+    {'prepare': 'standardise', 'epochs': 5, 'recipe': 'paper'}
+    """
+    if "recipe" in parameters:
+        return dict(parameters)
+    usual = "standardise" if len(shape) > 1 else "none"
+    prepare = parameters.get("prepare", "auto")
+    return {**parameters, "prepare": usual if prepare == "auto" else prepare, "recipe": "paper"}
+
+
 class RunDirectory:
     """The state of a training run on disk, from which it can be resumed after any interruption."""
 
@@ -137,17 +150,17 @@ class RunDirectory:
         source = {} if self.source is None else {"source": self.source}
         write_json(self.path / "run.json", {"version": RUN_VERSION, **description, **source})
 
-    def resume(self, description: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    def resume(self, description: Mapping[str, Any], defaults: Mapping[str, Any], shape: tuple[int, ...] = ()) -> None:
         """Resume the run here, which must have been started with the same parameters and data.
 
-        Parameters that did not exist when it was started count as the ``defaults``; there was one recipe, that of the paper.
+        Parameters that did not exist when it was started count as the ``defaults``. ``shape`` is that of an instance.
         """
         path = self.path / "run.json"
         try:
             started = read_as(RunDescription, read_json(path), str(path), ModelFileError)
         except ModelFileError as error:
             raise ModelFileError(f"{error}; this run cannot be resumed: start a new one in another folder") from error
-        found = vars(started) | {"parameters": {**_as_json(defaults), "recipe": "paper", **started.parameters}}
+        found = vars(started) | {"parameters": {**_as_json(defaults), **explicit_parameters(started.parameters, shape)}}
         for key, wanted in sorted(_as_json(description).items()):
             if found.get(key) != wanted:
                 raise ConfigError(f"{self.path} was started with another {key}: {_difference(found.get(key), wanted)}")

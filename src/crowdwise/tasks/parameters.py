@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from crowdwise import constraints
 from crowdwise.errors import ConfigError, DataError, UsageError, spelled, suggest
 from crowdwise.registry import AGGREGATORS, METHODS
 
 AUTO = "auto"
-_KINDS: dict[type, tuple[tuple[type, ...], str]] = {
-    bool: ((bool,), "true or false"),
-    int: ((int,), "an integer"),
-    float: ((int, float), "a number"),
-    str: ((str,), "text"),
-    tuple: ((list, tuple), "a list"),
-}
 
 
 def refuse_unknown(where: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Unknown keys are errors with a suggestion."""
-    known = sorted(known)
-    for key in given:
-        if key not in known:
-            raise ConfigError(f"{where}: unknown key {key!r}{suggest(key, known)}", parameter="settings")
+    """Unknown settings are errors with a suggestion."""
+    constraints.refuse_unknown(where, given, sorted(known), parameter="settings")
 
 
 def check_parameters(method: str, parameters: Mapping[str, Any]) -> None:
-    """Refuse parameters that ``method`` does not have, and values of another type than the default's."""
-    fields = {field.name: field for field in dataclasses.fields(METHODS[method])}
-    refuse_unknown(f"method {method!r}", parameters, fields)
-    for key, value in parameters.items():
-        if type(fields[key].default) not in _KINDS:
-            continue  # None, for instance: the method itself will say what it cannot use
-        allowed, name = _KINDS[type(fields[key].default)]
-        truth_value = isinstance(value, bool)  # which Python counts among the integers
-        if truth_value != (allowed == (bool,)) or not isinstance(value, allowed):
-            raise ConfigError(f"{key} of method {method!r} must be {name}, not {value!r}", parameter=key)
+    """Refuse parameters that ``method`` does not have, and values that are not of their types."""
+    refuse_unknown(f"method {method!r}", parameters, constraints.parameters_of(METHODS[method]))
+    constraints.check_settings(f"method {method!r}", parameters, METHODS[method])
 
 
 def check_aggregator(method: str) -> None:

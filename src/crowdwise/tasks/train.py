@@ -13,10 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 import crowdwise
 from crowdwise import presets, simulate
 from crowdwise.data.training import TrainingData, from_dataset, from_files
-from crowdwise.engine.checkpoint import RunDirectory
+from crowdwise.engine.checkpoint import RunDirectory, explicit_parameters
 from crowdwise.errors import ConfigError, ModelFileError, UsageError, spelled
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.methods.core.labels import label_summary, label_table
@@ -75,9 +77,14 @@ class Plan:
 
     def fit(self, data: TrainingData, path: Path, **changed: Any) -> CrowdClassifier:
         """Train in a run directory, from where it stands, with some parameters ``changed``."""
-        model = self.model(**changed)
         if (path / RUN).exists():
-            return model.fit(data.X, data.annotations, resume=path)
+            parameters = explicit_parameters(self.parameters, np.shape(data.X)[1:])
+            return (
+                dataclasses.replace(self, parameters=parameters)
+                .model(**changed)
+                .fit(data.X, data.annotations, resume=path)
+            )
+        model = self.model(**changed)
         source = {name: getattr(self, name) for name in SOURCE}
         source["parameters"] = {name: value for name, value in self.parameters.items() if name in NEUTRAL}
         return model.fit(data.X, data.annotations, run_dir=RunDirectory(path, source))
@@ -88,7 +95,7 @@ class Plan:
         if not path.is_dir():
             raise ModelFileError(f"{path}: there is no such run directory")
         if (path / INVOCATION).exists():
-            return _invocation(path / INVOCATION)
+            return _invocation(path)
         if not (path / RUN).exists():
             raise ModelFileError(f"{path} holds no run: it has no {RUN}")
         run = read_run(path)
@@ -270,12 +277,12 @@ class _Invocation(Plan):
     crowdwise: str = ""
 
 
-def _invocation(file: Path) -> Plan:
-    """The plan of a run that an earlier version started, with the defaults of that time, which were the paper's."""
-    found = read_as(_Invocation, read_json(file), str(file), ModelFileError)
-    noted = read_run(file.parent)["parameters"] if (file.parent / RUN).exists() else {}
-    values = {each.name: getattr(found, each.name) for each in dataclasses.fields(Plan)}
-    return Plan(**values | {"parameters": {**noted, "recipe": "paper", **found.parameters}})
+def _invocation(path: Path) -> Plan:
+    """The plan of a run that an earlier version started; its run.json, if there is one, has all parameters."""
+    found = read_as(_Invocation, read_json(path / INVOCATION), str(path / INVOCATION), ModelFileError)
+    noted = read_run(path)["parameters"] if (path / RUN).exists() else {}
+    own = {each.name: getattr(found, each.name) for each in dataclasses.fields(Plan)}
+    return Plan(**own | {"parameters": noted | found.parameters})
 
 
 def _absolute(path: str | None) -> str | None:

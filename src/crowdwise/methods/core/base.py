@@ -193,7 +193,7 @@ class CrowdClassifier(Predictor):
             if run is not None and distributed.rank() == 0:
                 description = {"method": self.name, "parameters": self._json_parameters(), "data": data}
                 defaults = type(self)()._json_parameters()
-                run.resume(description, defaults) if resume is not None else run.start(description)
+                run.resume(description, defaults, problem.shape) if resume is not None else run.start(description)
             engine = Engine(
                 problem,
                 precision=self.precision,
