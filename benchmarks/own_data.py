@@ -3,7 +3,7 @@
     CROWDWISE_DATA=... python benchmarks/own_data.py features --seeds 10 --jobs 2
     CROWDWISE_DATA=... python benchmarks/own_data.py pictures --seeds 3 --only cifar10-40 --method concord
 
-Nothing is set but the seed, and for pictures the paper's network. Records go to benchmarks/results/own_data_{cpu,h200}.jsonl.
+Nothing is set but the seed, and for pictures the paper's network. Records go to benchmarks/results/own_data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parent / "results" / "own_data"
 PICTURES = {  # noise of the simulated crowd of 300 annotators, two labels each (None: the data set's own crowd), and network
     "cifar10-40": ("cifar10", 0.4, "resnet34"),
     "cifar10-50": ("cifar10", 0.5, "resnet34"),
@@ -183,7 +183,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     device = "cuda" if given.kind == "pictures" else "cpu"
-    out = given.out or RESULTS / f"own_data_{'h200' if device == 'cuda' else 'cpu'}.jsonl"
+    out = given.out or RESULTS / ("pictures_h200.jsonl" if device == "cuda" else "features_cpu.jsonl")
     if given.kind == "table":
         table([json.loads(line) for line in out.read_text().splitlines()])
         return

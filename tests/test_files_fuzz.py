@@ -33,7 +33,7 @@ from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.checkpoint import Checkpoint, pack
 from crowdwise.streaming.crowd import StreamedCrowd
 from crowdwise.streaming.passes import Threads
-from crowdwise.streaming.store import Store
+from crowdwise.streaming.store import VOCABULARIES, Store
 from crowdwise.tasks.info import describe
 from engine_helpers import QUICK, TAIDTM_QUICK, crowd
 
@@ -163,9 +163,9 @@ def load_store(folder: Path) -> Any:
     store = Store.open(folder / "work" / "table", json.loads(manifest.read_bytes())["content"]["source"])
     if store is None:
         raise ModelFileError("the manifest is gone, and with it the table")
-    parts = [store.load(k) for k in range(len(store.partitions))]
+    parts = [store.load(k, check=True) for k in range(len(store))]
     arrays = [part.layout.cells.tolist() for part in parts], [part.layout.indptr.tolist() for part in parts]
-    return *arrays, store.instances.tolist(), store.classes.tolist(), store.label_counts.tolist(), store.columns
+    return *arrays, [store.vocabulary(name).ids.to_pylist() for name in VOCABULARIES], store.columns
 
 
 def make_state(folder: Path) -> None:
@@ -181,7 +181,8 @@ def load_state(folder: Path) -> Any:
     if found is None:
         raise ModelFileError("the state is gone")
     arrays: dict[str, Any] = {}
-    about = pack(found, arrays)
+    state, *rest = found
+    about = pack([state.content(), *rest], arrays)
     return about, {name: array.tolist() for name, array in arrays.items()}
 
 

@@ -137,6 +137,9 @@ def check_value(
     """
     if accepts(kind, value):
         return
+    if get_origin(kind) in (Union, UnionType):  # None, for a default, need not be named beside a single type
+        others = [part for part in get_args(kind) if part is not NoneType]
+        kind = others[0] if len(others) == 1 else kind
     if get_origin(kind) is Literal and isinstance(value, str):
         raise error(f"unknown {name} {shown(value)}{suggest(value, get_args(kind))}", parameter=parameter)
     raise error(f"{name} must be {described(kind)}, got {shown(value)}", parameter=parameter)

@@ -194,7 +194,7 @@ class TestOwnData:
         ('methods = ["ce"]\n' + DIGITS + "parameters = { random_state = 3 }\n", "unknown key 'random_state'"),
         (
             '[rows."A"]\nmethod = "ce"\nepochs = -3\n' + DIGITS,
-            "row 'A': epochs must be an integer of 0 or more or None, got -3",
+            "row 'A': epochs must be an integer of 0 or more, got -3",
         ),
         (
             'methods = ["ce"]\n' + DIGITS + "simulate = { noise_rate = 3 }\n",

@@ -125,7 +125,7 @@ def test_failures_are_listed_and_end_with_an_error(cli: Any, own: Path, files: F
             ("run", "quick", "--set", "epoch=2"),
             "parameters of the methods: unknown key 'epoch'; did you mean 'epochs'?",
         ),
-        (("run", "quick", "--set", "epochs=many"), "epochs of method 'ce' must be an integer, not 'many'"),
+        (("run", "quick", "--set", "epochs=many"), "method 'ce': epochs must be an integer of 0 or more, got 'many'"),
         (("run", "quick", "--noise", "0.9"), "experiment 'quick' has no such runs"),
         (("run", "nowhere.toml"), "there is no experiment file nowhere.toml"),
         (("table", "quick"), "there are no records; `crowdwise bench run` writes them"),

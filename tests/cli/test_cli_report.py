@@ -73,7 +73,7 @@ def test_probabilities_of_a_result_are_used(cli: Any, files: dict[str, Path], tm
 
 def test_a_run_directory(cli: Any, files: dict[str, Path], tmp_path: Path) -> None:
     train = ("train", "--method", "ce", "--inputs", files["X"], "--annotations", files["rows"])
-    cli(*train, "--epochs", 3, "-o", "run")
+    cli(*train, "--epochs", 3, "--set", "recipe=paper", "-o", "run")
     cli("report", "run")
     data = page_data(tmp_path / "report.html")
     assert [row["epoch"] for row in data["training"]] == [1, 2, 3]

@@ -162,8 +162,8 @@ def test_settings_come_from_the_preset_then_from_the_command_line(cli: Any, file
     [
         (("-m", "cee"), "unknown method 'cee'; did you mean 'ce'?"),
         (("-m", "ce", "--set", "epoch=3"), "unknown key 'epoch'; did you mean 'epochs'?"),
-        (("-m", "ce", "--set", "epochs=ten"), "method 'ce': epochs must be an integer of 0 or more or None, got 'ten'"),
-        (("-m", "ce", "--set", "epochs=true"), "method 'ce': epochs must be an integer of 0 or more or None, got True"),
+        (("-m", "ce", "--set", "epochs=ten"), "method 'ce': epochs must be an integer of 0 or more, got 'ten'"),
+        (("-m", "ce", "--set", "epochs=true"), "method 'ce': epochs must be an integer of 0 or more, got True"),
         (("-m", "ce", "--set", "lr"), "--set takes key=value, got 'lr'"),
         (("-m", "ce", "--set", "milestones=[1,"), "the value is neither TOML nor JSON"),
         (("-m", "ce", "--set", "simulate.noise_rat=1"), "unknown key 'noise_rat'; did you mean 'noise_rate'?"),
@@ -189,7 +189,6 @@ def test_an_unknown_key_in_a_preset_is_an_error_with_a_suggestion(cli: Any, tmp_
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--data", "digits"),
         ("-m", "ce", "--inputs", "X.npy"),
         ("-m", "ce", "--data", "digits", "--inputs", "X.npy", "--annotations", "rows.csv"),
         ("-m", "ce", "--data", "digits", "--ids", "id"),
@@ -282,6 +281,7 @@ def test_resuming_a_finished_run_repeats_its_summary(cli: Any, files: Files) -> 
     assert Path("run/model/weights.safetensors").read_bytes() == weights
 
 
+@pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarning")  # of a training that is much too short
 def test_only_a_run_of_this_program_can_be_resumed(cli: Any, files: Files, tmp_path: Path) -> None:
     assert "nowhere: there is no such run directory" in cli("train", "--resume", "nowhere", code=1).output
     assert "holds no run: it has no run.json" in cli("train", "--resume", tmp_path, code=1).output

@@ -64,7 +64,7 @@ def test_bad_items_of_a_data_set_are_named_when_they_are_loaded() -> None:
     with pytest.raises(NonFiniteError, match="X: 1 of the instances have missing"):
         model.fit(Items(), CROWD)
     with pytest.MonkeyPatch.context() as patch:  # an item that was good when the run began
-        patch.setattr(problem.Prepare, "learn", lambda mode, raw: problem.Prepare(mode, (6,)))
+        patch.setattr(problem.Prepare, "learn", lambda mode, raw: problem.Prepare("none", (6,)))
         take = StreamedInputs.take
         patch.setattr(StreamedInputs, "take", lambda self, index: take(self, index[:1]))
         with pytest.raises(NonFiniteError, match=rf"stage 'classifier', epoch 1: X: 1 of .* \({bad}\)"):

@@ -56,13 +56,13 @@ def test_inputs_decide_the_recipe():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"epochs": -1}, "epochs must be a whole number from 0 to inf, got -1"),
-        ({"lr": -1.0}, "lr must be a number from 0 to inf, got -1.0"),
-        ({"momentum": 2}, "momentum must be a number from 0 to 1, got 2"),
-        ({"batch_size": 0.5}, "batch_size must be a whole number"),
+        ({"epochs": -1}, "epochs must be an integer of 0 or more, got -1"),
+        ({"lr": -1.0}, "lr must be a number of 0 or more, got -1.0"),
+        ({"momentum": 2}, "momentum must be a number of 0 or more and below 1, got 2"),
+        ({"batch_size": 0.5}, "batch_size must be an integer of 1 or more"),
         ({"schedule": "cosin"}, "unknown schedule 'cosin'; did you mean 'cosine'?"),
         ({"augment": "corp"}, "unknown augment 'corp'; did you mean 'crop'?"),
-        ({"networks": 0}, "networks must be a whole number of at least 1, got 0"),
+        ({"networks": 0}, "networks must be an integer of 1 or more, got 0"),
         ({"recipe": "papers"}, "unknown recipe 'papers'; did you mean 'paper'?"),
         ({"augment": "crop"}, r"augment='crop' is for pictures .*, not instances of shape \(6,\)"),
     ],

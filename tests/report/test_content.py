@@ -331,7 +331,7 @@ def test_a_trained_model_shows_how_matrices_change_with_the_instance() -> None:
     digits = datasets.load("digits")
     X, y = digits.X_train[:600], digits.y_train[:600]
     crowd = simulate.aidn(X, y, n_annotators=20, labels_per_instance=4, noise_rate=0.3, random_state=0)
-    short = {"epochs": 1, "warmup_epochs": 8, "transition_epochs": 4, "gcn_epochs": 4, "verbose": 0}
+    short = {"recipe": "paper", "epochs": 1, "warmup_epochs": 8, "transition_epochs": 4, "gcn_epochs": 4, "verbose": 0}
     model = TAIDTM(**short, batch_size=64, k=5, svd_rank=3, min_examples=5)
     model.fit(X, crowd.annotations)
     page = gather(from_training(TrainingData("digits", X, crowd.annotations, crowd=crowd), model, "digits"), budget=5)

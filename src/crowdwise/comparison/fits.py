@@ -158,7 +158,7 @@ def run_all(
     tasks: Sequence[Task], *, records: Records | None, seconds: float | None, jobs: int, observer: Observer | None
 ) -> list[Fit]:
     """Do the tasks, several at a time, fold by fold; after the first fold, only those that fit into the time."""
-    from joblib import Parallel, delayed
+    from sklearn.utils.parallel import Parallel, delayed
 
     done, fits, started = {}, [], time.monotonic()
     took: dict[str, list[float]] = {}

@@ -88,6 +88,8 @@ class Concord(CrowdClassifier):
     def validation_share(self, X: Any) -> float:
         if self.validation_fraction is not None:
             return self.validation_fraction
+        if self.keep == "best":
+            return 0.1
         shape = X.shape[1:] if hasattr(X, "shape") else np.shape(X[0])
         return 0.0 if self.n_networks(tuple(shape)) > 1 else 0.1
 

@@ -115,7 +115,7 @@ class MaxMIG(CrowdClassifier):
         problem = engine.problem
         batch_size = self.training(problem).batch_size
         if batch_size < 2:
-            raise ConfigError(f"batch_size must be 2 or more to compare instances, got {batch_size}")
+            raise ConfigError(f"batch_size must be an integer of 2 or more, got {batch_size}")
         votes = soft_votes(problem.train, problem.n_classes)
         prior = votes.mean(0).clamp_min(1e-3) if self.prior == "votes" else torch.ones_like(votes[0])
         matrices = annotator_matrices(problem.train, votes, problem.n_annotators)
