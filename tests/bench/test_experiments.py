@@ -163,7 +163,7 @@ class TestOwnData:
         ('methods = ["ce"]\nseeds = true\n' + DIGITS, "seeds must be an integer from 1 to 10000, got True"),
         (
             'methods = ["ce"]\nheldout = 1.0\n' + DIGITS,
-            "heldout must be a number of 0 or more and below 1 or None, got 1.0",
+            "heldout must be a number of 0 or more and below 1, got 1.0",
         ),
         ('methods = ["ce"]\n', "needs methods .* and at least one table"),
         (DIGITS, "needs methods .* and at least one table"),

@@ -110,7 +110,7 @@ def test_quality_of_real_annotators_goes_with_their_accuracy(name: str) -> None:
             r"timestamps has shape \(2,\).*14 annotations",
         ),
         (lambda: quality.annotators(SMALL, durations=["x"] * 14), DataError, "durations must be seconds or datetime64"),
-        (lambda: quality.issues(SMALL, limit=-1), ConfigError, "limit must be an integer of 0 or more or None, got -1"),
+        (lambda: quality.issues(SMALL, limit=-1), ConfigError, "limit must be an integer of 0 or more, got -1"),
         (lambda: quality.next_labels(SMALL, budget=-1), ConfigError, "budget must be an integer of 0 or more, got -1"),
         (
             lambda: quality.next_labels(SMALL, budget=1, panel=0),

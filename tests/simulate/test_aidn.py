@@ -184,7 +184,7 @@ def test_more_classes_than_seen_are_kept():
         (
             {"labels_per_instance": 0.9},
             ConfigError,
-            "labels_per_instance must be a number of 1 or more or None, got 0.9",
+            "labels_per_instance must be a number of 1 or more, got 0.9",
         ),
         (
             {"labels_per_instance": 11},

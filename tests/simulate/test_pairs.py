@@ -125,7 +125,7 @@ def test_many_annotators_cost_no_memory_of_their_own():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"labels_per_instance": 0.5}, "labels_per_instance must be a number of 1 or more or None, got 0.5"),
+        ({"labels_per_instance": 0.5}, "labels_per_instance must be a number of 1 or more, got 0.5"),
         ({"labels_per_instance": 5}, "labels_per_instance must be at most the number of annotators, 4, got 5"),
         ({"labels_per_annotator": 11}, "labels_per_annotator must be at most the number of instances, 10, got 11"),
         (
