@@ -10,6 +10,8 @@ import typer
 
 from crowdwise.cli.console import Terminal, complain, say, show_facts, show_table, verb
 
+COLUMNS = {"test_accuracy": "accuracy", "labels_right": "labels right", "confidence": "confidence"}
+
 
 @verb
 def demo(
@@ -26,10 +28,13 @@ def demo(
 
     result = demonstrate(out, seed=seed, quick=quick, observer=Terminal())
     rows = [
-        [*SHOWN[name], f"{100 * row['test_accuracy']:.2f} %", f"{row['seconds']:.1f}"]
+        [*SHOWN[name], *(f"{100 * row[key]:.2f} %" for key in COLUMNS), f"{row['seconds']:.1f}"]
         for name, row in result.methods.items()
     ]
-    show_table("Test accuracy", ("method", "idea", "accuracy", "seconds"), rows, right=("accuracy", "seconds"))
+    columns = ("method", "idea", *COLUMNS.values(), "seconds")
+    show_table("Classifiers on new digits, and labels of the crowd's digits", columns, rows, right=columns[2:])
+    say(f"  Before, the majority vote was right for {100 * result.votes_right:.2f} % of the crowd's digits.")
+    say()
     _show_groups(result.groups)
     if result.note is not None:
         complain("note", result.note)

@@ -50,6 +50,7 @@ class Concord(CrowdClassifier):
 
     name: ClassVar[str] = "concord"
     title: ClassVar[str] = "Concord"
+    outside_paper: ClassVar[bool] = True
 
     networks: PositiveInt | None = None  # type: ignore[assignment]
     """Networks trained in one pass; None: 6 for feature vectors, 1 for pictures (or what ``backbone`` as a module needs)."""

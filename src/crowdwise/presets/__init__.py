@@ -2,7 +2,7 @@
 
 A preset has the tables ``[data]`` (``name`` and options of `crowdwise.datasets.load`), ``[simulate]`` (arguments of
 `crowdwise.simulate.aidn`, for data without annotations), ``[parameters]`` (of every method that has them) and
-``[methods.NAME]`` (of one method).
+``[methods.NAME]`` (of one method). They hold the paper's protocol; methods from outside the paper take the network alone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Preset:
 
     def method_parameters(self, method: str) -> dict[str, Any]:
         """The parameters that this preset gives to ``method``."""
-        known = parameters_of(METHODS[method])
+        known = ["backbone"] if METHODS[method].outside_paper else parameters_of(METHODS[method])
         common = {key: value for key, value in self.parameters.items() if key in known}
         return common | dict(self.methods.get(method, {}))
 

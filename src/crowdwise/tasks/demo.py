@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from crowdwise import graph, presets, report
+from crowdwise.aggregation import MajorityVote
 from crowdwise.data.training import TrainingData, from_dataset
 from crowdwise.errors import ConfigError
 from crowdwise.methods.core.base import CrowdClassifier
@@ -27,8 +28,8 @@ from crowdwise.tasks.pictures import save_pictures
 SHOWN = {
     "ce": ("CE", "every label taken for the truth"),
     "deep-aggregate": ("majority vote", "a network trained on majority votes"),
-    "bltm": ("BLTM", "one transition matrix T(x) for the whole crowd"),
     "taidtm": ("TAIDTM", "T(x) of each annotator, shared among similar ones"),
+    "concord": ("Concord", "classifier and crowd correct each other"),
 }
 QUICK = {"epochs": 3, "warmup_epochs": 4, "max_retries": 1, "transition_epochs": 2, "gcn_epochs": 2}
 
@@ -38,7 +39,9 @@ class Demonstrated:
     """What the demo found, and the files that it wrote."""
 
     methods: dict[str, dict[str, Any]]
-    """Name of each method -> test_accuracy and seconds."""
+    """Name of each method -> test_accuracy, labels_right, confidence (mean, claimed for these labels) and seconds."""
+    votes_right: float
+    """Share of the instances whose majority vote is right; ties count in part."""
     groups: dict[str, Any]
     """Groups of annotators, true and found, and how well the annotator graph joins the true ones."""
     files: dict[str, Path]
@@ -48,7 +51,10 @@ class Demonstrated:
 
 
 def demonstrate(out: str | Path, *, seed: int = 0, quick: bool = False, observer: Observer = SILENT) -> Demonstrated:
-    """Train four methods as the preset ``digits`` says; ``quick`` trains a few epochs only."""
+    """Train four methods as the preset ``digits`` says; ``quick`` trains a few epochs only.
+
+    Each gives two things: a classifier, and labels of the training instances.
+    """
     started, out = time.perf_counter(), Path(out)
     preset = presets.load_preset("digits")
     data = from_dataset(preset.data, simulated=preset.simulate, seed=seed)
@@ -57,36 +63,48 @@ def demonstrate(out: str | Path, *, seed: int = 0, quick: bool = False, observer
     if quick:
         observer.note("a few epochs only: the accuracies mean nothing")
 
+    truth = data.crowd.y
+    votes_right = float(MajorityVote().fit(data.annotations).posterior_[np.arange(len(truth)), truth].mean())
     results: dict[str, dict[str, Any]] = {}
+    models: dict[str, CrowdClassifier] = {}
     for name in SHOWN:
         parameters = preset.method_parameters(name)
         if quick:
             known = {field.name for field in dataclasses.fields(METHODS[name])}
             parameters |= {key: value for key, value in QUICK.items() if key in known}
-        model: CrowdClassifier = METHODS[name](**parameters | {"random_state": seed})
+        models[name] = model = METHODS[name](**parameters | {"random_state": seed})
         observer.note(f"training {SHOWN[name][0]} ...")
         begun = time.perf_counter()
         with _one_thread():
             model.fit(data.X, data.annotations)
             accuracy = model.score(data.X_test, model.classes_[data.y_test])
-        results[name] = {"test_accuracy": accuracy, "seconds": round(time.perf_counter() - begun, 2)}
+        results[name] = {
+            "test_accuracy": accuracy,
+            "labels_right": float(np.mean(model.labels_ == model.classes_[truth])),
+            "confidence": float(model.label_confidence_.mean()),
+            "seconds": round(time.perf_counter() - begun, 2),
+        }
 
-    assert isinstance(model, TAIDTM)  # the last one
+    model = models["taidtm"]
+    assert isinstance(model, TAIDTM)
     groups = _groups(model, data.crowd)
     out.mkdir(parents=True, exist_ok=True)
     chart = report.accuracy_chart(
-        {SHOWN[name][0]: row["test_accuracy"] for name, row in results.items()}, highlight="TAIDTM"
+        {SHOWN[name][0]: row["test_accuracy"] for name, row in results.items()}, highlight="Concord"
     )
     pictures = [report.save_picture(chart, out / "accuracy.png"), *save_pictures(model, data, out)]
     model.save(out / "model")
-    write_json(out / "results.json", {"seed": seed, "quick": quick, "methods": results, "groups": groups})
+    write_json(
+        out / "results.json",
+        {"seed": seed, "quick": quick, "votes_right": votes_right, "methods": results, "groups": groups},
+    )
     files = {path.name: path for path in pictures} | {"results": out / "results.json", "TAIDTM model": out / "model"}
     note = None
     try:
         files["report"] = _write_page(model, data, results, out / "report.html")
     except ConfigError as error:  # what pages need is not installed
         note = str(error)
-    return Demonstrated(results, groups, files, time.perf_counter() - started, note)
+    return Demonstrated(results, votes_right, groups, files, time.perf_counter() - started, note)
 
 
 def _write_page(model: TAIDTM, data: TrainingData, results: dict[str, dict[str, Any]], path: Path) -> Path:

@@ -55,6 +55,8 @@ class CrowdClassifier(Predictor):
     name: ClassVar[str] = ""
     title: ClassVar[str] = ""
     """The name as papers and tables write it; where there is none, ``name``."""
+    outside_paper: ClassVar[bool] = False
+    """Whether the TAIDTM paper knows nothing of it, so that presets give it data and network, but not the paper's training."""
     shares_stages: ClassVar[bool] = False
     """Whether its first stages are those of other methods too, so that ``share`` saves work."""
     settings: ClassVar[Mapping[str, Any]] = {}
