@@ -18,6 +18,7 @@ from crowdwise.registry import METHODS
 VERBS = (
     "demo",
     "simulate",
+    "compare",
     "train",
     "predict",
     "info",

@@ -15,6 +15,7 @@ from crowdwise.cli.aggregate import aggregate
 from crowdwise.cli.agreement import agreement
 from crowdwise.cli.annotators import annotators
 from crowdwise.cli.bench import app as bench
+from crowdwise.cli.compare import compare
 from crowdwise.cli.convert import convert
 from crowdwise.cli.demo import demo
 from crowdwise.cli.info import info
@@ -40,6 +41,7 @@ _VERBS = (
     report,
     convert,
     simulate,
+    compare,
     train,
     predict,
     info,

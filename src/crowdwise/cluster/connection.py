@@ -106,6 +106,14 @@ def import_ray() -> Any:
     return ray
 
 
+def joblib_backend() -> str:
+    """The name by which joblib knows Ray; this process is connected to it."""
+    from ray.util.joblib import register_ray
+
+    register_ray()
+    return "ray"
+
+
 def _start(ray: Any, address: str, workers: int | None) -> None:
     quiet = {"include_dashboard": False} if address == LOCAL else {}
     options = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True, **quiet}

@@ -81,19 +81,39 @@ class Comparison:
         """For JSON."""
         return asdict(self) | {"expected": self.expected._asdict(), "expectation": self.expectation}
 
-    def __str__(self) -> str:
-        width = max(len("method"), *(len(entry.title) for entry in self.entries))
-        measure = "accuracy" if self.gold else "agreement"
-        lines = [f"{'method':{width}}  {measure:>13}  behind the best  folds  seconds a fit"]
-        for entry in self.entries:
-            behind = "-" if entry is self.best else f"{100 * entry.behind:.1f} ± {100 * entry.behind_error:.1f}"
-            score = f"{100 * entry.score:.1f} ± {100 * entry.error:.1f}"
-            chance = "  no better than chance" if entry.at_chance else ""
-            lines.append(
-                f"{entry.title:{width}}  {score:>13}  {behind:>15}  {entry.folds:>5}  {entry.seconds:>13.1f}{chance}"
-            )
-        lines += [f"{name}: failed: {why}" for name, why in self.failed.items()]
+    @property
+    def judged_by(self) -> str:
+        """What the scores are."""
         judge = "gold labels" if self.gold else "held-out annotations, weighted by their annotators' skill"
-        lines += ["", f"In %, with standard errors; judged by {judge}, on {self.n_judged:,} instances."]
-        lines += [*self.notes, "", self.reason, self.expectation, f"Next: {self.next_step}"]
+        return f"In %, with standard errors; judged by {judge}, on {self.n_judged:,} instances."
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """The ranking as text: names of columns, and rows."""
+        columns = ["method", "accuracy" if self.gold else "agreement", "behind the best", "folds", "seconds a fit", ""]
+        rows = [
+            [
+                entry.title,
+                f"{100 * entry.score:.1f} ± {100 * entry.error:.1f}",
+                "-" if entry is self.best else f"{100 * entry.behind:.1f} ± {100 * entry.behind_error:.1f}",
+                str(entry.folds),
+                f"{entry.seconds:.1f}",
+                "no better than chance" if entry.at_chance else "",
+            ]
+            for entry in self.entries
+        ]
+        return columns, rows
+
+    def remarks(self) -> list[str]:
+        """What to know beside the ranking: failures, notes, and warnings of single methods."""
+        warned = [f"{entry.title}: {text}" for entry in self.entries for text in entry.warnings]
+        return [*(f"{name}: failed: {why}" for name, why in self.failed.items()), *self.notes, *warned]
+
+    def __str__(self) -> str:
+        columns, rows = self.table()
+        widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+        lines = []
+        for row in (columns, *rows):
+            cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:5], widths[1:5], strict=True))]
+            lines.append("  ".join([*cells, row[5]]).rstrip())
+        lines += ["", self.judged_by, *self.remarks(), "", self.reason, self.expectation, f"Next: {self.next_step}"]
         return "\n".join(lines)

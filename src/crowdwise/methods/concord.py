@@ -23,6 +23,7 @@ from crowdwise.constraints import Interval, NonNegativeFloat, PositiveInt, Proba
 from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
 from crowdwise.engine.device import derive_seed
 from crowdwise.engine.distributed import sum_over_ranks
+from crowdwise.engine.intake import count_rows
 from crowdwise.engine.tensors import Units
 from crowdwise.methods.core.base import CrowdClassifier, Fitted
 from crowdwise.methods.core.steps import FLOOR
@@ -56,7 +57,7 @@ class Concord(CrowdClassifier):
     """Networks trained in one pass; None: 6 for feature vectors, 1 for pictures (or what ``backbone`` as a module needs)."""
     validation_fraction: Annotated[float, Interval(0, 1, open="high")] | None = None  # type: ignore[assignment]
     """Share of the labelled instances that no network is trained on; None: 0 with several networks, which judge what they left
-    out, else 0.1."""
+    out, else 0.1, and at most so many as make 1,000 instances."""
     held_out: Annotated[float, Interval(0, 1, open="high")] = 1 / 3
     """Share of the instances that each of several networks leaves out, and so can judge without having learnt them."""
     volume: NonNegativeFloat | None = None
@@ -92,7 +93,7 @@ class Concord(CrowdClassifier):
         if self.keep == "best":
             return 0.1
         shape = X.shape[1:] if hasattr(X, "shape") else np.shape(X[0])
-        return 0.0 if self.n_networks(tuple(shape)) > 1 else 0.1
+        return 0.0 if self.n_networks(tuple(shape)) > 1 else min(0.1, 1000 / max(count_rows(X), 1))
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         problem = engine.problem
