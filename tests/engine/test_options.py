@@ -241,3 +241,15 @@ def test_patience_ends_a_stage_that_no_longer_improves():
     agreement = [record["agreement"] for record in model.history_]
     assert len(agreement) < 200
     assert len(agreement) - 1 - int(np.argmax(agreement)) == 3
+
+
+def test_models_of_mirrored_pictures_do_not_care_which_way_round_they_are(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 8, 8, 3)).astype(np.float32)
+    y = (X[:, :, :4, 0].mean((1, 2)) > 0).astype(int)
+    mirrored = crowdwise.CE(**PICTURE_OPTIONS, augment="crop-flip").fit(X, y)
+    plain = crowdwise.CE(**PICTURE_OPTIONS, augment="crop").fit(X, y)
+    np.testing.assert_allclose(mirrored.predict_proba(X), mirrored.predict_proba(X[:, :, ::-1].copy()), atol=1e-6)
+    assert np.abs(plain.predict_proba(X) - plain.predict_proba(X[:, :, ::-1].copy())).max() > 1e-4
+    mirrored.save(tmp_path / "model")
+    np.testing.assert_array_equal(crowdwise.load(tmp_path / "model").predict_proba(X), mirrored.predict_proba(X))

@@ -36,6 +36,16 @@ def find_augment(augment: str | Augment, shape: tuple[int, ...]) -> Augment | No
     return crop_flip if augment == "crop-flip" else strong
 
 
+def mirrors(augment: str | Augment, shape: tuple[int, ...]) -> bool:
+    """Whether augmentation mirrors pictures of this shape.
+
+    >>> mirrors("auto", (3, 32, 32)), mirrors("auto", (1, 28, 28))
+    (True, False)
+    """
+    chosen = find_augment(augment, shape)
+    return chosen is crop_flip or (chosen is strong and shape[0] == 3)
+
+
 def crop(x: Tensor, *, flip: bool = False) -> Tensor:
     """Each picture moved by up to an eighth of its size, with its edges continued by reflection."""
     n, _, height, width = x.shape

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from crowdwise.callbacks import Callbacks, FromObserver, Observer
 from crowdwise.constraints import Interval, NonNegativeFloat, NonNegativeInt, PositiveInt, check_parameters
 from crowdwise.engine import Engine, Group, Problem, Stage, StageResult, distributed
+from crowdwise.engine.augment import mirrors
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages
 from crowdwise.engine.device import derive_seed, resolve_device, seeded
 from crowdwise.engine.intake import Intake, count_rows
@@ -218,6 +219,7 @@ class CrowdClassifier(Predictor):
             fitted.arrays |= label_arrays(engine, crowd, fitted.classifier, fitted.honest)
             fitted.arrays["skill"] = annotator_skill(engine, fitted.classifier, fitted.transition)
             self._adopt(fitted, problem.prepare, problem.intake, crowd.classes, crowd.annotators)
+            self.mirrored_ = mirrors(self.training(problem).augment, problem.shape)
             self.history_, self.warnings_ = engine.history, engine.warnings
             if run is not None and distributed.rank() == 0:
                 self.save(run.path / "model")
@@ -423,6 +425,7 @@ class CrowdClassifier(Predictor):
             "annotators": self.annotators_.tolist(),
             "prepare": {"mode": self.prepare_.mode, "shape": self.prepare_.shape, "scale": self.prepare_.scale},
             "columns": self.intake_.columns,
+            "mirrored": self.mirrored_,
             "history": self.history_,
             "warnings": self.warnings_,
         }
@@ -457,6 +460,7 @@ class CrowdClassifier(Predictor):
             np.array(about["classes"]),
             np.array(about["annotators"]),
         )
+        self.mirrored_ = bool(about.get("mirrored", False))
         self.history_ = about["history"]
         self.warnings_ = list(map(str, about.get("warnings", [])))
 

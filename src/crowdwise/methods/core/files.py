@@ -41,6 +41,7 @@ class ModelHeader:
     sha256: str
     columns: Sequence[str] | None = None
     warnings: Sequence[str] = ()
+    mirrored: bool = False
 
 
 def save_model(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> Path:

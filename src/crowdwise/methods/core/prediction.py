@@ -45,6 +45,8 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_: Array
     annotators_: Array
     arrays_: dict[str, Array]
+    mirrored_: bool
+    """Whether pictures were mirrored in training."""
     history_: list[dict[str, Any]]
     warnings_: list[str]
     """What was found wrong with the classifier in training; empty where all went well."""
@@ -56,8 +58,12 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return predicted
 
     def predict_proba(self, X: Any) -> Array:
-        """Probability of each class, in the order of ``classes_``: (len(X), C)."""
-        logits = self._evaluate(self._fitted_classifier(), X)
+        """Probability of each class, in the order of ``classes_``: (len(X), C).
+
+        Where training mirrored pictures, it is the mean over a picture and its mirror image.
+        """
+        classifier = self._fitted_classifier()
+        logits = self._evaluate(classifier, X, with_mirror_image(classifier) if self.mirrored_ else None)
         return self._finite("predictions", torch.softmax(logits.double(), 1).cpu().numpy())
 
     def posterior(self, X: Any, annotations: Any) -> Array:
@@ -201,6 +207,16 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.transition_ is None:
             raise ConfigError(f"{self.name!r} has no transition matrices; BLTM and TAIDTM, for instance, estimate them")
         return self.transition_
+
+
+def with_mirror_image(classifier: nn.Module) -> Callable[[Tensor], Tensor]:
+    """The logarithm of the mean probabilities of pictures (B, c, h, w) and their mirror images: (B, C)."""
+
+    def log_mean(x: Tensor) -> Tensor:
+        both = torch.stack([torch.log_softmax(classifier(each).float(), 1) for each in (x, x.flip(3))])
+        return torch.logsumexp(both, 0)
+
+    return log_mean
 
 
 def as_annotations(data: Any, n_instances: int) -> Annotations:
