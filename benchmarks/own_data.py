@@ -3,7 +3,7 @@
     CROWDWISE_DATA=... python benchmarks/own_data.py features --seeds 10 --jobs 2
     CROWDWISE_DATA=... python benchmarks/own_data.py pictures --seeds 3 --only cifar10-40 --method concord
 
-Nothing is set but the seed, and for pictures the paper's network. Records go to benchmarks/results/own_data.
+Nothing is set but the seed, and for pictures a network of the usual size (ResNet-18). Records go to benchmarks/results/own_data.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import numpy as np
 
 RESULTS = Path(__file__).parent / "results" / "own_data"
 PICTURES = {  # noise of the simulated crowd of 300 annotators, two labels each (None: the data set's own crowd), and network
-    "cifar10-40": ("cifar10", 0.4, "resnet34"),
-    "cifar10-50": ("cifar10", 0.5, "resnet34"),
-    "svhn-50": ("svhn", 0.5, "resnet34"),
+    "cifar10-40": ("cifar10", 0.4, "resnet18"),
+    "cifar10-50": ("cifar10", 0.5, "resnet18"),
+    "svhn-50": ("svhn", 0.5, "resnet18"),
     "fashion-mnist-50": ("fashion-mnist", 0.5, "resnet18"),
-    "cifar10n": ("cifar10n", None, "resnet34"),
+    "cifar10n": ("cifar10n", None, "resnet18"),
 }
 FEATURES = ("labelme", "music", "sentiment", "digits-50")
 METHODS = ("ce", "dl-mv", "dl-ds", "concord", "taidtm", "max-mig", "geo-crowd-net", "agg-net", "conal", "trace-reg")
