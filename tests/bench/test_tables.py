@@ -407,3 +407,9 @@ def test_every_metric_of_the_registry_can_be_summarised() -> None:
         table = summarise([run(accuracy=None, **{name: 1.5})], name)
         assert f"{1.5:.{metric.digits}f}" in to_text(table)
         json.dumps(table.cells["birds", "CE"].values)
+
+
+def test_runs_that_learnt_nothing_are_named_below_the_table() -> None:
+    made = summarise([*runs("CE", 90.0, 91.0), run("MBEM", accuracy=10.0, warnings=["the classifier is at chance"])])
+    assert "Warning, birds, MBEM, seed 0: the classifier is at chance" in made.notes
+    assert not any("CE" in note for note in made.notes if note.startswith("Warning"))

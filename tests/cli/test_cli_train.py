@@ -409,3 +409,14 @@ def test_predictions_in_other_formats(cli: Any, files: Files, suffix: str) -> No
     cli("train", "-m", "ce", "--inputs", files["X"], "--annotations", files["rows"], "--epochs", 1, "-o", "run")
     cli("predict", "run", files["X"], "-o", f"p.{suffix}")
     assert labels(Path(f"p.{suffix}")) == crowdwise.load("run").predict(np.load(files["X"])).tolist()
+
+
+def test_a_classifier_at_chance_is_named_in_the_results(cli: Any, files: Files) -> None:
+    rng = np.random.default_rng(0)
+    np.save("noise.npy", rng.normal(size=(80, 3)).astype(np.float32))
+    table = ("--inputs", "noise.npy", "--annotations", files["rows"], "--method", "ce", "--epochs", 2)
+    output = cli("train", *table, "--set", "lr=0.0", "-o", "run").output
+    warned = json.loads(Path("run/results.json").read_text())["warnings"]
+    assert warned
+    assert warned[0] in output
+    assert warned[0] in cli("info", "run").output

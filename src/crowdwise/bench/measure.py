@@ -58,6 +58,7 @@ def run_cell(
         **votes_explained(model, data.X, train, held_out),
         **parts(model, data),
         **times(model, seconds),
+        **({"warnings": model.warnings_} if model.warnings_ else {}),
         "sharing": sharing,
         "peak_memory_mb": _peak_memory(),
         **({"peak_gpu_gb": round(torch.cuda.max_memory_allocated() / 1e9, 3)} if torch.cuda.is_available() else {}),

@@ -19,6 +19,7 @@ _FIELDS: dict[str, Any] = {  # what tables and figures rely on
     **dict.fromkeys(("data", "simulate", "parameters"), Mapping[str, Any] | None),
     "seed": int | None,
     "curve": list[Any] | None,
+    "warnings": list[str] | None,
     "seconds": float | None,
 }
 

@@ -64,6 +64,16 @@ def failures(runs: Runs) -> tuple[str, ...]:
     )
 
 
+def warned(runs: Runs) -> list[str]:
+    """Runs whose classifier learnt nothing of use, or whose training gave other cause for a warning."""
+    return [
+        f"Warning, {column}, {row}, seed {seed}: {text}"
+        for (column, row), seeds in runs.finished.items()
+        for seed, record in sorted(seeds.items())
+        for text in record.get("warnings") or ()
+    ]
+
+
 def _ranges(seeds: Sequence[int]) -> str:
     """Seeds as ranges: "seeds 0-4, 7"."""
     ranges: list[list[int]] = []

@@ -19,7 +19,7 @@ from crowdwise.bench.comparison import LEAST_SEEDS, LEVEL, holm, paired
 from crowdwise.bench.paper import reproduction
 from crowdwise.bench.results import Mark, ResultTable, TableCell, TableColumn
 from crowdwise.bench.selection import HELD_OUT, METRICS, Metric, Place, Record, Runs, metric_of, select, value_of
-from crowdwise.bench.table_notes import failures, missing_metric, not_run, unmeasured_rows
+from crowdwise.bench.table_notes import failures, missing_metric, not_run, unmeasured_rows, warned
 from crowdwise.errors import DataError
 
 
@@ -89,7 +89,12 @@ def summarise(
         columns=tuple(layout),
         rows=tuple(rows),
         cells=cells,
-        notes=(*notes, *missing_metric(cells, layout, rows, unmeasured), *reproduction.nearness(cells, settings)),
+        notes=(
+            *notes,
+            *missing_metric(cells, layout, rows, unmeasured),
+            *reproduction.nearness(cells, settings),
+            *warned(runs),
+        ),
         not_run=tuple(not_run(runs, figures, plan)),
         failed=failures(runs),
     )
@@ -127,7 +132,7 @@ def rank(records: Iterable[Record], metrics: Sequence[str] = HELD_OUT, *, experi
         columns=tuple(columns),
         rows=tuple(sorted(rows, key=lambda row: cells[first, row].rank or len(rows) + 1)),
         cells=cells,
-        notes=(*notes, *missing_metric(cells, columns, rows, unmeasured)),
+        notes=(*notes, *missing_metric(cells, columns, rows, unmeasured), *warned(runs)),
         not_run=tuple(not_run(runs, {}, None)),
         failed=failures(runs),
     )

@@ -224,4 +224,5 @@ def _outcome(record: dict[str, Any]) -> str:
     facts = [f"{record['test_accuracy']:.2f} %"] if "test_accuracy" in record else []
     if "heldout_log_likelihood" in record:
         facts.append(f"log-likelihood of held-out votes {record['heldout_log_likelihood']:.4f}")
-    return ", ".join([*facts, f"{record['seconds']:.1f} s"])
+    warned = [f"warning: {text}" for text in record.get("warnings", ())]
+    return ", ".join([*facts, f"{record['seconds']:.1f} s", *warned])

@@ -86,5 +86,6 @@ def result_facts(results: Mapping[str, Any]) -> dict[str, str | None]:
         "accuracy on gold": None if gold is None else f"{100 * gold:.2f} % of {results['gold_instances']:,} instances",
         "validation agreement": None if agreement is None else f"{agreement:.3f}",
         "labels": results.get("labels"),
+        "warning": " ".join(results.get("warnings", ())) or None,
         "training": f"{results['seconds']:.1f} s",
     }

@@ -201,6 +201,8 @@ class Run:
             labels = label_table(data.annotations, model)
             write_table(labels, self.path / LABELS)
             results["labels"] = label_summary(labels)
+        if model.warnings_:
+            results["warnings"] = model.warnings_
         write_json(self.path / RESULTS, results)
         tidy(self.path / "pictures")
         return Trained(self.path, model, results, save_pictures(model, data, self.path / "pictures"))
