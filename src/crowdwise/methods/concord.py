@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from crowdwise.engine.device import derive_seed
 from crowdwise.engine.distributed import sum_over_ranks
 from crowdwise.engine.intake import count_rows
 from crowdwise.engine.tensors import Units
+from crowdwise.methods.core.annotator_graph import AnnotatorGraph, graph_of_matrices
 from crowdwise.methods.core.base import CrowdClassifier, Fitted
 from crowdwise.methods.core.steps import FLOOR
 from crowdwise.networks import ConstantTransition, Stacked
@@ -166,6 +167,13 @@ class Concord(CrowdClassifier):
         )
         honest = honest_log_f(engine, classifier, units, trained_on) if networks > 1 else None
         return Fitted(classifier, ConstantTransition(matrices.all()), honest=honest)
+
+
+    @property
+    def annotator_graph_(self) -> AnnotatorGraph:
+        """Who errs like whom, by how the annotators' matrices depart from the mean one."""
+        matrices = cast(ConstantTransition, self._fitted_transition()).matrices.cpu().numpy()
+        return graph_of_matrices(matrices, k=min(max(len(matrices) // 6, 3), 50))
 
 
 class CommonAndOwn(nn.Module):

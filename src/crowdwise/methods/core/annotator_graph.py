@@ -1,4 +1,4 @@
-"""The annotator graph that TAIDTM finds, and the arrays that models keep it in."""
+"""The annotator graph that TAIDTM or Concord finds, and the arrays that models keep it in."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
+
+from crowdwise import graph
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,19 @@ class AnnotatorGraph:
     """Share of pairs of annotators whose similarity is 0."""
     arbitrary: float
     """Share of the edges of ``before`` that only the tie rule chose."""
+
+
+def graph_of_matrices(matrices: np.ndarray, k: int) -> AnnotatorGraph:
+    """The graph of annotators whose matrices (R, C, C) depart alike from the mean one, with k neighbours each."""
+    n = len(matrices)
+    heads = np.log(np.maximum(matrices.reshape(n, -1).astype(np.float64), 1e-6))
+    nobody = np.zeros(0, dtype=np.int64)
+    if n < 3:
+        alone = sp.csr_array((n, n))
+        return AnnotatorGraph(alone, sp.csr_array(sp.eye_array(n)), np.zeros((n, 2)), nobody, 0.0, 0.0)
+    centre = heads.mean(0)
+    before = graph.knn_from_heads(heads, min(k, n - 1), similarity="delta-cosine", global_head=centre)
+    return AnnotatorGraph(before, graph.purify(before, k=k), graph.pca(heads - centre), nobody, 0.0, 0.0)
 
 
 _CSR = ("data", "indices", "indptr")

@@ -1,0 +1,49 @@
+"""Concord: what it says of annotators beside its labels and its classifier."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import crowdwise
+from crowdwise import Annotations, graph
+
+QUICK = {"steps": 200, "networks": 3, "backbone_options": {"hidden": 32}, "verbose": 0}
+
+
+def two_groups(n: int = 400) -> tuple[np.ndarray, Annotations, np.ndarray, np.ndarray]:
+    """Ten annotators: five who often take 0 for 1, and five who often take 1 for 2."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, n)
+    X = np.eye(3)[y] * 3 + rng.normal(size=(n, 3))
+    groups = np.arange(10) % 2
+    matrices = np.array([[[0.4, 0.6, 0], [0, 1, 0], [0, 0, 1]], [[1, 0, 0], [0, 0.4, 0.6], [0, 0, 1]]])
+    labels = np.array([[rng.choice(3, p=matrices[group, true]) for group in groups] for true in y])
+    return X, Annotations.from_dense(labels), y, groups
+
+
+def test_annotators_who_err_alike_are_neighbours_and_matrices_are_theirs() -> None:
+    X, annotations, y, groups = two_groups()
+    model = crowdwise.Concord(**QUICK, annotator_lr=0.05).fit(X, annotations)
+    found = model.annotator_graph_
+    assert graph.edge_precision(found.before, groups).overall > 0.9
+    assert graph.adjusted_rand(graph.found_groups(found.after), groups) > 0.9
+    assert found.positions.shape == (10, 2)
+    T = model.transition(X[:1])[0]
+    assert (T[groups == 0, 0, 1] > 0.4).all()
+    assert (T[groups == 1, 0, 1] < 0.2).all()
+    assert model.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("annotators", [1, 2])
+def test_few_annotators_have_a_graph_without_edges(annotators: int) -> None:
+    X, annotations, _, _ = two_groups(60)
+    model = crowdwise.Concord(**QUICK | {"steps": 20}).fit(X, annotations.select(annotators=range(annotators)))
+    assert model.annotator_graph_.before.nnz == 0
+
+
+def test_pictures_are_held_out_up_to_a_thousand() -> None:
+    model = crowdwise.Concord()
+    assert model.validation_share(np.zeros((500, 1, 8, 8))) == 0.1
+    assert model.validation_share(np.zeros((50_000, 1, 2, 2))) == 0.02
+    assert model.validation_share(np.zeros((50_000, 4))) == 0
