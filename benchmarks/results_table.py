@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import own_tables
 import script_tables
 from crowdwise.bench import paper
 from crowdwise.bench.experiments import load_experiment, title_of
@@ -352,7 +353,13 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
         "simulated_crowds": script_tables.simulated_crowds,
     }
     records = read(folder)
-    return {name: make(records) for name, make in makers.items()} | {"trials": trials(read(folder, trials=True))}
+    made = {name: make(records) for name, make in makers.items()}
+    own = {kind: [r for r in read(folder / "own_data") if r["device"] == kind] for kind in ("cpu", "cuda")}
+    for make in (own_tables.own_overview, own_tables.own_features, own_tables.own_labels):
+        made[make.__name__] = make(own["cpu"])
+    made["own_pictures"] = own_tables.own_pictures(own["cuda"])
+    made["choices"] = own_tables.choices([record for record in records if "recommended" in record])
+    return made | {"trials": trials(read(folder, trials=True))}
 
 
 def filled(text: str, made: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""The parts of README.md and docs/ that follow from the code: the table of methods, and the diagram of the packages.
+"""The parts of docs/ that follow from the code: the table of methods, and the diagram of the packages.
 
     python docs/generated.py            # print them
     python docs/generated.py --write    # put them into the documents
@@ -20,7 +20,7 @@ from crowdwise.registry import METHODS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "crowdwise"
-DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "index.md")
+DOCUMENTS = (ROOT / "docs" / "methods.md", ROOT / "docs" / "index.md")
 HIDDEN = {"__init__", "__main__", "theory"}  # the exports, the entry point, an old name
 EVERYWHERE = {"errors", "registry", "progress"}  # too basic to be drawn
 

@@ -95,8 +95,8 @@ def test_generated_parts_are_current(path: Path) -> None:
     assert generated.filled(text, parts) == text, "run: make docs"
 
 
-def test_the_readme_lists_every_method() -> None:
-    text = (ROOT / "README.md").read_text("utf-8")
+def test_the_catalogue_lists_every_method() -> None:
+    text = generated.methods()
     listed = re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE)
     assert sorted(listed) == list(METHODS)
 
@@ -157,7 +157,7 @@ parameters = { epochs = 1 }
 
 
 def test_a_new_method_is_one_file(tmp_path: Path) -> None:
-    """The file that CONTRIBUTING.md shows, put among the methods, is known to all commands, to bench and to the README."""
+    """The file that CONTRIBUTING.md shows, put among the methods, is known to all commands, to bench and to the catalogue."""
     (source,) = (block for block in python_blocks(ROOT / "CONTRIBUTING.md") if "@METHODS.register" in block)
     shutil.copytree(ROOT / "src" / "crowdwise", tmp_path / "src" / "crowdwise")
     (tmp_path / "src" / "crowdwise" / "methods" / "label_smoothing.py").write_text(source, encoding="utf-8")

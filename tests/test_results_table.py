@@ -40,8 +40,8 @@ def rows(folder: Path, table: str = "accuracy") -> list[str]:
 @pytest.mark.parametrize(
     ("name", "tables", "first"),
     [
-        ("README.md", 1, "overview"),
-        ("docs/results.md", 11, "accuracy"),
+        ("README.md", 1, "own_overview"),
+        ("docs/results.md", 16, "overview"),
         ("docs/taidtm.md", 3, "heads"),
         ("docs/reliability.md", 1, "soak"),
     ],

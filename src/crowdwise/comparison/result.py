@@ -113,7 +113,10 @@ class Comparison:
         widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
         lines = []
         for row in (columns, *rows):
-            cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:5], widths[1:5], strict=True))]
+            cells = [
+                row[0].ljust(widths[0]),
+                *(cell.rjust(width) for cell, width in zip(row[1:5], widths[1:5], strict=True)),
+            ]
             lines.append("  ".join([*cells, row[5]]).rstrip())
         lines += ["", self.judged_by, *self.remarks(), "", self.reason, self.expectation, f"Next: {self.next_step}"]
         return "\n".join(lines)

@@ -168,7 +168,6 @@ class Concord(CrowdClassifier):
         honest = honest_log_f(engine, classifier, units, trained_on) if networks > 1 else None
         return Fitted(classifier, ConstantTransition(matrices.all()), honest=honest)
 
-
     @property
     def annotator_graph_(self) -> AnnotatorGraph:
         """Who errs like whom, by how the annotators' matrices depart from the mean one."""
