@@ -7,7 +7,7 @@ numpy arrays are made on demand.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -55,6 +55,8 @@ class Vocabulary:
 
     size: int
     ids: pa.Array | None = None
+    ordered: bool = False
+    """Whether the user listed the ids in this order; False: they are numbered as they appeared."""
 
     @classmethod
     def of(cls, values: Ids, kind: str) -> Vocabulary:
@@ -65,7 +67,7 @@ class Vocabulary:
         if repeated.size:
             row = int(repeated[0])
             raise column.error(row, f"{column.data[row].as_py()!r} is listed twice")
-        return vocabulary
+        return replace(vocabulary, ordered=True)
 
     @cached_property
     def values(self) -> Array:
@@ -95,7 +97,15 @@ class Vocabulary:
     def subset(self, codes: Array) -> Vocabulary:
         """The vocabulary of some codes, in the order given."""
         whole = len(codes) == self.size and bool(np.array_equal(codes, np.arange(self.size)))
-        return self if whole else Vocabulary(len(codes), self.take(codes))
+        return self if whole else Vocabulary(len(codes), self.take(codes), self.ordered or self.ids is None)
+
+    def in_order_of_ids(self) -> Array | None:
+        """The place of every code among the sorted ids; None where codes are in the order that the user gave."""
+        if self.ids is None or self.ordered:
+            return None
+        rank = np.empty(self.size, np.int64)
+        rank[pc.array_sort_indices(self.ids).to_numpy()] = np.arange(self.size)
+        return rank
 
     def lookup(self, column: Column) -> Codes:
         """Codes of a column of ids, all of which must be in the vocabulary."""

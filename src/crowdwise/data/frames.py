@@ -91,7 +91,14 @@ def take_columns(frame: Any, names: Iterable[Any]) -> list[Column]:
             )
         return columns
     wrapped = _narwhals(frame)
-    return [Column.of(_arrow(wrapped[name]), f"column {name!r}") for name in names]
+    return [Column.of(_arrow(wrapped.get_column(name)), f"column {name!r}") for name in names]
+
+
+def drop_column(frame: Any, name: Any) -> Any:
+    """A frame of any library without one of its columns."""
+    if isinstance(frame, Mapping):
+        return {key: values for key, values in frame.items() if key != name}
+    return _narwhals(frame).drop(name).to_native()
 
 
 def dense_columns(matrix: Any, missing: Collection[Any]) -> tuple[Ints, Ints, Column, tuple[int, int]]:
@@ -120,8 +127,8 @@ def dense_columns(matrix: Any, missing: Collection[Any]) -> tuple[Ints, Ints, Co
 
 
 def row_ids(frame: Any) -> Any:
-    """Ids of a frame's rows, i.e. the pandas index; None if it is 0, 1, ..."""
-    index = getattr(frame, "index", None)
+    """Ids of the rows of a frame or series, i.e. the pandas index; None if there is none, or it is 0, 1, ..."""
+    index = getattr(frame, "index", None) if hasattr(frame, "iloc") else None
     if index is None or type(index).__name__ == "MultiIndex" or np.array_equal(index, np.arange(len(index))):
         return None
     return index.to_numpy()

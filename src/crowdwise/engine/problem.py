@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from crowdwise.annotations import Annotations
+from crowdwise.data.matching import count_rows
+from crowdwise.data.types import Ints
 from crowdwise.engine.device import derive_seed
-from crowdwise.engine.intake import Intake, count_rows
+from crowdwise.engine.intake import Intake
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.tensors import Inputs, ResidentInputs, StreamedInputs, Units, to_channels_first
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, NonFiniteError
@@ -35,6 +37,8 @@ class Problem:
     seed: int
     annotations: Annotations  # of the training instances, in the order of `train`
     intake: Intake = field(default_factory=Intake)
+    order: Ints | None = None
+    """All rows in the order in which they are drawn and trained on; None: that of X."""
 
     @classmethod
     def make(
@@ -47,7 +51,9 @@ class Problem:
         prepare: str = "auto",
         reduction: str = "annotation",
         validation_fraction: float = 0.1,
+        order: Ints | None = None,
     ) -> Problem:
+        """The rows of X and their annotations; ``order`` is that in which rows are drawn and trained on, by default theirs."""
         if count_rows(X) != annotations.n_instances:
             raise DataError(
                 f"X has {count_rows(X)} instances, the annotations cover {annotations.n_instances}; "
@@ -57,12 +63,13 @@ class Problem:
             raise ConfigError(f"validation_fraction must be in [0, 1), got {validation_fraction}")
         if reduction not in REDUCTIONS:
             raise ConfigError(f"unknown reduction {reduction!r}; use 'annotation' or 'instance'")
-        labelled = np.flatnonzero(annotations.labels_per_instance)
+        rows = np.arange(annotations.n_instances) if order is None else order
+        labelled = np.flatnonzero(annotations.labels_per_instance[rows])  # places in this order
         if len(labelled) < 2:
             raise DataError(f"at least 2 instances must have a label to train on, got {len(labelled)}")
         labelled = np.random.default_rng(derive_seed(seed, "split")).permutation(labelled)
         n_validation = min(int(validation_fraction * len(labelled)), len(labelled) - 2)
-        validation, train = np.sort(labelled[:n_validation]), np.sort(labelled[n_validation:])
+        validation, train = (rows[np.sort(part)] for part in (labelled[:n_validation], labelled[n_validation:]))
         try:
             intake = Intake.learn(X, train, derive_seed(seed, "intake"))
             inputs = make_inputs(intake(X), device)
@@ -86,6 +93,7 @@ class Problem:
             seed,
             annotations.select(instances=train),
             intake,
+            order,
         )
 
 

@@ -14,8 +14,9 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from crowdwise.annotations import Annotations
+from crowdwise.data.matching import count_rows, labels_by_row, match, rows_only
 from crowdwise.engine.device import resolve_device, resolve_precision
-from crowdwise.engine.intake import Intake, count_rows
+from crowdwise.engine.intake import Intake
 from crowdwise.engine.loop import evaluate
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.problem import make_inputs
@@ -44,6 +45,9 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     intake_: Intake
     classes_: Array
     annotators_: Array
+    instances_: Array
+    """Ids of the instances of `fit`, in the order of ``X`` (n,); row numbers where there were none."""
+    id_column_: str | None
     arrays_: dict[str, Array]
     history_: list[dict[str, Any]]
     warnings_: list[str]
@@ -60,20 +64,20 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         logits = self._evaluate(self._fitted_classifier(), X)
         return self._finite("predictions", torch.softmax(logits.double(), 1).cpu().numpy())
 
-    def posterior(self, X: Any, annotations: Any) -> Array:
+    def posterior(self, X: Any, annotations: Any, *, ids: Any = None) -> Array:
         """Probability of each class, given the instances and what annotators said of them: (len(X), C).
 
         ln P(y) = a ln f_y(x) + b sum over the labels of ln T^j[y, l], normalised, with a and b that make it calibrated.
-        ``annotations`` is as in `fit`, in the same order as ``X``. Instances without labels get ``predict_proba(X)``;
+        ``annotations`` and ``ids`` are as in `fit`, and matched in the same way. Rows without labels get ``predict_proba(X)``;
         annotators that the model does not know get the crowd's mean matrix. For the instances of `fit` use ``posterior_``:
         here the model would meet labels it has already learnt from.
         """
         self._fitted_classifier()
-        crowd = as_annotations(annotations, count_rows(X))
         model = label_model(self.arrays_)
         if model is None:
             raise ConfigError(_NO_LABELS)
-        return new_posterior(model, self.predict_proba(X), crowd, self.classes_, self.annotators_)
+        matched = match(X, annotations, ids)
+        return new_posterior(model, self.predict_proba(matched.X), matched.annotations, self.classes_, self.annotators_)
 
     @property
     def posterior_(self) -> Array:
@@ -101,14 +105,14 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy against true labels ``y`` (n,), or soft agreement with annotations (of any accepted form)."""
         if isinstance(y, Annotations) or np.ndim(y) != 1 or hasattr(y, "columns"):
-            crowd = as_annotations(y, count_rows(X))
+            crowd = match(X, y).annotations
             votes = crowd.votes()
             known = {value: code for code, value in enumerate(crowd.classes.tolist())}
             predicted = np.array([known.get(value, -1) for value in self.predict(X).tolist()])
             labelled = votes.sum(1) > 0
             hits = np.where(predicted >= 0, votes[np.arange(len(votes)), predicted], 0)
             return float((hits[labelled] / votes.sum(1)[labelled]).mean())
-        truth, classes = np.asarray(y), set(self.classes_.tolist())
+        truth, classes = labels_by_row(X, y), set(self.classes_.tolist())
         unknown = [value for value in dict.fromkeys(truth.tolist()) if value not in classes]
         if unknown:
             raise DataError(
@@ -124,6 +128,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         module = self._fitted_transition()
         codes = self._annotator_codes(annotators)
+        X = self._rows(X)
         n, n_classes = count_rows(X), len(self.classes_)
         if isinstance(module, ConstantTransition):
             matrices = module.matrices.cpu().numpy()
@@ -166,7 +171,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _evaluate(self, module: nn.Module, X: Any, function: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         device = resolve_device(self.device)
-        inputs = make_inputs(self.intake_(X), device)
+        inputs = make_inputs(self.intake_(self._rows(X)), device)
         if len(inputs):
             self._check_inputs(
                 inputs.take(torch.arange(0, len(inputs), max(1, len(inputs) // _CHECKED), device=device))
@@ -176,6 +181,10 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         module.to(device)
         result = evaluate(module, inputs, at, self.prepare_.to(device), dtype=dtype, function=function)
         return result if len(inputs) else result.reshape(0, len(self.classes_))
+
+    def _rows(self, X: Any) -> Any:
+        """X without what names its rows."""
+        return rows_only(X, self.intake_.columns, getattr(self, "id_column_", None))
 
     def _check_inputs(self, raw: Tensor) -> None:
         """Refuse inputs of another kind than the model was trained on, and warn of values that are far from those."""
@@ -201,16 +210,3 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.transition_ is None:
             raise ConfigError(f"{self.name!r} has no transition matrices; BLTM and TAIDTM, for instance, estimate them")
         return self.transition_
-
-
-def as_annotations(data: Any, n_instances: int) -> Annotations:
-    """Any accepted form of annotations; labels (n,) become a crowd of one."""
-    if not isinstance(data, Annotations | tuple) and not hasattr(data, "columns") and np.ndim(data) == 1:
-        data = np.asarray(data).reshape(-1, 1)
-    crowd = Annotations.coerce(data)
-    if crowd.n_instances != n_instances:
-        raise DataError(
-            f"X has {n_instances} instances, the annotations cover {crowd.n_instances}; they must be the same "
-            "instances in the same order (Annotations.from_frame(..., instances=ids) fixes the order)"
-        )
-    return crowd
