@@ -6,6 +6,7 @@ Matching looks at rows only, before they become numbers, so it works for arrays,
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.annotations import Annotations
-from crowdwise.data.factorise import Ids, Vocabulary, plain
+from crowdwise.data.factorise import Ids, Vocabulary, is_text, plain
 from crowdwise.data.frames import ALIASES, drop_column, find_column, frame_columns, is_frame, row_ids, take_columns
 from crowdwise.data.types import Ints
-from crowdwise.errors import DataError, spelled
+from crowdwise.errors import CrowdwiseWarning, DataError, shorten, spelled
 
 POSITION = "position"
 _SHOWN = 3
@@ -57,7 +58,7 @@ def match(X: Any, annotations: Any, ids: Ids | str | None = None) -> Matched:
            [0, 0]])
     """
     raw = not isinstance(annotations, Annotations)
-    crowd = as_annotations(annotations, None if isinstance(X, Mapping) else count_rows(X))
+    crowd = as_annotations(annotations, None if _is_mapping(X) else count_rows(X))
     if raw:
         crowd = with_sorted_annotators(crowd)
     if isinstance(ids, str) and ids == POSITION:
@@ -74,26 +75,52 @@ def match(X: Any, annotations: Any, ids: Ids | str | None = None) -> Matched:
         raise DataError(
             f"X has {n:,} rows, but there are {vocabulary.size:,} ids: one per row is needed", parameter="ids"
         )
-    order = pc.array_sort_indices(vocabulary.arrow).to_numpy().astype(np.int64)
+    order = vocabulary.sorted_codes()
     found = _by_id(crowd, vocabulary)
     return Matched(X, found, None if np.array_equal(order, np.arange(n)) else order, id_column)
 
 
 def as_annotations(data: Any, n: int | None = None) -> Annotations:
     """Any accepted form of annotations; labels (n,) become a crowd of one, a frame with n rows may be a matrix."""
+    if hasattr(data, "__array__") and not hasattr(data, "shape"):
+        data = np.asarray(data)
     if n is not None and not isinstance(data, Annotations) and _is_table(data) and _is_wide(data, n):
         return Annotations.from_dense(data)
-    if isinstance(data, Annotations | tuple) or hasattr(data, "columns") or np.ndim(data) != 1:
+    if isinstance(data, Annotations | tuple) or hasattr(data, "columns") or (data is not None and np.ndim(data) != 1):
         return Annotations.coerce(data)
+    if data is None:
+        raise DataError(
+            "fit requires y to be passed, but the target y is None: what did the crowd say of the instances?"
+        )
     values = data if isinstance(data, np.ma.MaskedArray) else np.asarray(data)
+    if values.dtype.kind == "f" and np.isinf(values).any():
+        raise DataError("y has infinite labels (Input y contains infinity): labels are numbers, texts or booleans")
     if values.dtype.kind == "f" and not np.array_equal(values, np.trunc(values), equal_nan=True):
         example = values[np.isfinite(values) & (values != np.trunc(values))][:1].tolist()
         raise DataError(f"Unknown label type: y holds continuous values{f' such as {example[0]:g}' if example else ''}")
-    crowd = Annotations.coerce(values.reshape(-1, 1))
+    crowd = Annotations.from_dense(values.reshape(-1, 1), missing=[""])
     index = row_ids(data)
     if index is None or len(set(index.tolist())) < len(index):
         return crowd
     return crowd.recoded(instances=(np.arange(len(index)), Vocabulary.of(index, "index")))
+
+
+def check_labels(crowd: Annotations) -> None:
+    """Refuse classes and annotators that a model could not be saved with, before anything is trained; warn of a single class."""
+    for what, vocabulary in (("classes", crowd.class_vocabulary), ("annotators", crowd.annotator_vocabulary)):
+        kind = vocabulary.arrow.type
+        plain_kind = (
+            is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+        )
+        if vocabulary.size and not plain_kind:
+            example = vocabulary.arrow[0].as_py()
+            raise DataError(f"{what} such as {example!r} ({kind}) cannot be saved: use texts, numbers or booleans")
+        if pa.types.is_floating(kind) and not pc.all(pc.is_finite(vocabulary.arrow)).as_py():
+            raise DataError(f"{what} must be finite numbers, got {shorten(vocabulary.arrow.to_pylist(), 4)}")
+    used = np.flatnonzero(np.bincount(crowd.label, minlength=crowd.n_classes))
+    if len(used) == 1:
+        (name,) = crowd.class_vocabulary.take(used).to_pylist()
+        warnings.warn(f"all labels are {name!r}: there is nothing to tell apart", CrowdwiseWarning, stacklevel=3)
 
 
 def with_sorted_annotators(crowd: Annotations) -> Annotations:
@@ -189,12 +216,12 @@ def count_rows(X: Any) -> int:
         return int(shape[0])
     if isinstance(X, Mapping):
         return len(next(iter(X.values()), ()))
-    return len(X)
+    return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
 
 
 def rows_only(X: Any, columns: Any, id_column: Any) -> Any:
     """X as a fitted model takes it: without the column of ids that it was trained with, and of a mapping the rows."""
-    if isinstance(X, Mapping) and columns is None:
+    if _is_mapping(X) and columns is None:
         return _values(X)
     if id_column is not None and id_column not in (columns or ()) and _is_table(X) and id_column in frame_columns(X):
         return drop_column(X, id_column)
@@ -268,14 +295,14 @@ def _has_all(values: pa.Array, crowd: Annotations) -> bool:
 
 def _is_mapping_of_rows(X: Any, crowd: Annotations) -> bool:
     """Whether X maps ids to rows, and not names to columns: some of its keys are ids of instances."""
-    if not isinstance(X, Mapping):
+    if not _is_mapping(X):
         return False
     ids = set(crowd.instances.tolist())
     return any(key in ids for key in X)
 
 
 def _is_wide(frame: Any, n: int) -> bool:
-    """Whether a frame is beyond doubt a matrix: n rows, no column of a long table, and columns that share their values."""
+    """Whether a frame is beyond doubt a matrix: n rows, no column of a long table, and most columns share their values."""
     names = frame_columns(frame)
     if len(names) < 2 or any(find_column(aliases, names) is not None for aliases in ALIASES.values()):
         return False
@@ -285,11 +312,17 @@ def _is_wide(frame: Any, n: int) -> bool:
     seen = [{value for value in column.unique().to_pylist() if value not in (None, "", -1)} for column in columns]
     seen = [values for values in seen if values]
     counts = Counter(value for values in seen for value in values)
-    return bool(seen) and all(any(counts[value] > 1 for value in values) for values in seen)
+    return 2 * sum(any(counts[value] > 1 for value in values) for values in seen) > len(seen)
+
+
+def _is_mapping(X: Any) -> bool:
+    return isinstance(X, Mapping) and not hasattr(X, "shape")  # which a sparse matrix in form of a dictionary has
 
 
 def _is_table(X: Any) -> bool:
-    return not isinstance(X, np.ndarray | list | tuple) and is_frame(X)
+    return not isinstance(X, np.ndarray | list | tuple) and (
+        _is_mapping(X) or (not isinstance(X, Mapping) and is_frame(X))
+    )
 
 
 def _values(X: Mapping[Any, Any]) -> Any:

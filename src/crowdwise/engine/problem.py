@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,7 +67,9 @@ class Problem:
         rows = np.arange(annotations.n_instances) if order is None else order
         labelled = np.flatnonzero(annotations.labels_per_instance[rows])  # places in this order
         if len(labelled) < 2:
-            raise DataError(f"at least 2 instances must have a label to train on, got {len(labelled)}")
+            raise DataError(
+                f"at least 2 instances must have a label to train on, got {len(labelled)} (n_samples={len(labelled)})"
+            )
         labelled = np.random.default_rng(derive_seed(seed, "split")).permutation(labelled)
         n_validation = min(int(validation_fraction * len(labelled)), len(labelled) - 2)
         validation, train = (rows[np.sort(part)] for part in (labelled[:n_validation], labelled[n_validation:]))
@@ -127,6 +130,13 @@ def make_inputs(X: Any, device: torch.device) -> Inputs:
                 f"X has {int(np.ma.getmaskarray(X).sum()):,} masked values; fill them, or leave the instances out"
             )
         X = X.data
+    if X.dtype.kind == "c":
+        raise DataError("Complex data not supported: X must hold real numbers")
+    if X.dtype == object and not any(isinstance(value, str | bytes) for value in X.flat):
+        with contextlib.suppress(TypeError, ValueError):
+            X = X.astype(np.float64)
+    if X.ndim == 2 and not X.shape[1]:
+        raise DataError(f"X has 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
     if X.dtype == object or not (np.issubdtype(X.dtype, np.number) or X.dtype == bool):
         raise DataError(f"X must hold numbers, got dtype {X.dtype}")
     if X.dtype != np.uint8:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from crowdwise.callbacks import Callbacks, FromObserver, Observer
 from crowdwise.constraints import Interval, NonNegativeFloat, NonNegativeInt, PositiveInt, check_parameters
-from crowdwise.data.matching import match
+from crowdwise.data.matching import check_labels, match
 from crowdwise.engine import Engine, Group, Problem, Stage, StageResult, distributed
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages
 from crowdwise.engine.device import derive_seed, resolve_device, seeded
@@ -176,6 +176,7 @@ class CrowdClassifier(Predictor):
         told = Callbacks(callbacks)
         matched = match(X, annotations, ids)
         X, crowd = matched.X, matched.annotations
+        check_labels(crowd)
         run, seed = self._open_run(run_dir, resume), self._seed()
         device = distributed.join(resolve_device(self.device))
         problem = Problem.make(

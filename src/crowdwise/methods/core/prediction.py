@@ -53,6 +53,11 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     warnings_: list[str]
     """What was found wrong with the classifier in training; empty where all went well."""
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.three_d_array = True
+        return tags
+
     def predict(self, X: Any) -> Array:
         """The most probable class of each instance, in the user's vocabulary: (len(X),)."""
         probabilities = self.predict_proba(X)
@@ -103,15 +108,14 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return confidence
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy against true labels ``y`` (n,), or soft agreement with annotations (of any accepted form)."""
+        """Accuracy against true labels ``y`` (n,), or skill-weighted agreement with annotations of any other form.
+
+        The latter is `crowdwise.scoring.skill_weighted_agreement`, with skills estimated from these annotations.
+        """
         if isinstance(y, Annotations) or np.ndim(y) != 1 or hasattr(y, "columns"):
-            crowd = match(X, y).annotations
-            votes = crowd.votes()
-            known = {value: code for code, value in enumerate(crowd.classes.tolist())}
-            predicted = np.array([known.get(value, -1) for value in self.predict(X).tolist()])
-            labelled = votes.sum(1) > 0
-            hits = np.where(predicted >= 0, votes[np.arange(len(votes)), predicted], 0)
-            return float((hits[labelled] / votes.sum(1)[labelled]).mean())
+            from crowdwise.scoring import skill_weighted_agreement
+
+            return skill_weighted_agreement(match(X, y).annotations, self.predict(X))
         truth, classes = labels_by_row(X, y), set(self.classes_.tolist())
         unknown = [value for value in dict.fromkeys(truth.tolist()) if value not in classes]
         if unknown:
@@ -190,7 +194,11 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Refuse inputs of another kind than the model was trained on, and warn of values that are far from those."""
         prepare, shape = self.prepare_, tuple(raw.shape[1:])
         if shape != prepare.shape:
-            raise DataError(f"this model was trained on instances of shape {prepare.shape}, X has {shape}")
+            counts = f"X has {shape[0]} features, but {type(self).__name__} is expecting {prepare.shape[0]} features as input: "
+            raise DataError(
+                f"{counts if len(shape) == len(prepare.shape) == 1 else ''}this model was trained on instances of shape "
+                f"{prepare.shape}, X has {shape}"
+            )
         if prepare.scale != 1 and raw.is_floating_point() and float(raw.max()) <= 1:
             raise DataError(
                 f"this model was trained on 8-bit pictures (0 to 255), X has values from {float(raw.min()):g} to "
