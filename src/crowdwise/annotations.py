@@ -144,17 +144,18 @@ class Annotations:
 
     @classmethod
     def from_dense(
-        cls, matrix: Any, *, missing: Collection[Any] = frames.MISSING, classes: Ids | None = None
+        cls, matrix: Any, *, missing: Collection[Any] | None = None, classes: Ids | None = None
     ) -> Annotations:
         """Annotations from a matrix (n, R): one row per instance, one column per annotator.
 
         ``matrix`` is an array, a list of rows, or a frame, whose column names (and pandas index) become the ids.
-        ``None``, NaN and every value in ``missing`` are missing.
+        ``None``, NaN, masked cells and every value in ``missing`` are missing; by default that is an empty text, and -1 unless
+        all other labels are 1.
 
         >>> Annotations.from_dense([[0, 1, -1], [1, None, 1]])
         Annotations(2 instances, 3 annotators, 2 classes, 4 annotations)
         """
-        if isinstance(missing, str) or not isinstance(missing, Collection):
+        if missing is not None and (isinstance(missing, str) or not isinstance(missing, Collection)):
             missing = [missing]
         rows, columns, values, (n, width) = frames.dense_columns(matrix, missing)
         label, class_vocabulary = encode_classes(values, classes)
@@ -266,8 +267,37 @@ class Annotations:
         """Codes of classes by id; an unknown id is an error."""
         return self.class_vocabulary.lookup(Column.of(ids, "classes", "entry {}".format))
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, R), as of a matrix with a row per instance, which is how scikit-learn counts and splits."""
+        return self.n_instances, self.n_annotators
+
     def __len__(self) -> int:
         return len(self.instance)
+
+    def __getitem__(self, rows: Any) -> Annotations:
+        """The annotations of some instances, as `select`, for what splits annotations together with X.
+
+        >>> a = Annotations.from_triples([0, 1, 2], [0, 1, 1], [0, 1, 1])
+        >>> a[[2, 0]].instances, a[1:]
+        (array([2, 0]), Annotations(2 instances, 2 annotators, 2 classes, 2 annotations))
+        """
+        if isinstance(rows, tuple) and len(rows) == 2 and (rows[1] is Ellipsis or rows[1] == slice(None)):
+            rows = rows[0]
+        if isinstance(rows, slice):
+            rows = np.arange(self.n_instances)[rows]
+        return self.select(instances=np.atleast_1d(np.asarray(rows)))
+
+    __iter__ = None  # of instances or of annotations? ``to_frame`` has the latter
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """For each instance a mapping from annotators to labels (n,), by which scikit-learn sees that these are no classes."""
+        found = np.empty(self.n_instances, dtype=object)
+        found[:] = [{} for _ in range(self.n_instances)]
+        annotator, label = self.annotators.tolist(), self.classes.tolist()
+        for i, j, y in zip(self.instance.tolist(), self.annotator.tolist(), self.label.tolist(), strict=True):
+            found[i][annotator[j]] = label[y]
+        return found
 
     def __repr__(self) -> str:
         sizes = (self.n_instances, "instances"), (self.n_annotators, "annotators"), (self.n_classes, "classes")

@@ -169,7 +169,7 @@ def test_a_run_is_only_resumed_with_the_same_parameters_and_data(tmp_path):
     crowdwise.CE(**QUICK).fit(X, annotations, run_dir=tmp_path / "run")
     with pytest.raises(ConfigError, match=r"lr=None there, 0\.5 now"):
         crowdwise.CE(**QUICK, lr=0.5).fit(X, annotations, resume=tmp_path / "run")
-    with pytest.raises(ConfigError, match="another data: inputs="):
+    with pytest.raises(ConfigError, match=r"another data: .*inputs="):
         crowdwise.CE(**QUICK).fit(X + 1, annotations, resume=tmp_path / "run")
 
 

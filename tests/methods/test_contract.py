@@ -177,12 +177,13 @@ def test_own_backbone(method, tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
 
-def test_score_against_annotations_is_soft_agreement():
+def test_score_against_annotations_is_skill_weighted_agreement():
     X, annotations, _ = crowd()
     model = fitted("ce")
     predicted = model.predict(X)
-    votes = annotations.votes()
-    expected = (votes[np.arange(len(X)), predicted] / votes.sum(1)).mean()
+    skill = crowdwise.aggregation.HierarchicalDawidSkene(random_state=0).fit(annotations).skill_
+    weight = np.clip((3 * skill - 1) / 2, 0, 1)[annotations.annotator]
+    expected = weight[annotations.label == predicted[annotations.instance]].sum() / weight.sum()
     assert model.score(X, annotations) == pytest.approx(expected)
 
 

@@ -60,7 +60,8 @@ class CBCC(BayesianConfusion[CBCCState]):
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> CBCCState:
         rows = self._rows(crowd)
-        membership = rng.dirichlet(np.ones(self.n_communities), len(rows.starts))
+        draws = rng.dirichlet(np.ones(self.n_communities), len(rows.starts))
+        membership = crowd.drawn_for_annotators(draws, rows.annotator[rows.starts])
         return self._update(rows, rows.count(crowd, crowd.initial()), 0.0, self._alpha(crowd), membership)
 
     def _round(self, crowd: Crowd, state: CBCCState, rng: np.random.Generator) -> CBCCState:

@@ -62,7 +62,7 @@ class EBCC(BayesianConfusion[EBCCState]):
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> EBCCState:
         start = crowd.initial()
         useful = min(self.n_subtypes, int((start > 0).sum(axis=0).max()))  # a subtype without instances is none
-        shares = rng.standard_exponential((*start.shape, useful))
+        shares = crowd.drawn_for_instances(rng.standard_exponential((*start.shape, useful)))
         shares *= (start / shares.sum(axis=2))[:, :, None]
         rows = self._rows(crowd)
         return self._update(rows, rows.count(crowd, shares.reshape(len(start), -1)), 0.0, self._alpha(crowd))

@@ -45,9 +45,10 @@ def train(
     ids: Annotated[
         str | None,
         typer.Option(
-            metavar="COLUMN|FILE",
+            metavar="COLUMN|FILE|1..",
             help="Ids of the inputs' rows: a column of the inputs' table (one named id or instance is found), an array "
-            "in the .npz, or a file with one id per row.",
+            "in the .npz, a file with one id per row, `1..` (rows are numbered from 1), or `position` (the labels list "
+            "the rows in their order).",
         ),
     ] = None,
     preset: Annotated[

@@ -20,6 +20,7 @@ from scipy.stats import norm
 from crowdwise.aggregation.hierarchical import HierarchicalDawidSkene
 from crowdwise.aggregation.majority_vote import MajorityVote
 from crowdwise.annotations import Annotations
+from crowdwise.scoring import annotator_weights, support_of
 
 Array = npt.NDArray[Any]
 _ERROR_RATE = (
@@ -44,14 +45,7 @@ class Yardstick:
     @classmethod
     def from_annotations(cls, annotations: Annotations) -> Yardstick:
         """Labels, weighted by the skill of their annotators; all alike where nobody is better than chance."""
-        skill = HierarchicalDawidSkene(random_state=0).fit(annotations).skill_
-        n_classes = annotations.n_classes
-        weight = np.clip((n_classes * skill - 1) / max(n_classes - 1, 1), 0, 1)
-        if not weight[annotations.annotator].sum() > 0:
-            weight = np.ones_like(weight)
-        support = np.zeros((annotations.n_instances, n_classes))
-        np.add.at(support, (annotations.instance, annotations.label), weight[annotations.annotator])
-        return cls(support)
+        return cls(support_of(annotations, annotator_weights(annotations)))
 
     @classmethod
     def from_gold(cls, gold: Array, n_classes: int) -> Yardstick:

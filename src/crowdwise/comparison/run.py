@@ -17,10 +17,10 @@ from crowdwise.comparison.fits import Fit, Observer, Records, Task, fingerprint,
 from crowdwise.comparison.judge import Yardstick, expectation, is_at_chance
 from crowdwise.comparison.result import Comparison, Entry
 from crowdwise.data.frames import is_frame
+from crowdwise.data.matching import match
 from crowdwise.engine.device import resolve_device
-from crowdwise.engine.intake import count_rows, is_sparse, numbers
+from crowdwise.engine.intake import is_sparse, numbers
 from crowdwise.errors import ConfigError, DataError, TrainingError, shorten
-from crowdwise.methods.core.prediction import as_annotations
 from crowdwise.registry import AGGREGATORS
 
 Array = npt.NDArray[Any]
@@ -32,6 +32,7 @@ def compare(
     X: Any,
     annotations: Any,
     *,
+    ids: Any = None,
     methods: Iterable[str] | Mapping[str, Any] | None = None,
     gold: Any = None,
     folds: int = 5,
@@ -47,8 +48,8 @@ def compare(
 
     Each method is fitted without one of ``folds`` parts of the labelled instances at a time, predicts that part, and is judged
     by its annotations: the share of labels that agree with the prediction, each label counting as much as its annotator is
-    better than chance. ``gold`` (true classes of some instances: a mapping from instance ids, or values of all instances, None
-    where not known) is used to judge only, never to train.
+    better than chance. ``ids`` are the ids of the rows of ``X``, as in ``fit``. ``gold`` (true classes of some instances: a
+    mapping from instance ids, or values of all instances, None where not known) is used to judge only, never to train.
 
     ``methods`` are names, or a mapping from titles to names or to methods with parameters of your own; by default logistic
     regression on majority votes and on Dawid-Skene labels, CE, Concord, Max-MIG, GeoCrowdNet and TAIDTM. Every method is fitted
@@ -65,8 +66,8 @@ def compare(
     >>> found.at_chance, found["ce"].folds
     (False, 2)
     """
-    crowd = as_annotations(annotations, count_rows(X))
-    X = _indexable(X)
+    matched = match(X, annotations, ids)
+    X, crowd = _indexable(matched.X), matched.annotations
     truth = None if gold is None else gold_codes(gold, crowd)
     if seconds is not None and not seconds > 0:
         raise ConfigError(f"seconds must be positive, or None for no limit, got {seconds!r}")

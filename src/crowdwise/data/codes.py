@@ -104,6 +104,9 @@ def freeze(array: Array) -> Array:
 
 def integers(values: Any, name: str) -> Array:
     """Values as an integer array with one axis; an empty array may have any type."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        row = int(np.argmax(np.ma.getmaskarray(values)))
+        raise AnnotationError(f"{name}, row {row}: the value is masked; leave such rows out")
     array = np.asarray(values)
     if array.ndim != 1:
         raise AnnotationError(f"{name} must have one axis, got shape {array.shape}")

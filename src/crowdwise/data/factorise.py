@@ -6,8 +6,9 @@ numpy arrays are made on demand.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -24,6 +25,7 @@ Ids = Sequence[Any] | Array  # ids as users pass them
 # Ids up to this many characters become a fixed-width numpy string array, which needs no pickle to be stored;
 # longer ones, such as whole sentences, would waste memory and become an array of str objects.
 FIXED_WIDTH = 64
+_NUMBER = re.compile(r"([0-9]{1,18})")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +57,8 @@ class Vocabulary:
 
     size: int
     ids: pa.Array | None = None
+    ordered: bool = False
+    """Whether the user listed the ids in this order; False: they are numbered as they appeared."""
 
     @classmethod
     def of(cls, values: Ids, kind: str) -> Vocabulary:
@@ -65,7 +69,7 @@ class Vocabulary:
         if repeated.size:
             row = int(repeated[0])
             raise column.error(row, f"{column.data[row].as_py()!r} is listed twice")
-        return vocabulary
+        return replace(vocabulary, ordered=True)
 
     @cached_property
     def values(self) -> Array:
@@ -95,7 +99,24 @@ class Vocabulary:
     def subset(self, codes: Array) -> Vocabulary:
         """The vocabulary of some codes, in the order given."""
         whole = len(codes) == self.size and bool(np.array_equal(codes, np.arange(self.size)))
-        return self if whole else Vocabulary(len(codes), self.take(codes))
+        return self if whole else Vocabulary(len(codes), self.take(codes), self.ordered or self.ids is None)
+
+    def in_order_of_ids(self) -> Array | None:
+        """The place of every code among the sorted ids; None where codes are in the order that the user gave."""
+        if self.ids is None or self.ordered:
+            return None
+        rank = np.empty(self.size, np.int64)
+        rank[self.sorted_codes()] = np.arange(self.size)
+        return rank
+
+    def sorted_codes(self) -> Array:
+        """Codes by ascending id; numbers in texts count as such: "p7" is before "p10"."""
+        ids = self.arrow
+        if not is_text(ids.type):
+            return np.asarray(pc.array_sort_indices(ids).to_numpy(), np.int64)
+        texts = ids.to_pylist()
+        keys = [(*_natural(text), text) for text in texts]
+        return np.array(sorted(range(len(texts)), key=keys.__getitem__), np.int64)
 
     def lookup(self, column: Column) -> Codes:
         """Codes of a column of ids, all of which must be in the vocabulary."""
@@ -207,6 +228,11 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value))) or _is_na(value)
 
 
+def _natural(text: str) -> list[str | int]:
+    """Text and numbers in turn."""
+    return [int(part) if place % 2 else part for place, part in enumerate(_NUMBER.split(text))]
+
+
 def _is_na(value: Any) -> bool:
     return type(value).__name__ in ("NAType", "NaTType")  # by name: pandas may not be installed
 
@@ -225,6 +251,8 @@ def _chunked(values: Any) -> pa.ChunkedArray:
         return values
     if isinstance(values, pa.Array):
         return pa.chunked_array([values])
+    if isinstance(values, np.ma.MaskedArray):
+        return pa.chunked_array([pa.array(values.data, mask=np.ma.getmaskarray(values), from_pandas=True)])
     values = np.asarray(values) if hasattr(values, "__array__") else list(values)
     return pa.chunked_array([pa.array(values, from_pandas=True)])
 

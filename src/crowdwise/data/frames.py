@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from crowdwise.data.factorise import Column, is_missing
 from crowdwise.data.types import Array, Ints
-from crowdwise.errors import AnnotationError, spelled, suggest
+from crowdwise.errors import AnnotationError, CrowdwiseWarning, spelled, suggest
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "instance": ("instance", "item", "task", "example", "sample", "question"),
@@ -91,14 +92,23 @@ def take_columns(frame: Any, names: Iterable[Any]) -> list[Column]:
             )
         return columns
     wrapped = _narwhals(frame)
-    return [Column.of(_arrow(wrapped[name]), f"column {name!r}") for name in names]
+    return [Column.of(_arrow(wrapped.get_column(name)), f"column {name!r}") for name in names]
 
 
-def dense_columns(matrix: Any, missing: Collection[Any]) -> tuple[Ints, Ints, Column, tuple[int, int]]:
+def drop_column(frame: Any, name: Any) -> Any:
+    """A frame of any library without one of its columns."""
+    if isinstance(frame, Mapping):
+        return {key: values for key, values in frame.items() if key != name}
+    return _narwhals(frame).drop(name).to_native()
+
+
+def dense_columns(matrix: Any, missing: Collection[Any] | None) -> tuple[Ints, Ints, Column, tuple[int, int]]:
     """Row, column and value of every cell that is not missing, by rows, and the shape (n, R)."""
     cells = _matrix(matrix)
     width = cells.shape[1]
     kind = cells.dtype.kind
+    if missing is None:
+        missing = _usual_missing(cells)
     if kind in "iufbU":
         absent = [m for m in missing if isinstance(m, str if kind == "U" else int | float | np.number)]
         keep = ~np.isin(cells, absent)
@@ -106,8 +116,8 @@ def dense_columns(matrix: Any, missing: Collection[Any]) -> tuple[Ints, Ints, Co
             keep &= ~np.isnan(cells)
         rows, columns = np.nonzero(keep)
         values = cells[rows, columns]
-        if kind == "f" and np.array_equal(values, np.trunc(values)):  # integers that became floats because of NaN
-            values = values.astype(np.int64)
+        if kind == "f" and np.array_equal(values, np.trunc(values)) and np.isfinite(values).all():
+            values = values.astype(np.int64)  # integers that became floats because of NaN
         data = Column.of(values, "matrix").data
     else:
         absent_set = set(missing)
@@ -119,9 +129,29 @@ def dense_columns(matrix: Any, missing: Collection[Any]) -> tuple[Ints, Ints, Co
     return rows, columns, where, (len(cells), width)
 
 
+def _usual_missing(cells: Array) -> tuple[Any, ...]:
+    """What stands for no label: an empty text, and -1, but not among labels -1 and 1."""
+    if cells.dtype.kind == "O":
+        found = {cell for cell in cells.ravel().tolist() if not is_missing(cell) and not isinstance(cell, str | bytes)}
+    elif cells.dtype.kind in "if":
+        found = set(np.unique(cells[~np.isnan(cells)]).tolist())
+    else:
+        return MISSING
+    if found == {-1, 1}:
+        return tuple(value for value in MISSING if value != -1)
+    if found == {-1, 0, 1}:
+        warnings.warn(
+            "-1 is taken for a missing label, beside the labels 0 and 1: pass Annotations.from_dense(matrix, missing=[-1]) to "
+            "say so, or missing=[] if it is a class",
+            CrowdwiseWarning,
+            stacklevel=4,
+        )
+    return MISSING
+
+
 def row_ids(frame: Any) -> Any:
-    """Ids of a frame's rows, i.e. the pandas index; None if it is 0, 1, ..."""
-    index = getattr(frame, "index", None)
+    """Ids of the rows of a frame or series, i.e. the pandas index; None if there is none, or it is 0, 1, ..."""
+    index = getattr(frame, "index", None) if hasattr(frame, "iloc") else None
     if index is None or type(index).__name__ == "MultiIndex" or np.array_equal(index, np.arange(len(index))):
         return None
     return index.to_numpy()
@@ -155,10 +185,14 @@ def _matrix(matrix: Any) -> Array:
     cells: Array
     if is_frame(matrix):
         cells = _narwhals(pa.table(matrix) if isinstance(matrix, Mapping) else matrix).to_numpy()
+    elif isinstance(matrix, np.ma.MaskedArray) and np.ma.getmaskarray(matrix).any():
+        cells = matrix.astype(object).filled(None)
     elif hasattr(matrix, "__array__"):
         cells = np.asarray(matrix)
     else:
         cells = _from_rows(list(matrix))
+    if cells.dtype.kind == "c":
+        raise AnnotationError("Complex data not supported: labels are numbers, texts or booleans")
     if cells.ndim != 2:
         raise AnnotationError(f"a dense matrix has two axes (instances, annotators), got shape {cells.shape}")
     return cells

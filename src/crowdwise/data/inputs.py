@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.data.frames import ALIASES, find_column
+from crowdwise.data.matching import numbered_from
 from crowdwise.errors import DataError, spelled, suggest
 from crowdwise.readers import load_columns
 from crowdwise.storage.arrays import read_npy, read_npz
@@ -35,7 +36,8 @@ class InputRows:
 def read_inputs(path: str | Path, ids: str | None = None) -> InputRows:
     """Instances from an array file (rows are instances) or a table (numeric columns are features).
 
-    ``ids`` names a column of the table, an array in the npz file, or a file with one id per instance. A table's column
+    ``ids`` names a column of the table, an array in the npz file, or a file with one id per instance; ``"1.."``: rows are
+    numbered from 1. A table's column
     called id, instance, task or the like is taken for ids without being named.
     """
     path, name = _split_name(path)
@@ -51,6 +53,8 @@ def read_inputs(path: str | Path, ids: str | None = None) -> InputRows:
         source = f"column {column!r}"
     if X.ndim < 2:
         raise DataError(f"{path}: inputs need one row per instance, (n, features) or (n, height, width), not {X.shape}")
+    if ids is not None and found is None:
+        found, source = numbered_from(ids, len(X)), f"the numbers {ids}"
     if ids is not None and found is None:
         found, source = _read_ids(Path(ids), path), ids
     if found is not None:

@@ -13,11 +13,10 @@ import numpy.typing as npt
 from crowdwise import datasets, presets, simulate
 from crowdwise.annotations import Annotations
 from crowdwise.data.factorise import Vocabulary
-from crowdwise.data.inputs import InputRows, read_inputs
+from crowdwise.data.inputs import read_inputs
+from crowdwise.data.matching import POSITION, rows_by_id, rows_by_number, rows_in_order, with_sorted_annotators
 from crowdwise.errors import ConfigError, DataError, spelled
 from crowdwise.readers import read
-
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,8 @@ class TrainingData:
     """Rows of the training instances whose true class is known, and these classes."""
     crowd: simulate.SimulatedCrowd | None = None
     name: str = ""
+    ids: npt.NDArray[Any] | None = None
+    """Ids of the rows of X, where they have some."""
 
 
 def from_dataset(
@@ -78,23 +79,42 @@ def from_dataset(
 
 
 def from_files(
-    inputs: str, annotations: str, ids: str | None, reading: Mapping[str, Any] | None = None
+    inputs: str,
+    annotations: str,
+    ids: str | None,
+    reading: Mapping[str, Any] | None = None,
+    *,
+    as_they_appear: bool = False,
 ) -> TrainingData:
-    """Instances from an array file or a table, and a file of annotations, in any format, that refers to them."""
-    instances = read_inputs(inputs, ids)
+    """Instances from an array file or a table, and a file of annotations, in any format, that refers to them.
+
+    Annotators are numbered by id, and rows that have ids are trained on in their order, so that the order of lines in the files
+    changes nothing. ``as_they_appear``: as in the files, which is what earlier versions did. ``ids="position"``: the annotations
+    list the rows in their order.
+    """
+    in_order = ids == POSITION
+    instances = read_inputs(inputs, None if in_order else ids)
     export = read(annotations, **(reading or {}), details=False)
-    found, n = export.annotations, len(instances.X)
-    rows = rows_of(found.instances, instances, Path(annotations).name)
-    known = Vocabulary(n) if instances.ids is None else Vocabulary.of(instances.ids, "instances")
+    found = export.annotations if as_they_appear else with_sorted_annotators(export.annotations)
+    what, where, n = Path(annotations).name, instances.path.name, len(instances.X)
+    if in_order:
+        rows, known = rows_in_order(found, n), Vocabulary(n)
+    elif instances.ids is None:
+        rows, known = rows_by_number(found, n, what, where), Vocabulary(n)
+    else:
+        known = Vocabulary.of(instances.ids, "instances")
+        rows = rows_by_id(found, known, what, where)
     gold = None
     if export.gold:
-        gold = rows[found.instance_codes(list(export.gold))], np.array(list(export.gold.values()))
+        at, truth = rows[found.instance_codes(list(export.gold))], np.array(list(export.gold.values()))
+        gold = at[at >= 0], truth[at >= 0]
     return TrainingData(
         f"{instances.message}\n{export.message}",
         instances.X,
         found.recoded(instances=(rows, known)),
         gold=gold,
         name=Path(inputs).stem,
+        ids=None if as_they_appear or in_order else instances.ids,
     )
 
 
@@ -117,37 +137,6 @@ def named(annotations: Annotations, class_names: tuple[str, ...]) -> Annotations
     return annotations.recoded(classes=(same, Vocabulary.of(class_names, "classes")))
 
 
-def rows_of(wanted: npt.NDArray[Any], inputs: InputRows, what: str) -> Rows:
-    """The rows that instance ids of an annotation table stand for: positions in ``inputs.ids``, or row numbers."""
-    n = len(inputs.X)
-    if inputs.ids is None:
-        return _row_numbers(wanted, n, inputs.path.name, what)
-    known = {str(value): row for row, value in enumerate(inputs.ids.tolist())}
-    rows = np.array([known.get(str(value), -1) for value in wanted.tolist()], dtype=np.int64)
-    missing = np.flatnonzero(rows < 0)
-    if missing.size:
-        some = ", ".join(repr(str(value)) for value in inputs.ids[:3])
-        raise DataError(
-            f"{what}: instance {wanted[missing[0]]!s} ({len(missing):,} of {len(wanted):,} instances) is not among the "
-            f"{n:,} ids of {inputs.path.name} ({some}, ...)",
-            parameter="ids",
-        )
-    return rows
-
-
-def _row_numbers(wanted: npt.NDArray[Any], n: int, where: str, what: str) -> Rows:
-    """Instance ids that are row numbers 0..n-1."""
-    integer = np.issubdtype(wanted.dtype, np.integer)
-    wrong = np.flatnonzero((wanted < 0) | (wanted >= n)) if integer else np.arange(len(wanted))
-    if wrong.size:
-        raise DataError(
-            f"{what}: instance {wanted[wrong[0]]!s} is not a row of {where}: rows are numbered 0..{n - 1}; "
-            f"if these are ids, say with {spelled('ids')} which row each one stands for",
-            parameter="ids",
-        )
-    return wanted.astype(np.int64)
-
-
 def _of_dataset(found: Annotations, data: datasets.Dataset, file: str) -> Annotations:
     """A file's annotations of a data set's training instances: rows by number, classes by name or by code."""
     what, n = Path(file).name, len(data.X_train)
@@ -160,6 +149,6 @@ def _of_dataset(found: Annotations, data: datasets.Dataset, file: str) -> Annota
             f"{what}: label {strange!r} is no class of data set {data.name!r}: its classes are "
             f"{', '.join(map(repr, data.class_names))} (or their codes 0..{data.n_classes - 1})"
         )
-    rows = _row_numbers(found.instances, n, f"the training part of {data.name!r}", what)
+    rows = rows_by_number(found, n, what, f"the training part of {data.name!r}", certain=True)
     code = np.array([known.index(value) for value in said], dtype=np.int64)
     return found.recoded(instances=(rows, Vocabulary(n)), classes=(code, Vocabulary.of(data.class_names, "classes")))

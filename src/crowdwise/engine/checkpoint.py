@@ -29,6 +29,7 @@ from crowdwise.storage.files import replacing, storing, tidy
 from crowdwise.storage.lock import locked
 
 RUN_VERSION = 2
+CONTENT = "content"  # checksum of all data of a run, which runs of earlier versions have not
 _LARGE = 1 << 20  # bytes from which checksums are worth several threads
 
 
@@ -145,6 +146,12 @@ class RunDirectory:
         """Begin a new run here."""
         if (self.path / "run.json").exists():
             raise ConfigError(f"{self.path} already holds a run; pass resume={str(self.path)!r} to resume it")
+        left = [*sorted((self.path / "stages").glob("*.safetensors")), *filter(Path.exists, self.checkpoint_files)]
+        if left:
+            raise ConfigError(
+                f"{self.path} holds parts of a run whose run.json is missing ({left[0].relative_to(self.path)}): "
+                "remove them, or choose another folder"
+            )
         with storing(self.path / "stages"):
             (self.path / "stages").mkdir(parents=True, exist_ok=True)
         source = {} if self.source is None else {"source": self.source}
@@ -161,7 +168,10 @@ class RunDirectory:
         except ModelFileError as error:
             raise ModelFileError(f"{error}; this run cannot be resumed: start a new one in another folder") from error
         found = vars(started) | {"parameters": {**_as_json(defaults), **explicit_parameters(started.parameters, shape)}}
-        for key, wanted in sorted(_as_json(description).items()):
+        wanted_all = _as_json(description)
+        if CONTENT not in started.data:  # an earlier version noted less
+            wanted_all["data"] = {key: value for key, value in wanted_all["data"].items() if key != CONTENT}
+        for key, wanted in sorted(wanted_all.items()):
             if found.get(key) != wanted:
                 raise ConfigError(f"{self.path} was started with another {key}: {_difference(found.get(key), wanted)}")
         with storing(self.path / "stages"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ import scipy.sparse as sp
 from torch import Tensor
 
 from crowdwise.data.frames import frame_columns, is_frame
+from crowdwise.data.matching import count_rows
 from crowdwise.errors import DataError, NonFiniteError, shorten
 
 Array = np.ndarray[Any, Any]
@@ -89,15 +89,6 @@ class Intake:
 def is_sparse(X: Any) -> bool:
     """Whether X is a sparse matrix or array of scipy."""
     return bool(sp.issparse(X))
-
-
-def count_rows(X: Any) -> int:
-    """The number of instances."""
-    if is_sparse(X):
-        return int(X.shape[0])
-    if isinstance(X, Mapping):
-        return len(next(iter(X.values()), ()))
-    return len(X)
 
 
 def numbers(frame: Any, columns: tuple[str, ...] | None = None) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +12,10 @@ import torch
 from torch import Tensor
 
 from crowdwise.annotations import Annotations
+from crowdwise.data.matching import count_rows
+from crowdwise.data.types import Ints
 from crowdwise.engine.device import derive_seed
-from crowdwise.engine.intake import Intake, count_rows
+from crowdwise.engine.intake import Intake
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.tensors import Inputs, ResidentInputs, StreamedInputs, Units, to_channels_first
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, NonFiniteError
@@ -35,6 +38,8 @@ class Problem:
     seed: int
     annotations: Annotations  # of the training instances, in the order of `train`
     intake: Intake = field(default_factory=Intake)
+    order: Ints | None = None
+    """All rows in the order in which they are drawn and trained on; None: that of X."""
 
     @classmethod
     def make(
@@ -47,7 +52,9 @@ class Problem:
         prepare: str = "auto",
         reduction: str = "annotation",
         validation_fraction: float = 0.1,
+        order: Ints | None = None,
     ) -> Problem:
+        """The rows of X and their annotations; ``order`` is that in which rows are drawn and trained on, by default theirs."""
         if count_rows(X) != annotations.n_instances:
             raise DataError(
                 f"X has {count_rows(X)} instances, the annotations cover {annotations.n_instances}; "
@@ -57,12 +64,15 @@ class Problem:
             raise ConfigError(f"validation_fraction must be in [0, 1), got {validation_fraction}")
         if reduction not in REDUCTIONS:
             raise ConfigError(f"unknown reduction {reduction!r}; use 'annotation' or 'instance'")
-        labelled = np.flatnonzero(annotations.labels_per_instance)
+        rows = np.arange(annotations.n_instances) if order is None else order
+        labelled = np.flatnonzero(annotations.labels_per_instance[rows])  # places in this order
         if len(labelled) < 2:
-            raise DataError(f"at least 2 instances must have a label to train on, got {len(labelled)}")
+            raise DataError(
+                f"at least 2 instances must have a label to train on, got {len(labelled)} (n_samples={len(labelled)})"
+            )
         labelled = np.random.default_rng(derive_seed(seed, "split")).permutation(labelled)
         n_validation = min(int(validation_fraction * len(labelled)), len(labelled) - 2)
-        validation, train = np.sort(labelled[:n_validation]), np.sort(labelled[n_validation:])
+        validation, train = (rows[np.sort(part)] for part in (labelled[:n_validation], labelled[n_validation:]))
         try:
             intake = Intake.learn(X, train, derive_seed(seed, "intake"))
             inputs = make_inputs(intake(X), device)
@@ -86,6 +96,7 @@ class Problem:
             seed,
             annotations.select(instances=train),
             intake,
+            order,
         )
 
 
@@ -119,6 +130,13 @@ def make_inputs(X: Any, device: torch.device) -> Inputs:
                 f"X has {int(np.ma.getmaskarray(X).sum()):,} masked values; fill them, or leave the instances out"
             )
         X = X.data
+    if X.dtype.kind == "c":
+        raise DataError("Complex data not supported: X must hold real numbers")
+    if X.dtype == object and not any(isinstance(value, str | bytes) for value in X.flat):
+        with contextlib.suppress(TypeError, ValueError):
+            X = X.astype(np.float64)
+    if X.ndim == 2 and not X.shape[1]:
+        raise DataError(f"X has 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
     if X.dtype == object or not (np.issubdtype(X.dtype, np.number) or X.dtype == bool):
         raise DataError(f"X must hold numbers, got dtype {X.dtype}")
     if X.dtype != np.uint8:

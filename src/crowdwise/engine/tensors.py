@@ -112,6 +112,11 @@ def to_channels_first(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         if array.shape[3] in (1, 3, 4) and array.shape[1] not in (1, 3):
             return np.moveaxis(array, 3, 1)
         return array
+    if array.ndim < 2:
+        raise DataError(
+            f"X must have a row for each instance, got shape {array.shape}. Reshape your data: X.reshape(1, -1) "
+            "is one instance"
+        )
     raise DataError(
         f"instances must be feature vectors (n, d) or images (n, h, w), (n, h, w, channels) or (n, channels, h, w); "
         f"got an array of shape {array.shape}"

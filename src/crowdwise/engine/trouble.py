@@ -64,9 +64,8 @@ def instance_ids(problem: Problem, units: Units, unit: torch.Tensor) -> list[obj
 
 
 def _ids(problem: Problem, rows: torch.Tensor) -> list[object]:
-    known = problem.train.instance.cpu().numpy()  # ascending
-    at = np.searchsorted(known, np.unique(rows.cpu().numpy()))
-    ids: list[object] = problem.annotations.instances[at[at < len(known)]].tolist()
+    at = np.flatnonzero(np.isin(problem.train.instance.cpu().numpy(), rows.cpu().numpy()))
+    ids: list[object] = problem.annotations.instances[at].tolist()
     return ids
 
 

@@ -87,7 +87,7 @@ def _work(settings: dict[str, Any]) -> None:
     try:
         plan = Plan(**settings["plan"])
         with lock_held_elsewhere(path):  # by the process that waits for the trainer
-            plan.fit(plan.load(), path, device=settings["device"])
+            plan.fit(plan.load(path), path, device=settings["device"])
     except CrowdwiseError as error:
         write_json(path / SCRATCH / ERROR, [type(error).__name__, str(error)])
 

@@ -117,7 +117,7 @@ def _run(request: Request, observer: Observer) -> Source | Content:
     if not resumable(path):
         return _run_from_python(request, model, observer)
     plan = Plan.read(path)
-    source = from_training(plan.load(), model, path.resolve().name)
+    source = from_training(plan.load(path), model, path.resolve().name)
     facts = {"classifier": plan.method, "seed": str(plan.seed)}
     if model is not None and (path / RESULTS).exists():
         results = result_facts(read_json(path / RESULTS))

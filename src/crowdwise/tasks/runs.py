@@ -42,6 +42,11 @@ def resumable(path: Path) -> bool:
     return (path / INVOCATION).exists() or read_run(path).get("source") is not None
 
 
+def of_earlier_version(path: Path) -> bool:
+    """Whether a run was begun by a version that took data in the order of their files, and noted less of them."""
+    return (path / RUN).exists() and "content" not in read_run(path)["data"]
+
+
 def read_run(path: Path) -> dict[str, Any]:
     """``run.json`` of a folder; before training began, earlier versions left ``invocation.json`` alone."""
     file = path / (RUN if (path / RUN).exists() else INVOCATION)

@@ -30,7 +30,7 @@ from crowdwise.tasks.observer import SILENT, Observer
 from crowdwise.tasks.parameters import check_parameters, check_workers, refuse_unknown
 from crowdwise.tasks.pictures import save_pictures
 from crowdwise.tasks.reading import Reading
-from crowdwise.tasks.runs import INVOCATION, LABELS, RESULTS, RUN, finished, read_run
+from crowdwise.tasks.runs import INVOCATION, LABELS, RESULTS, RUN, finished, of_earlier_version, read_run
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,11 @@ class Plan:
         source = self.data.get("name") or Path(self.inputs or "run").stem
         return f"{source}-{self.method}-seed{self.seed}"
 
-    def load(self) -> TrainingData:
-        """Read the instances and their annotations."""
+    def load(self, path: Path | None = None) -> TrainingData:
+        """Read the instances and their annotations; as an earlier version did, if one began the run in the folder ``path``."""
+        earlier = path is not None and of_earlier_version(path)
         if self.inputs is not None and self.annotations is not None:
-            return from_files(self.inputs, self.annotations, self.ids, self.reading)
+            return from_files(self.inputs, self.annotations, self.ids, self.reading, as_they_appear=earlier)
         return from_dataset(
             self.data,
             simulated=self.simulate,
@@ -82,12 +83,12 @@ class Plan:
             return (
                 dataclasses.replace(self, parameters=parameters)
                 .model(**changed)
-                .fit(data.X, data.annotations, resume=path)
+                .fit(data.X, data.annotations, ids=data.ids, resume=path)
             )
         model = self.model(**changed)
         source = {name: getattr(self, name) for name in SOURCE}
         source["parameters"] = {name: value for name, value in self.parameters.items() if name in NEUTRAL}
-        return model.fit(data.X, data.annotations, run_dir=RunDirectory(path, source))
+        return model.fit(data.X, data.annotations, ids=data.ids, run_dir=RunDirectory(path, source))
 
     @classmethod
     def read(cls, path: Path) -> Plan:
@@ -165,7 +166,7 @@ class Run:
     def resume(self, *, ray: str | None = None, workers: int | None = None, observer: Observer = SILENT) -> Trained:
         """Go on where the run stopped; a finished one is summed up again."""
         check_workers(ray, workers)
-        data = self.plan.load()
+        data = self.plan.load(self.path)
         run = RunDirectory(self.path)
         with run.locked():
             if not finished(self.path):

@@ -64,6 +64,14 @@ class Crowd(ABC):
     def glad_step(self, ability: Floats, easiness: Floats) -> GladStep:
         """One pass of GLAD over all annotations: see `bayes_kernels.glad_step`."""
 
+    def drawn_for_instances(self, draws: Floats) -> Floats:
+        """Random numbers (n, ...), by id, so that the order in which instances appeared changes nothing."""
+        return draws
+
+    def drawn_for_annotators(self, draws: Floats, annotator: npt.NDArray[Any]) -> Floats:
+        """Random numbers, a row for each of some annotators (codes), by id."""
+        return draws
+
     @abstractmethod
     def renumbered(self, number: npt.NDArray[np.uint32], shape: tuple[int, int]) -> Crowd:
         """The same annotations with ``number[cell]`` for cells, of which there are ``shape[0] * shape[1]``."""
@@ -247,6 +255,14 @@ class MemoryCrowd(Crowd):
         compiled = kernels.use_numba(len(a))
         layout = Layout(cells, indptr, known, (a.n_annotators, a.n_classes), threads if compiled else 1, compiled)
         return MemoryCrowd(layout, a, history, earlier)
+
+    def drawn_for_instances(self, draws: Floats) -> Floats:
+        rank = None if self.annotations is None else self.annotations.instance_vocabulary.in_order_of_ids()
+        return draws if rank is None else draws[rank]
+
+    def drawn_for_annotators(self, draws: Floats, annotator: npt.NDArray[Any]) -> Floats:
+        rank = None if self.annotations is None else self.annotations.annotator_vocabulary.in_order_of_ids()
+        return draws if rank is None else draws[np.argsort(np.argsort(rank[annotator]))]
 
     def rows(self, query: Query, *arguments: Any) -> Any:
         return query(self.layout, *arguments)

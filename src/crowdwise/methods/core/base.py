@@ -17,19 +17,20 @@ from torch import Tensor, nn
 
 from crowdwise.callbacks import Callbacks, FromObserver, Observer
 from crowdwise.constraints import Interval, NonNegativeFloat, NonNegativeInt, PositiveInt, check_parameters
+from crowdwise.data.matching import check_labels, match
 from crowdwise.engine import Engine, Group, Problem, Stage, StageResult, distributed
 from crowdwise.engine.augment import mirrors
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages
 from crowdwise.engine.device import derive_seed, resolve_device, seeded
-from crowdwise.engine.intake import Intake, count_rows
+from crowdwise.engine.intake import Intake
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.recipe import FEATURES, Augment, Recipe, Schedule, find_recipe
 from crowdwise.engine.stage import Loss
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError, CrowdwiseError, ModelFileError
-from crowdwise.methods.core.files import fingerprint, load_model, save_model
+from crowdwise.methods.core.files import fingerprint, load_model, packed_ids, save_model, unpacked_ids
 from crowdwise.methods.core.labels import label_arrays
-from crowdwise.methods.core.prediction import Array, Predictor, as_annotations
+from crowdwise.methods.core.prediction import Array, Predictor
 from crowdwise.methods.core.skill import annotator_skill
 from crowdwise.networks import Classifier, ConstantTransition, Stacked
 from crowdwise.networks.backbones import takes_dropout
@@ -153,6 +154,7 @@ class CrowdClassifier(Predictor):
         X: Any,
         annotations: Any,
         *,
+        ids: Any = None,
         run_dir: str | Path | RunDirectory | None = None,
         resume: str | Path | None = None,
         share: str | Path | None = None,
@@ -162,7 +164,9 @@ class CrowdClassifier(Predictor):
         """Train on instances ``X`` and what a crowd said of them.
 
         ``X`` is an array of features (n, d) or images (n, h, w[, channels]), or a map-style data set. ``annotations`` is
-        an `Annotations`, a long table, a matrix (n, R) with missing values, or labels (n,) of a single source.
+        an `Annotations`, a long table, a matrix (n, R) with missing values, or labels (n,) of a single source. ``ids`` are the
+        ids of the rows of ``X``, if it does not have them itself, by which annotations are matched: see
+        `crowdwise.data.matching.match`. Rows without annotations may be there; they get labels, too.
         With ``run_dir`` the run can be interrupted at any time, and continued with ``resume=run_dir``. In the folder
         ``share`` the first stages that methods have in common (BLTM and TAIDTM: warm-up and global network) are kept, and
         taken from where an earlier fit with the same data, seed and settings left them. ``callbacks`` are told of every
@@ -173,7 +177,9 @@ class CrowdClassifier(Predictor):
             warnings.warn("fit(observer=...) is now fit(callbacks=[...])", DeprecationWarning, stacklevel=2)
             callbacks = [*callbacks, FromObserver(observer)]
         told = Callbacks(callbacks)
-        crowd = as_annotations(annotations, count_rows(X))
+        matched = match(X, annotations, ids)
+        X, crowd = matched.X, matched.annotations
+        check_labels(crowd)
         run, seed = self._open_run(run_dir, resume), self._seed()
         device = distributed.join(resolve_device(self.device))
         problem = Problem.make(
@@ -184,6 +190,7 @@ class CrowdClassifier(Predictor):
             prepare="paper" if self.recipe == "paper" and self.prepare == "auto" else self.prepare,
             reduction=self.reduction,
             validation_fraction=self.validation_share(X),
+            order=matched.order,
         )
         if self.keep == "best" and not len(problem.validation):
             raise ConfigError(
@@ -220,6 +227,7 @@ class CrowdClassifier(Predictor):
             fitted.arrays["skill"] = annotator_skill(engine, fitted.classifier, fitted.transition)
             self._adopt(fitted, problem.prepare, problem.intake, crowd.classes, crowd.annotators)
             self.mirrored_ = mirrors(self.training(problem).augment, problem.shape)
+            self.instances_, self.id_column_ = crowd.instances, matched.id_column
             self.history_, self.warnings_ = engine.history, engine.warnings
             if run is not None and distributed.rank() == 0:
                 self.save(run.path / "model")
@@ -418,6 +426,7 @@ class CrowdClassifier(Predictor):
             tensors |= {f"transition/{k}": v for k, v in self.transition_.state_dict().items()}
         tensors |= {f"intake/{k}": torch.from_numpy(v) for k, v in self.intake_.arrays().items()}
         tensors |= {f"array/{k}": torch.from_numpy(np.ascontiguousarray(v)) for k, v in self.arrays_.items()}
+        tensors |= {f"instances/{k}": torch.from_numpy(v) for k, v in packed_ids(self.instances_).items()}
         about = {
             "method": self.name,
             "parameters": self._json_parameters(),
@@ -426,6 +435,7 @@ class CrowdClassifier(Predictor):
             "prepare": {"mode": self.prepare_.mode, "shape": self.prepare_.shape, "scale": self.prepare_.scale},
             "columns": self.intake_.columns,
             "mirrored": self.mirrored_,
+            "id_column": self.id_column_,
             "history": self.history_,
             "warnings": self.warnings_,
         }
@@ -461,6 +471,9 @@ class CrowdClassifier(Predictor):
             np.array(about["annotators"]),
         )
         self.mirrored_ = bool(about.get("mirrored", False))
+        ids = unpacked_ids({name: tensor.numpy() for name, tensor in part("instances").items()})
+        self.instances_ = np.arange(len(arrays.get("posterior", ()))) if ids is None else ids
+        self.id_column_ = about.get("id_column")
         self.history_ = about["history"]
         self.warnings_ = list(map(str, about.get("warnings", [])))
 

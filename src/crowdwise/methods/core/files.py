@@ -6,22 +6,28 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 import torch
 from torch import Tensor
 
 import crowdwise
 from crowdwise.annotations import Annotations
+from crowdwise.data.factorise import Vocabulary
 from crowdwise.engine.checkpoint import read_tensors, write_tensors
 from crowdwise.engine.tensors import Inputs
 from crowdwise.errors import ModelFileError
 from crowdwise.storage.documents import read_as, read_json, write_json
 from crowdwise.storage.files import replacing_folder
 
+Array = npt.NDArray[Any]
 MODEL_VERSION = 1
+_AT_ONCE = 1024  # rows whose checksum is taken at once
 MODEL_JSON, WEIGHTS = "model.json", "weights.safetensors"
 
 
@@ -40,6 +46,7 @@ class ModelHeader:
     weights_sha256: str
     sha256: str
     columns: Sequence[str] | None = None
+    id_column: str | None = None
     warnings: Sequence[str] = ()
     mirrored: bool = False
 
@@ -76,18 +83,48 @@ def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return read_tensors(path / WEIGHTS, verify=False).tensors, vars(header)
 
 
+def packed_ids(ids: Array) -> dict[str, Array]:
+    """Ids of instances as arrays of numbers; nothing where they are row numbers."""
+    if ids.dtype.kind in "iu":
+        return {} if np.array_equal(ids, np.arange(len(ids))) else {"numbers": ids.astype(np.int64)}
+    texts = [str(value).encode("utf-8", "surrogatepass") for value in ids.tolist()]
+    data = np.frombuffer(b"".join(texts), np.uint8).copy()
+    return {"text": data, "ends": np.cumsum([len(text) for text in texts], dtype=np.int64)}
+
+
+def unpacked_ids(arrays: Mapping[str, Array]) -> Array | None:
+    """The reverse of `packed_ids`; None where there is nothing."""
+    if "numbers" in arrays:
+        return arrays["numbers"]
+    if "text" not in arrays:
+        return None
+    data, ends = arrays["text"].tobytes(), [0, *arrays["ends"].tolist()]
+    texts = [data[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends)]
+    return Vocabulary(len(texts), pa.array(texts, pa.large_string())).values
+
+
 def fingerprint(inputs: Inputs, annotations: Annotations) -> dict[str, Any]:
-    """What identifies the data of a run: sizes, and checksums of the annotations and of a sample of the inputs."""
+    """What identifies the data of a run: sizes and checksums; ``content`` is that of all inputs, annotations and ids.
+
+    The others are what earlier versions noted: ``inputs`` is the checksum of a sample.
+    """
     sample = np.unique(np.linspace(0, len(inputs) - 1, num=min(len(inputs), 256)).astype(np.int64))
     device = inputs.data.device if hasattr(inputs, "data") else torch.device("cpu")
     raw = inputs.take(torch.from_numpy(sample).to(device)).cpu().contiguous().numpy()
-    triples = np.stack([annotations.instance, annotations.annotator, annotations.label])
+    triples = np.ascontiguousarray(np.stack([annotations.instance, annotations.annotator, annotations.label]))
+    content = hashlib.sha256(triples.tobytes())
+    for vocabulary in (annotations.instance_vocabulary, annotations.annotator_vocabulary, annotations.class_vocabulary):
+        content.update(b"" if vocabulary.ids is None else json.dumps(vocabulary.ids.to_pylist(), default=str).encode())
+    content.update(f"{raw.dtype} {raw.shape[1:]}".encode())
+    for rows in inputs.stream(torch.arange(len(inputs), device=device).split(_AT_ONCE)):
+        content.update(rows.cpu().contiguous().numpy().tobytes())
     return {
         "instances": annotations.n_instances,
         "annotators": annotations.n_annotators,
         "classes": annotations.n_classes,
-        "annotations": _sha256(np.ascontiguousarray(triples).tobytes())[:16],
+        "annotations": _sha256(triples.tobytes())[:16],
         "inputs": _sha256(raw.tobytes())[:16],
+        "content": content.hexdigest()[:32],
     }
 
 

@@ -32,20 +32,22 @@ def label_arrays(engine: Engine, crowd: Annotations, classifier: nn.Module, hone
     A classifier whose predictions are not finite has no labels to give, and nothing is kept.
     """
     problem = engine.problem
-    everything = torch.arange(crowd.n_instances, device=problem.device)
+    order = np.arange(crowd.n_instances) if problem.order is None else problem.order
+    everything = torch.from_numpy(order).to(problem.device)
     logits = evaluate(classifier, problem.train.inputs, everything, problem.prepare, dtype=engine.dtype)
     log_f = log_softmax(logits.double().cpu().numpy(), axis=1)
-    trained = np.zeros(crowd.n_instances, bool)
-    trained[problem.train.instance.cpu().numpy()] = True
-    rows = LabelRows.of(crowd)
+    trained = np.isin(order, problem.train.instance.cpu().numpy())
+    rows = LabelRows.of(crowd if problem.order is None else crowd.select(instances=order))
     if honest is not None:
         log_f[trained] = honest.double().cpu().numpy()
     if not np.isfinite(log_f).all():
         return {}
     if honest is None:
         log_f = forget(log_f, rows, trained)
-    model, posterior = LabelModel.fit(log_f, rows, judged=~trained if honest is None else np.ones_like(trained))
-    return {POSTERIOR: posterior.astype(np.float32), **_to_arrays(model)}
+    model, found = LabelModel.fit(log_f, rows, judged=~trained if honest is None else np.ones_like(trained))
+    posterior = np.empty_like(found, dtype=np.float32)
+    posterior[order] = found
+    return {POSTERIOR: posterior, **_to_arrays(model)}
 
 
 def _to_arrays(model: LabelModel) -> dict[str, Array]:

@@ -14,8 +14,9 @@ from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
 from crowdwise.annotations import Annotations
+from crowdwise.data.matching import count_rows, labels_by_row, match, rows_only
 from crowdwise.engine.device import resolve_device, resolve_precision
-from crowdwise.engine.intake import Intake, count_rows
+from crowdwise.engine.intake import Intake
 from crowdwise.engine.loop import evaluate
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.problem import make_inputs
@@ -44,12 +45,20 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     intake_: Intake
     classes_: Array
     annotators_: Array
+    instances_: Array
+    """Ids of the instances of `fit`, in the order of ``X`` (n,); row numbers where there were none."""
+    id_column_: str | None
     arrays_: dict[str, Array]
     mirrored_: bool
     """Whether pictures were mirrored in training."""
     history_: list[dict[str, Any]]
     warnings_: list[str]
     """What was found wrong with the classifier in training; empty where all went well."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = tags.input_tags.three_d_array = True
+        return tags
 
     def predict(self, X: Any) -> Array:
         """The most probable class of each instance, in the user's vocabulary: (len(X),)."""
@@ -66,20 +75,20 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         logits = self._evaluate(classifier, X, with_mirror_image(classifier) if self.mirrored_ else None)
         return self._finite("predictions", torch.softmax(logits.double(), 1).cpu().numpy())
 
-    def posterior(self, X: Any, annotations: Any) -> Array:
+    def posterior(self, X: Any, annotations: Any, *, ids: Any = None) -> Array:
         """Probability of each class, given the instances and what annotators said of them: (len(X), C).
 
         ln P(y) = a ln f_y(x) + b sum over the labels of ln T^j[y, l], normalised, with a and b that make it calibrated.
-        ``annotations`` is as in `fit`, in the same order as ``X``. Instances without labels get ``predict_proba(X)``;
+        ``annotations`` and ``ids`` are as in `fit`, and matched in the same way. Rows without labels get ``predict_proba(X)``;
         annotators that the model does not know get the crowd's mean matrix. For the instances of `fit` use ``posterior_``:
         here the model would meet labels it has already learnt from.
         """
         self._fitted_classifier()
-        crowd = as_annotations(annotations, count_rows(X))
         model = label_model(self.arrays_)
         if model is None:
             raise ConfigError(_NO_LABELS)
-        return new_posterior(model, self.predict_proba(X), crowd, self.classes_, self.annotators_)
+        matched = match(X, annotations, ids)
+        return new_posterior(model, self.predict_proba(matched.X), matched.annotations, self.classes_, self.annotators_)
 
     @property
     def posterior_(self) -> Array:
@@ -105,16 +114,15 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return confidence
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy against true labels ``y`` (n,), or soft agreement with annotations (of any accepted form)."""
+        """Accuracy against true labels ``y`` (n,), or skill-weighted agreement with annotations of any other form.
+
+        The latter is `crowdwise.scoring.skill_weighted_agreement`, with skills estimated from these annotations.
+        """
         if isinstance(y, Annotations) or np.ndim(y) != 1 or hasattr(y, "columns"):
-            crowd = as_annotations(y, count_rows(X))
-            votes = crowd.votes()
-            known = {value: code for code, value in enumerate(crowd.classes.tolist())}
-            predicted = np.array([known.get(value, -1) for value in self.predict(X).tolist()])
-            labelled = votes.sum(1) > 0
-            hits = np.where(predicted >= 0, votes[np.arange(len(votes)), predicted], 0)
-            return float((hits[labelled] / votes.sum(1)[labelled]).mean())
-        truth, classes = np.asarray(y), set(self.classes_.tolist())
+            from crowdwise.scoring import skill_weighted_agreement
+
+            return skill_weighted_agreement(match(X, y).annotations, self.predict(X))
+        truth, classes = labels_by_row(X, y), set(self.classes_.tolist())
         unknown = [value for value in dict.fromkeys(truth.tolist()) if value not in classes]
         if unknown:
             raise DataError(
@@ -130,6 +138,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         module = self._fitted_transition()
         codes = self._annotator_codes(annotators)
+        X = self._rows(X)
         n, n_classes = count_rows(X), len(self.classes_)
         if isinstance(module, ConstantTransition):
             matrices = module.matrices.cpu().numpy()
@@ -172,7 +181,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _evaluate(self, module: nn.Module, X: Any, function: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         device = resolve_device(self.device)
-        inputs = make_inputs(self.intake_(X), device)
+        inputs = make_inputs(self.intake_(self._rows(X)), device)
         if len(inputs):
             self._check_inputs(
                 inputs.take(torch.arange(0, len(inputs), max(1, len(inputs) // _CHECKED), device=device))
@@ -183,11 +192,19 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         result = evaluate(module, inputs, at, self.prepare_.to(device), dtype=dtype, function=function)
         return result if len(inputs) else result.reshape(0, len(self.classes_))
 
+    def _rows(self, X: Any) -> Any:
+        """X without what names its rows."""
+        return rows_only(X, self.intake_.columns, getattr(self, "id_column_", None))
+
     def _check_inputs(self, raw: Tensor) -> None:
         """Refuse inputs of another kind than the model was trained on, and warn of values that are far from those."""
         prepare, shape = self.prepare_, tuple(raw.shape[1:])
         if shape != prepare.shape:
-            raise DataError(f"this model was trained on instances of shape {prepare.shape}, X has {shape}")
+            counts = f"X has {shape[0]} features, but {type(self).__name__} is expecting {prepare.shape[0]} features as input: "
+            raise DataError(
+                f"{counts if len(shape) == len(prepare.shape) == 1 else ''}this model was trained on instances of shape "
+                f"{prepare.shape}, X has {shape}"
+            )
         if prepare.scale != 1 and raw.is_floating_point() and float(raw.max()) <= 1:
             raise DataError(
                 f"this model was trained on 8-bit pictures (0 to 255), X has values from {float(raw.min()):g} to "
@@ -217,16 +234,3 @@ def with_mirror_image(classifier: nn.Module) -> Callable[[Tensor], Tensor]:
         return torch.logsumexp(both, 0)
 
     return log_mean
-
-
-def as_annotations(data: Any, n_instances: int) -> Annotations:
-    """Any accepted form of annotations; labels (n,) become a crowd of one."""
-    if not isinstance(data, Annotations | tuple) and not hasattr(data, "columns") and np.ndim(data) == 1:
-        data = np.asarray(data).reshape(-1, 1)
-    crowd = Annotations.coerce(data)
-    if crowd.n_instances != n_instances:
-        raise DataError(
-            f"X has {n_instances} instances, the annotations cover {crowd.n_instances}; they must be the same "
-            "instances in the same order (Annotations.from_frame(..., instances=ids) fixes the order)"
-        )
-    return crowd
