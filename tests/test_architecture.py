@@ -18,6 +18,7 @@ LAYERS = [
     ["aggregation"],
     ["networks"],
     ["graph"],
+    ["encoders"],
     ["engine"],
     ["methods"],
     ["quality", "comparison"],

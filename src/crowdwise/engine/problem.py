@@ -47,6 +47,7 @@ class Problem:
         prepare: str = "auto",
         reduction: str = "annotation",
         validation_fraction: float = 0.1,
+        encoder: Any = "auto",
     ) -> Problem:
         if count_rows(X) != annotations.n_instances:
             raise DataError(
@@ -64,8 +65,9 @@ class Problem:
         n_validation = min(int(validation_fraction * len(labelled)), len(labelled) - 2)
         validation, train = np.sort(labelled[:n_validation]), np.sort(labelled[n_validation:])
         try:
-            intake = Intake.learn(X, train, derive_seed(seed, "intake"))
-            inputs = make_inputs(intake(X), device)
+            learning = np.setdiff1d(np.arange(annotations.n_instances), validation)
+            intake, numbers = Intake.learn(X, train, derive_seed(seed, "intake"), encoder, learning)
+            inputs = make_inputs(numbers, device)
         except NonFiniteError as error:
             raise _named(error, annotations) from None
         everything = make_units(inputs, annotations, device, reduction)
@@ -74,7 +76,7 @@ class Problem:
             raw = inputs.take(torch.from_numpy(sample).to(device))
         except NonFiniteError as error:
             raise _named(error, annotations) from None
-        learned = Prepare.learn(prepare, raw).to(device)
+        learned = Prepare.learn(intake.prepare(prepare), raw).to(device)
         return cls(
             learned,
             everything.subset(torch.from_numpy(train).to(device)),

@@ -40,6 +40,7 @@ class ModelHeader:
     weights_sha256: str
     sha256: str
     columns: Sequence[str] | None = None
+    encoder: Mapping[str, Any] | None = None
     warnings: Sequence[str] = ()
 
 

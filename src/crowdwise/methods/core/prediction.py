@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
+from crowdwise import encoders
 from crowdwise.annotations import Annotations
 from crowdwise.engine.device import resolve_device, resolve_precision
 from crowdwise.engine.intake import Intake, count_rows
@@ -69,6 +70,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         here the model would meet labels it has already learnt from.
         """
         self._fitted_classifier()
+        X = encoders.opened(X)
         crowd = as_annotations(annotations, count_rows(X))
         model = label_model(self.arrays_)
         if model is None:
@@ -101,6 +103,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy against true labels ``y`` (n,), or soft agreement with annotations (of any accepted form)."""
         if isinstance(y, Annotations) or np.ndim(y) != 1 or hasattr(y, "columns"):
+            X = encoders.opened(X)
             crowd = as_annotations(y, count_rows(X))
             votes = crowd.votes()
             known = {value: code for code, value in enumerate(crowd.classes.tolist())}
@@ -122,7 +125,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         ``annotators`` are ids; all of them by default. Matrices that do not depend on the instance are a read-only view.
         """
-        module = self._fitted_transition()
+        module, X = self._fitted_transition(), encoders.opened(X)
         codes = self._annotator_codes(annotators)
         n, n_classes = count_rows(X), len(self.classes_)
         if isinstance(module, ConstantTransition):
