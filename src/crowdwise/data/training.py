@@ -14,8 +14,9 @@ from crowdwise import datasets, presets, simulate
 from crowdwise.annotations import Annotations
 from crowdwise.data.factorise import Vocabulary
 from crowdwise.data.inputs import InputRows, read_inputs
+from crowdwise.data.labelled import rows_of_export
 from crowdwise.errors import ConfigError, DataError, spelled
-from crowdwise.readers import read
+from crowdwise.readers import Export, read
 
 Rows = npt.NDArray[np.int64]
 
@@ -50,8 +51,8 @@ def from_dataset(
     """
     if "name" not in options:
         raise ConfigError(
-            f"no data: pass {spelled('data', 'NAME')}, {spelled('inputs', 'FILE')} with "
-            f"{spelled('annotations', 'FILE')}, or a preset that names data",
+            f"no data: pass {spelled('data', 'NAME')}, {spelled('annotations', 'FILE')} (with {spelled('inputs', 'FILE')}, or "
+            "with texts of its own), or a preset that names data",
             parameter="data",
         )
     data = datasets.load(**options)
@@ -78,14 +79,26 @@ def from_dataset(
 
 
 def from_files(
-    inputs: str, annotations: str, ids: str | None, reading: Mapping[str, Any] | None = None
+    inputs: str | None,
+    annotations: str,
+    ids: str | None = None,
+    reading: Mapping[str, Any] | None = None,
+    *,
+    text: str | None = None,
+    image: str | None = None,
+    root: str | None = None,
+    expects: str = "",
 ) -> TrainingData:
-    """Instances from an array file or a table, and a file of annotations, in any format, that refers to them."""
-    instances = read_inputs(inputs, ids)
-    export = read(annotations, **(reading or {}), details=False)
-    found, n = export.annotations, len(instances.X)
+    """A file of annotations, in any format, and the instances it refers to.
+
+    These are in ``inputs``, an array file, a table or a folder of pictures (see `read_inputs`), or without one in the file of
+    annotations itself: its column ``text``, or that of pictures, ``image``, which lie below ``root``.
+    """
+    export = read(annotations, **(reading or {}), details=inputs is None or Path(inputs).is_dir())
+    instances = matching_rows(export, annotations, inputs, ids, text=text, image=image, root=root, expects=expects)
+    found = export.annotations
     rows = rows_of(found.instances, instances, Path(annotations).name)
-    known = Vocabulary(n) if instances.ids is None else Vocabulary.of(instances.ids, "instances")
+    known = Vocabulary(instances.n) if instances.ids is None else Vocabulary.of(instances.ids, "instances")
     gold = None
     if export.gold:
         gold = rows[found.instance_codes(list(export.gold))], np.array(list(export.gold.values()))
@@ -94,8 +107,31 @@ def from_files(
         instances.X,
         found.recoded(instances=(rows, known)),
         gold=gold,
-        name=Path(inputs).stem,
+        name=Path(inputs or annotations).stem,
     )
+
+
+def matching_rows(
+    export: Export,
+    annotations: str,
+    inputs: str | None,
+    ids: str | None = None,
+    *,
+    text: str | None = None,
+    image: str | None = None,
+    root: str | None = None,
+    expects: str = "",
+) -> InputRows:
+    """The instances of annotations that were read: rows, ids, and a line that says where they are from."""
+    path, named = Path(annotations), {"text": text, "image": image, "root": root}
+    if inputs is None:
+        return rows_of_export(path, export, **named)
+    instances = read_inputs(inputs, ids, **named, expects=expects).called(export.annotations.instances)
+    if Path(inputs).is_dir() and export.pictures is not None and instances.ids is not None:
+        asked = set(map(str, export.annotations.instances.tolist()))
+        if not asked.intersection(map(str, instances.ids.tolist())):  # the export has numbers, and says which file is whose
+            return rows_of_export(path, export, image=image, root=inputs)
+    return instances
 
 
 def simulated_crowd(data: datasets.Dataset, options: Mapping[str, Any]) -> simulate.SimulatedCrowd:
@@ -119,7 +155,7 @@ def named(annotations: Annotations, class_names: tuple[str, ...]) -> Annotations
 
 def rows_of(wanted: npt.NDArray[Any], inputs: InputRows, what: str) -> Rows:
     """The rows that instance ids of an annotation table stand for: positions in ``inputs.ids``, or row numbers."""
-    n = len(inputs.X)
+    n = inputs.n
     if inputs.ids is None:
         return _row_numbers(wanted, n, inputs.path.name, what)
     known = {str(value): row for row, value in enumerate(inputs.ids.tolist())}
