@@ -42,7 +42,9 @@ Workers = Annotated[
 ]
 Text = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Column of texts to learn from, in the inputs' table or in that of the labels."),
+    typer.Option(
+        metavar="COLUMN", help="Column of texts to learn from, in the inputs' table or in that of the labels."
+    ),
 ]
 Image = Annotated[
     str | None,

@@ -121,7 +121,9 @@ def _read_folder(path: Path, ids: str | None) -> InputRows:
     if ids is not None:
         raise DataError(f"{path}: pictures in a folder are called by their file names; leave out {spelled('ids')}")
     pictures = Pictures.of_folder(path)
-    return InputRows(path, pictures, np.array(pictures.ids), f"{path.name}: {len(pictures):,} pictures; ids from file names")
+    return InputRows(
+        path, pictures, np.array(pictures.ids), f"{path.name}: {len(pictures):,} pictures; ids from file names"
+    )
 
 
 def read_arrays(path: Path) -> dict[str, Array]:

@@ -64,12 +64,17 @@ def _column(path: Path, export: Export, column: str, what: str) -> Sequence[str 
         return [None if item.get(column) is None else str(item[column]) for item in export.items]
     instance = export.columns.get("instance")
     if instance is None:
-        raise DataError(f"{path}: only tables have columns; this is {export.format or 'of another format'}", parameter=what)
+        raise DataError(
+            f"{path}: only tables have columns; this is {export.format or 'of another format'}", parameter=what
+        )
 
     def choose(names: Sequence[str]) -> Sequence[str]:
         return list(dict.fromkeys([instance, known_column(column, what, names)]))
 
-    loaded = {name: values.to_pylist() if hasattr(values, "to_pylist") else values for name, values in load_columns(path, choose).items()}
+    loaded = {
+        name: values.to_pylist() if hasattr(values, "to_pylist") else values
+        for name, values in load_columns(path, choose).items()
+    }
     found: dict[str, tuple[str, int]] = {}
     for row, (one, value) in enumerate(zip(loaded[instance], loaded[column], strict=True), start=1):
         if one is None or value is None or value == "":

@@ -129,7 +129,9 @@ def matching_rows(
     instances = read_inputs(inputs, ids, **named, expects=expects).called(export.annotations.instances)
     if Path(inputs).is_dir() and export.pictures is not None and instances.ids is not None:
         asked = set(map(str, export.annotations.instances.tolist()))
-        if not asked.intersection(map(str, instances.ids.tolist())):  # the export has numbers, and says which file is whose
+        if not asked.intersection(
+            map(str, instances.ids.tolist())
+        ):  # the export has numbers, and says which file is whose
             return rows_of_export(path, export, image=image, root=inputs)
     return instances
 

@@ -78,7 +78,8 @@ def as_encoder(encoder: Any) -> Encoder | None:
     if hasattr(encoder, "fit") and hasattr(encoder, "transform"):
         return OwnEncoder(transformer=encoder)
     raise ConfigError(
-        f"encoder must be a name, an encoder, or have fit and transform, got {type(encoder).__name__}", parameter="encoder"
+        f"encoder must be a name, an encoder, or have fit and transform, got {type(encoder).__name__}",
+        parameter="encoder",
     )
 
 

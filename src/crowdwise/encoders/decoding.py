@@ -33,7 +33,9 @@ def decode(
     with _explained(picture):
         image: Any = _open(picture) if isinstance(picture, str | Path) else picture
         if image.width * image.height > MOST_PIXELS:
-            raise DataError(f"{picture}: {image.width:,} x {image.height:,} pixels; at most {MOST_PIXELS:,} are decoded")
+            raise DataError(
+                f"{picture}: {image.width:,} x {image.height:,} pixels; at most {MOST_PIXELS:,} are decoded"
+            )
         if size is not None:
             image.draft("RGB", (2 * size[1], 2 * size[0]))  # JPEG files decode faster at a reduced scale
         image = ImageOps.exif_transpose(image)

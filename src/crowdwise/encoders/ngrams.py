@@ -67,7 +67,9 @@ def _windows(
     """Runs of ``n`` characters of a word, the blanks around it counted: their places and hashes."""
     kind = np.uint64(_CHARACTERS * n % 2**64)
     if len(place) >= n:
-        at = np.flatnonzero(inside[: len(place) - n + 1] & inside[n - 1 :] & (place[: len(place) - n + 1] == place[n - 1 :]))
+        at = np.flatnonzero(
+            inside[: len(place) - n + 1] & inside[n - 1 :] & (place[: len(place) - n + 1] == place[n - 1 :])
+        )
         yield at, _mixed((sums[at + n] - sums[at]) * inverse[at] + kind)
     long = last - start + 1 >= n - 1  # at the edges: a blank and n - 1 characters
     begin, end = start[long], last[long]

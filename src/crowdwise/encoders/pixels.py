@@ -15,7 +15,10 @@ from crowdwise.encoders.decoding import decode, look
 from crowdwise.errors import DataError, ModelFileError
 from crowdwise.progress import progress_bar
 
-USUAL, KEPT = 48, 64  # pixels on a side where nothing is said; size up to which pictures of equal size are kept as they are
+USUAL, KEPT = (
+    32,
+    64,
+)  # pixels on a side where nothing is said; size up to which pictures of equal size are kept as they are
 LARGEST = 8 << 30  # bytes of pixels that are held in memory
 _AHEAD = 64
 
@@ -36,7 +39,7 @@ class PixelEncoder(Encoder):
     pictures: ClassVar[bool] = True
 
     size: Annotated[int, Interval(4, 1024)] | None = None
-    """Pixels on a side; None: 48, but pictures that all have the same size of at most 64 by 64 keep it."""
+    """Pixels on a side; None: 32, but pictures that all have the same size of at most 64 by 64 keep it."""
     colour: Literal["auto", "grey", "rgb"] = "auto"
     """``"grey"``: one channel; ``"rgb"``: three; ``"auto"``: grey where all training pictures are."""
 
@@ -64,7 +67,10 @@ class PixelEncoder(Encoder):
         def fill(at: int) -> None:
             result[at] = decode(files[at], size=(height, width), grey=channels == 1).reshape(height, width, channels)
 
-        with ThreadPoolExecutor(4) as pool, progress_bar("decoding pictures", len(files), show=len(files) > 500) as advance:
+        with (
+            ThreadPoolExecutor(4) as pool,
+            progress_bar("decoding pictures", len(files), show=len(files) > 500) as advance,
+        ):
             for start in range(0, len(files), _AHEAD):
                 list(pool.map(fill, range(start, min(start + _AHEAD, len(files)))))
                 advance(_AHEAD)

@@ -18,7 +18,14 @@ from crowdwise.errors import DataError, shorten
 Array = npt.NDArray[Any]
 Kind = Literal["text", "pictures", "table", "numbers"]
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")  # decoders in use: others run programs, or are hardly ever tested
+FORMATS = (
+    "JPEG",
+    "PNG",
+    "WEBP",
+    "BMP",
+    "GIF",
+    "TIFF",
+)  # decoders in use: others run programs, or are hardly ever tested
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +77,9 @@ def opened(X: Any) -> Any:
     if isinstance(X, str | os.PathLike):
         if Path(X).is_dir():
             return Pictures.of_folder(X)
-        raise DataError(f"X is the text {str(X)[:60]!r}, which names no folder of pictures; pass a list of texts or a folder")
+        raise DataError(
+            f"X is the text {str(X)[:60]!r}, which names no folder of pictures; pass a list of texts or a folder"
+        )
     if isinstance(X, Pictures) or sp.issparse(X) or isinstance(X, np.ndarray):
         return _object_texts(X) if isinstance(X, np.ndarray) else X
     if isinstance(X, list | tuple):
@@ -130,7 +139,9 @@ def take_rows(X: Any, rows: Array) -> Any:
 
 def as_texts(rows: Any) -> list[str]:
     """Texts as a list; a missing one is empty, and anything else an error that says where."""
-    values = rows.tolist() if hasattr(rows, "tolist") else rows.to_pylist() if hasattr(rows, "to_pylist") else list(rows)
+    values = (
+        rows.tolist() if hasattr(rows, "tolist") else rows.to_pylist() if hasattr(rows, "to_pylist") else list(rows)
+    )
     for row, value in enumerate(values):
         if not isinstance(value, str):
             if value is not None and value == value:

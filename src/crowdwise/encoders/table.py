@@ -51,7 +51,9 @@ class TableEncoder(Encoder):
         given = self.kinds or {}
         for name, kind in given.items():
             if name not in columns:
-                raise DataError(f"there is no column {name!r}; columns: {shorten(list(columns), 8)}", parameter="encoder")
+                raise DataError(
+                    f"there is no column {name!r}; columns: {shorten(list(columns), 8)}", parameter="encoder"
+                )
             if kind not in ("number", "category", "text", "drop"):
                 raise DataError(f"column {name!r} cannot be {kind!r}; use number, category, text or drop")
         n, plan, dropped = count_rows(rows), [], []
@@ -95,7 +97,9 @@ class TableEncoder(Encoder):
         parts = []
         for place, entry in enumerate(self.facts_["columns"]):
             if entry["kind"] == "number":
-                parts.append(_scaled(_numbers(rows[there[entry["name"]]], entry["name"]), self.arrays_[f"{place}/scale"]))
+                parts.append(
+                    _scaled(_numbers(rows[there[entry["name"]]], entry["name"]), self.arrays_[f"{place}/scale"])
+                )
             elif entry["kind"] == "category":
                 parts.append(_indicators(_strings(rows[there[entry["name"]]]), entry["values"]))
             elif entry["kind"] == "text":
@@ -150,6 +154,8 @@ def guess_kind(column: Any) -> str:
 
 
 def _values(column: Any) -> Array:
+    if isinstance(column, np.ndarray):
+        return column
     if hasattr(column, "to_numpy"):
         try:
             return np.asarray(column.to_numpy())

@@ -121,7 +121,8 @@ class Tfidf(Encoder):
             n = len(self.arrays_[f"{part}_terms"])
             total += n
             need(self, (f"{part}_terms", (n,), "i"), (f"{part}_weights", (n,), "f"))
-            if n and not (np.diff(self.arrays_[f"{part}_terms"].view(np.uint64)) > 0).all():
+            terms = self.arrays_[f"{part}_terms"].view(np.uint64)
+            if not (terms[1:] > terms[:-1]).all():
                 raise ModelFileError("its terms are not in order")
         if self.width != 0:
             need(self, ("components", (total, None), "f"))

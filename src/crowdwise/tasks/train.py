@@ -197,7 +197,10 @@ class Run:
             results["test_accuracy"] = model.score(data.X_test, model.classes_[data.y_test])
         if data.gold is not None:
             rows, classes = data.gold
-            results["gold_accuracy"], results["gold_instances"] = model.score(take_rows(data.X, rows), classes), len(rows)
+            results["gold_accuracy"], results["gold_instances"] = (
+                model.score(take_rows(data.X, rows), classes),
+                len(rows),
+            )
         agreements = [record["agreement"] for record in model.history_ if record["agreement"] is not None]
         results["agreement"] = agreements[-1] if agreements else None
         results["seconds"] = round(sum(record["seconds"] for record in model.history_), 2)
