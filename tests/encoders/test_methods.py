@@ -68,7 +68,7 @@ def test_an_encoder_is_chosen_by_name_settings_or_object():
         crowdwise.CE(encoder="tfdf", **QUICK).fit(TEXTS, VOTES)
     with pytest.raises(DataError, match="encoder 'pixels' takes pictures, but X is texts"):
         crowdwise.CE(encoder="pixels", **QUICK).fit(TEXTS, VOTES)
-    with pytest.raises(DataError, match="X must hold numbers|trained on numbers"):
+    with pytest.raises(DataError, match="trained on numbers"):
         crowdwise.CE(encoder="none", **QUICK).fit(TEXTS, VOTES)
 
 
@@ -85,12 +85,12 @@ def test_a_transformer_of_scikit_learn_must_be_passed_again(tmp_path, sparse):
     assert model.score(TEXTS, Y) > 0.85
     assert not hasattr(own, "vocabulary_")  # a copy was fitted
     path = model.save(tmp_path / "model")
-    with pytest.raises(ConfigError, match="trained with your own encoder .*pass the fitted one"):
+    with pytest.raises(ConfigError, match=r"trained with your own encoder .*pass the fitted one"):
         crowdwise.load(path)
     loaded = crowdwise.load(path, encoder=model.intake_.encoder.transformer)
     np.testing.assert_array_equal(loaded.predict_proba(TEXTS), model.predict_proba(TEXTS))
     with pytest.raises(ModelFileError, match="not the one that the model was trained with"):
-        crowdwise.load(path, encoder=TfidfVectorizer().fit(TEXTS[:20]))
+        crowdwise.load(path, encoder=TfidfVectorizer().fit(["other words"]))
     with pytest.raises(ModelFileError, match="pass the fitted transformer"):
         crowdwise.load(path, encoder=TfidfVectorizer())
 

@@ -125,5 +125,5 @@ def test_errors_say_what_is_wrong():
         Tfidf().fitted(["", " "])
     with pytest.raises(ConfigError, match="words must be an integer from 1 to 5, got 0"):
         Tfidf(words=0).fitted(TEXTS)
-    with pytest.raises(ConfigError, match="unknown parameter 'wrods'|unknown key|did you mean 'words'"):
+    with pytest.raises(ConfigError, match="did you mean 'words'"):
         make_encoder({"name": "tfidf", "wrods": 1})

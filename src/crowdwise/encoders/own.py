@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -57,10 +58,13 @@ class OwnEncoder(Encoder):
         return type(self.transformer).__name__
 
     def _probe(self) -> str:
-        """A checksum of what it makes of a few texts, by which another transformer is noticed."""
+        """A checksum of what it makes of a few texts, and of its columns' names, by which another transformer is noticed."""
         encoded = self.transform(PROBE)
         values = encoded.toarray() if sp.issparse(encoded) else encoded
-        return hashlib.sha256(np.round(values.astype(np.float64), 4).astype(np.float32).tobytes()).hexdigest()[:16]
+        digest = hashlib.sha256(np.round(values.astype(np.float64), 4).astype(np.float32).tobytes())
+        with contextlib.suppress(AttributeError, ValueError, NotImplementedError):
+            digest.update("\n".join(map(str, self.transformer.get_feature_names_out())).encode("utf-8", "replace"))
+        return digest.hexdigest()[:16]
 
     @classmethod
     def restored(cls, transformer: Any, facts: dict[str, Any]) -> OwnEncoder:

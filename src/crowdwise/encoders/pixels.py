@@ -48,7 +48,7 @@ class PixelEncoder(Encoder):
         seen = {look(picture) for picture in files}
         sizes, grey = {each[:2] for each in seen}, all(each[2] for each in seen)
         height = width = self.size or USUAL
-        if self.size is None and len(sizes) == 1 and 4 <= min(*sizes) and max(max(each) for each in sizes) <= KEPT:
+        if self.size is None and len(sizes) == 1 and min(*sizes) >= 4 and max(max(each) for each in sizes) <= KEPT:
             ((height, width),) = sizes
         channels = 1 if self.colour == "grey" or (self.colour == "auto" and grey) else 3
         self.facts_ = {"height": height, "width": width, "channels": channels}

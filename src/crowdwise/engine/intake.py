@@ -1,4 +1,4 @@
-"""From what a user calls X to arrays: by an encoder, columns of frames by name, sparse matrices, large offsets. Learnt in training."""
+"""From what a user calls X to arrays: encoders, columns by name, sparse matrices, large offsets. Learnt on training rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Intake:
     def learn(
         cls, X: Any, rows: Array, seed: int, encoder: Any = "auto", encoder_rows: Array | None = None
     ) -> tuple[Intake, Any]:
-        """From the training ``rows`` of X, and what all of X becomes. The encoder may learn from others beside, without labels."""
+        """From the training ``rows`` of X, and what all of X becomes. The encoder may learn from other rows, too."""
         X = encoders.opened(X)
         chosen = encoders.choose(encoder, X)
         if chosen is None:

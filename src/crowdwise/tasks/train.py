@@ -240,8 +240,8 @@ def plan(
 
     The data are a public data set (``data``), perhaps with ``annotations`` from a file, or ``inputs`` and ``annotations``
     from files, or ``annotations`` with texts or pictures of their own: the columns ``text`` or ``image`` (files below ``root``),
-    which are found by their usual names where they are not given. ``settings`` are parameters of the method, and those of the data set (``data.features``) and of a simulated
-    crowd (``simulate.noise_rate``).
+    which are found by their usual names where they are not given. ``settings`` are parameters of the method, and those of the
+    data set (``data.features``) and of a simulated crowd (``simulate.noise_rate``).
     """
     if inputs is not None and (data is not None or annotations is None):
         raise UsageError(
