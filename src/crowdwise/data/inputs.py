@@ -175,8 +175,9 @@ def _read_table(
         return _objects(_texts(columns[known_column(text, "text", names)])), found, column
     if image is not None:
         return _texts(columns[known_column(image, "image", names)]), found, column
-    if expects == "table" or not all(_all_numbers(columns[name]) for name in features):
-        return {name: _typed(columns[name]) for name in features}, found, column
+    numeric = {name: _is_numeric(columns[name]) for name in features}
+    if expects == "table" or not all(numeric.values()):
+        return {name: _typed(path, name, columns[name], numeric[name]) for name in features}, found, column
     return np.stack([_numbers(path, name, columns[name]) for name in features], axis=1), found, column
 
 
@@ -196,17 +197,22 @@ def _list(column: Any) -> list[Any]:
     return values
 
 
-def _all_numbers(column: Any) -> bool:
-    """Whether a column holds numbers, or nothing: text that is none makes the table one of several kinds."""
-    return all(value is None or _is_number(value) for value in _list(column))
+def _is_numeric(column: Any) -> bool:
+    """Whether a column holds numbers: at least half of it, as a few that are none are more likely mistakes than names."""
+    given = [value for value in _list(column) if value is not None]
+    return sum(map(_is_number, given)) >= len(given) / 2
 
 
-def _typed(column: Any) -> Array:
+def _typed(path: Path, name: str, column: Any, numeric: bool) -> Array:
     """A column of a table with columns of several kinds: numbers, NaN where missing, or objects."""
     values = _list(column)
-    if all(value is None or _is_number(value) for value in values):
-        return np.array([np.nan if value is None else float(value) for value in values])
-    return _objects([value if isinstance(value, str) or value is None else str(value) for value in values])
+    if not numeric:
+        return _objects([value if isinstance(value, str) or value is None else str(value) for value in values])
+    given = np.array([value is not None for value in values], bool)
+    result = np.full(len(values), np.nan)
+    if given.any():
+        result[given] = _numbers(path, name, [value for value in values if value is not None])
+    return result
 
 
 def _numbers(path: Path, name: str, column: Any) -> Array:
