@@ -72,9 +72,14 @@ class Tfidf(Encoder):
         A = self._sparse(texts[:: -(-len(texts) // REDUCED_FROM)])
         wanted = self.width if self.width is not None else min(1000, max(300, MEMORY // 4 // max(n, 1)))
         components = leading_directions(A, max(min(wanted, min(A.shape) - 1), 1), seed)
-        size = np.square(A @ components).sum(1).mean()
-        scale = np.float32(np.sqrt(components.shape[1] / max(size, 1e-12)))
-        self.arrays_["components"] = (components * scale).astype(np.float16)  # exact enough, and half the file
+        # Turned at random, so that every column has its share of everything. Optimisers like Adam give all columns the same
+        # step: with the directions themselves as columns, those that hardly matter would be learnt as fast as the main ones.
+        components = components @ random_rotation(components.shape[1], seed)
+        features = A @ components
+        centre = features.mean(axis=0)
+        scale = np.sqrt(features.shape[1] / max(np.square(features - centre).sum(1).mean(), 1e-12))
+        self.arrays_["components"] = (components * np.float32(scale)).astype(np.float16)  # exact enough, and half the file
+        self.arrays_["centre"] = (centre * scale).astype(np.float32)
 
     def transform(self, rows: Any) -> Any:
         texts = as_texts(rows)
@@ -85,7 +90,7 @@ class Tfidf(Encoder):
         with progress_bar("encoding texts", len(texts), show=len(texts) > 5 * _BLOCK) as advance:
             for start in range(0, len(texts), _BLOCK):
                 part = texts[start : start + _BLOCK]
-                result[start : start + len(part)] = self._sparse(part) @ components
+                result[start : start + len(part)] = self._sparse(part) @ components - self.arrays_["centre"]
                 advance(len(part))
         return result
 
@@ -126,6 +131,14 @@ class Tfidf(Encoder):
                 raise ModelFileError("its terms are not in order")
         if self.width != 0:
             need(self, ("components", (total, None), "f"))
+            need(self, ("centre", (self.arrays_["components"].shape[1],), "f"))
+
+
+def random_rotation(width: int, seed: int) -> Array:
+    """An orthogonal matrix (width, width)."""
+    start = np.random.default_rng(seed).standard_normal((width, width))
+    turned: Array = np.linalg.qr(start)[0].astype(np.float32)
+    return turned
 
 
 def leading_directions(A: sp.csr_array, width: int, seed: int, rounds: int = 3) -> Array:
