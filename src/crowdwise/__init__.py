@@ -43,6 +43,7 @@ _MODULES = (
     "bench",
     "comparison",
     "datasets",
+    "encoders",
     "engine",
     "errors",
     "graph",

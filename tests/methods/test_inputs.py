@@ -104,7 +104,7 @@ def test_columns_of_a_frame_are_matched_by_name(fitted, tmp_path):
     with pytest.raises(DataError, match="X lacks the columns 'a' and has the columns 'z'"):
         loaded.predict(frame.rename(columns={"a": "z"}))
     with pytest.raises(DataError, match="column 'a' is of type"):
-        crowdwise.CE(**QUICK).fit(frame.assign(a="text"), annotations)
+        crowdwise.CE(encoder="none", **QUICK).fit(frame.assign(a="text"), annotations)
 
 
 def test_a_wide_sparse_matrix_is_reduced_and_the_reduction_saved(tmp_path):

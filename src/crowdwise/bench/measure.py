@@ -25,6 +25,7 @@ from crowdwise.annotations import Annotations
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.figures import AnnotatorMap, write_map
 from crowdwise.data.training import TrainingData, from_dataset, from_files
+from crowdwise.encoders import take_rows
 from crowdwise.errors import ConfigError, ModelFileError
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.registry import METHODS
@@ -158,7 +159,7 @@ def accuracies(model: CrowdClassifier, data: TrainingData) -> dict[str, Any]:
         found["curve"] = [[r["epoch"], r["agreement"], r.get("test_accuracy")] for r in last]
     if data.gold is not None:
         rows, classes = data.gold
-        found.setdefault("test_accuracy", round(100 * model.score(data.X[rows], classes), 3))
+        found.setdefault("test_accuracy", round(100 * model.score(take_rows(data.X, rows), classes), 3))
     if last[-1]["agreement"] is not None:
         found["validation_agreement"] = round(last[-1]["agreement"], 5)
         best = max(last, key=lambda record: record["agreement"])
@@ -205,7 +206,7 @@ def parts(model: CrowdClassifier, data: TrainingData) -> dict[str, Any]:
     if crowd is not None and model.transition_ is not None:
         at = np.arange(0, len(crowd.y), max(1, len(crowd.y) // _INSTANCES))
         who = np.arange(0, len(model.annotators_), max(1, len(model.annotators_) // _ANNOTATORS))
-        estimate = model.transition(data.X[at], model.annotators_[who])
+        estimate = model.transition(take_rows(data.X, at), model.annotators_[who])
         true = np.stack([crowd.transition(data.X, at, np.full(len(at), j)) for j in who], axis=1)
         row = crowd.y[at][:, None, None, None]
         difference = np.abs(estimate - true)

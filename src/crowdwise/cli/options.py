@@ -40,6 +40,20 @@ Ray = Annotated[
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Ray workers to use; by default one for each CPU.", show_default=False)
 ]
+Text = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", help="Column of texts to learn from, in the inputs' table or in that of the labels."
+    ),
+]
+Image = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column of pictures' paths, in the inputs' table or in that of the labels."),
+]
+Root = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="Folder that pictures' paths lead to, also those of Label Studio's uploads."),
+]
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "instance": (
         Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the instance; usual names are found.")],

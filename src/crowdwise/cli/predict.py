@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from crowdwise.cli.console import say, verb
+from crowdwise.cli.options import Image, Root, Text
 
 
 @verb
@@ -16,7 +17,7 @@ def predict(
         Path, typer.Argument(metavar="MODEL_OR_RUN", help="A saved model, or the directory of a finished run.")
     ],
     inputs: Annotated[
-        str, typer.Argument(metavar="INPUTS", help="Instances, in a file as for `crowdwise train --inputs`.")
+        str, typer.Argument(metavar="INPUTS", help="Instances, in a file or folder as for `crowdwise train --inputs`.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Table to write: csv, tsv, jsonl, parquet or arrow.")] = Path(
         "predictions.csv"
@@ -27,6 +28,9 @@ def predict(
     ids: Annotated[
         str | None, typer.Option(metavar="COLUMN|FILE", help="Ids of the rows, as for `crowdwise train`.")
     ] = None,
+    text: Text = None,
+    image: Image = None,
+    root: Root = None,
     annotations: Annotated[
         str | None,
         typer.Option(
@@ -38,5 +42,6 @@ def predict(
     """Write the most probable class of each instance: columns instance and label, and with --annotations confidence and doubt."""
     from crowdwise.tasks.predict import predict as task
 
-    result = task(model, inputs, out, proba=proba, ids=ids, annotations=annotations, device=device)
+    columns = {"text": text, "image": image, "root": root}
+    result = task(model, inputs, out, proba=proba, ids=ids, **columns, annotations=annotations, device=device)
     say(f"{result.out}: {result.table.num_rows:,} predictions by {result.method}")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import Terminal, say, show_facts, show_stages, verb
-from crowdwise.cli.options import OPTIONS, Ray, Workers, parse_settings, reads
+from crowdwise.cli.options import OPTIONS, Image, Ray, Root, Text, Workers, parse_settings, reads
 from crowdwise.errors import StorageError
 from crowdwise.tasks.runs import LABELS, METRICS, RESULTS, result_facts
 
@@ -19,6 +19,10 @@ FILES = {"model": "model", "labels": LABELS, "metrics": METRICS, "results": RESU
 @verb
 @reads
 def train(
+    labels: Annotated[
+        str | None,
+        typer.Argument(metavar="[LABELS]", help="Short for --annotations.", show_default=False),
+    ] = None,
     method: Annotated[
         str | None, typer.Option("--method", "-m", metavar="NAME", help="See `crowdwise methods`; concord by default.")
     ] = None,
@@ -29,9 +33,9 @@ def train(
     inputs: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE",
-            help="Your instances: .npy or .npz (rows are instances; FILE.npz:NAME picks an array), or a table (.csv, "
-            ".parquet, ...) whose columns are features.",
+            metavar="FILE|DIR",
+            help="Your instances: .npy or .npz (rows are instances; FILE.npz:NAME picks an array), a table (.csv, "
+            ".parquet, ...) of numbers, categories and texts, or a folder of pictures, called by their file names.",
         ),
     ] = None,
     annotations: Annotated[
@@ -39,9 +43,12 @@ def train(
         typer.Option(
             metavar="FILE",
             help="Labels: a table with a row per label, or an export of an annotation tool. Instances are row numbers "
-            "0..n-1 of the inputs, or ids (--ids).",
+            "0..n-1 of the inputs, or ids (--ids). Without --inputs, texts or pictures of this file are learnt from.",
         ),
     ] = None,
+    text: Text = None,
+    image: Image = None,
+    root: Root = None,
     ids: Annotated[
         str | None,
         typer.Option(
@@ -63,6 +70,10 @@ def train(
             "(simulate.noise_rate=0.4); TOML or JSON values. May be repeated.",
         ),
     ] = None,
+    encoder: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="How texts, pictures and tables become numbers; short for --set encoder=."),
+    ] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Short for --set epochs=.")] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Short for --set random_state=; also of a simulated crowd.")
@@ -83,8 +94,12 @@ def train(
 ) -> None:
     """Train a classifier on annotations, in a run directory. After Ctrl-C, go on with --resume."""
     reading = {name: value for name, value in reading.items() if value != OPTIONS[name][1]}
-    new = (method, data, inputs, annotations, ids, preset, settings, epochs, seed, out, download or None)
-    if resume is not None and (reading or any(value is not None for value in new)):
+    if labels is not None and annotations is not None:
+        raise typer.BadParameter("LABELS and --annotations are the same; pass one of them")
+    annotations = labels if annotations is None else annotations
+    columns = {"text": text, "image": image, "root": root}
+    new = (method, data, inputs, annotations, ids, preset, settings, epochs, encoder, seed, out, download or None)
+    if resume is not None and (reading or any(value is not None for value in (*new, *columns.values()))):
         raise typer.BadParameter(
             "a run goes on as it was started: beside --resume only --device, --ray and --workers may be given"
         )
@@ -93,7 +108,7 @@ def train(
     if resume is not None:
         run = Run.open(str(resume), device=device)
     else:
-        short = {"epochs": epochs, "random_state": seed, "device": device}
+        short = {"encoder": encoder, "epochs": epochs, "random_state": seed, "device": device}
         planned = plan(
             method or "concord",
             preset=preset,
@@ -101,6 +116,7 @@ def train(
             inputs=inputs,
             annotations=annotations,
             ids=ids,
+            **columns,
             reading=reading,
             settings=parse_settings(settings or []) | {key: value for key, value in short.items() if value is not None},
             download=download,

@@ -61,9 +61,9 @@ class LogisticRegression:
         aggregated = AGGREGATORS[self.aggregator](random_state=self.seed).fit(annotations)
         label = annotations.class_codes(aggregated.labels_)[labelled]
         self.n_classes = annotations.n_classes
-        self.intake = Intake.learn(X, labelled, self.seed)
+        self.intake, _ = Intake.learn(X, labelled, self.seed)
         raw = self._raw(X)[torch.from_numpy(labelled)]
-        self.prepare = Prepare.learn("auto", raw)
+        self.prepare = Prepare.learn(self.intake.prepare("auto"), raw)
         several = len(np.unique(label)) > 1
         self.regression = Regression(max_iter=300) if several else DummyClassifier()
         self.regression.fit(self.prepare(raw).flatten(1).numpy(), label)

@@ -1,9 +1,9 @@
-"""Instances from files: arrays (npy, npz) and tables (csv, tsv, jsonl, parquet, arrow), and the ids of their rows."""
+"""Instances from files: arrays (npy, npz), tables, texts, folders of pictures; and the ids of their rows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crowdwise.data.frames import ALIASES, find_column
+from crowdwise.data.frames import ALIASES, find_column, known_column
+from crowdwise.data.located import located
 from crowdwise.data.matching import numbered_from
+from crowdwise.encoders import Pictures
 from crowdwise.errors import DataError, spelled, suggest
-from crowdwise.readers import load_columns
+from crowdwise.readers import PICTURE_FIELDS, TEXT_FIELDS, load_columns
 from crowdwise.storage.arrays import read_npy, read_npz
 
 Array = npt.NDArray[Any]
@@ -27,40 +29,100 @@ class InputRows:
     """The rows of a file, and their ids: None where rows are known by their numbers 0..n-1."""
 
     path: Path
-    X: Array
+    X: Any
+    """Numbers (n, ...), texts (n,), `Pictures`, or columns by name."""
     ids: Array | None
     message: str
     """One line that says what was read."""
 
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return len(next(iter(self.X.values()))) if isinstance(self.X, dict) else len(self.X)
 
-def read_inputs(path: str | Path, ids: str | None = None) -> InputRows:
-    """Instances from an array file (rows are instances) or a table (numeric columns are features).
+    def called(self, wanted: Array) -> InputRows:
+        """With pictures called as ``wanted`` calls them: by their paths below the folder or their file names, with or
+        without suffix."""
+        if not isinstance(self.X, Pictures) or self.ids is None:
+            return self
+        return replace(self, ids=np.array(self.X.ids_like(wanted)))
+
+
+def read_inputs(
+    path: str | Path,
+    ids: str | None = None,
+    *,
+    text: str | None = None,
+    image: str | None = None,
+    root: str | Path | None = None,
+    expects: str = "",
+) -> InputRows:
+    """Instances from an array file (rows are instances), a table, a file with a text in each line, or a folder of pictures.
 
     ``ids`` names a column of the table, an array in the npz file, or a file with one id per instance; ``"1.."``: rows are
-    numbered from 1. A table's column
-    called id, instance, task or the like is taken for ids without being named.
+    numbered from 1. A table's column called id, instance, task or the like is taken for ids without being named. ``text``
+    names the table's column of texts, ``image`` that of pictures' paths, which lie below ``root`` (by default the table's
+    folder). Without these all other columns count: as an array where all are numbers, else as columns by name. A model that
+    ``expects`` "text" or "pictures" finds the column by its usual names.
     """
     path, name = _split_name(path)
+    if path.is_dir():
+        return _read_folder(path, ids)
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     if path.suffix.lower() in ARRAYS:
         arrays = read_arrays(path)
-        X = _pick(path, arrays, name)
+        X: Any = _pick(path, arrays, name)
         found = arrays.get(ids) if ids is not None else None
         source = f"array {ids!r}"
+    elif path.suffix.lower() == ".txt":
+        X, found, source = _objects(read_lines(path)), None, ""
     else:
-        X, found, column = _read_table(path, ids)
+        X, found, column = _read_table(path, ids, text, image, expects)
         source = f"column {column!r}"
-    if X.ndim < 2:
+    is_text = isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype.kind in "UO"
+    if isinstance(X, np.ndarray) and X.ndim < 2 and not is_text:
         raise DataError(f"{path}: inputs need one row per instance, (n, features) or (n, height, width), not {X.shape}")
+    rows = InputRows(path, X, found, "")
     if ids is not None and found is None:
-        found, source = numbered_from(ids, len(X)), f"the numbers {ids}"
+        found, source = numbered_from(ids, rows.n), f"the numbers {ids}"
     if ids is not None and found is None:
         found, source = _read_ids(Path(ids), path), ids
     if found is not None:
-        _check_ids(found, len(X), path)
-    message = f"{path.name}: {len(X):,} instances of {' x '.join(map(str, X.shape[1:]))} {X.dtype}"
-    return InputRows(path, X, found, message + (f"; ids from {source}" if found is not None else ""))
+        _check_ids(found, rows.n, path)
+    if isinstance(X, list):  # names of pictures
+        names = [str(each) for each in (range(len(X)) if found is None else found.tolist())]
+        X = located(X, names, Path(root) if root is not None else path.parent)
+    message = f"{path.name}: {describe(X)}" + (f"; ids from {source}" if found is not None else "")
+    return InputRows(path, X, found, message)
+
+
+def describe(X: Any) -> str:
+    """What rows are, in a few words."""
+    if isinstance(X, Pictures):
+        return f"{len(X):,} pictures"
+    if isinstance(X, dict):
+        return f"{len(next(iter(X.values()))):,} instances with the columns {', '.join(map(repr, X))}"
+    if X.ndim == 1:
+        return f"{len(X):,} texts"
+    return f"{len(X):,} instances of {' x '.join(map(str, X.shape[1:]))} {X.dtype}"
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text file."""
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeError) as error:
+        raise DataError(f"{path} cannot be read as text in UTF-8: {error}") from error
+
+
+def _read_folder(path: Path, ids: str | None) -> InputRows:
+    if ids is not None:
+        raise DataError(f"{path}: pictures in a folder are called by their file names; leave out {spelled('ids')}")
+    pictures = Pictures.of_folder(path)
+    return InputRows(
+        path, pictures, np.array(pictures.ids), f"{path.name}: {len(pictures):,} pictures; ids from file names"
+    )
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
@@ -87,7 +149,9 @@ def _pick(path: Path, arrays: dict[str, Array], name: str | None) -> Array:
     return arrays[chosen]
 
 
-def _read_table(path: Path, ids: str | None) -> tuple[Array, Array | None, str | None]:
+def _read_table(
+    path: Path, ids: str | None, text: str | None, image: str | None, expects: str
+) -> tuple[Any, Array | None, str | None]:
     names: list[str] = []
 
     def choose(columns: Sequence[str]) -> Sequence[str]:
@@ -99,8 +163,55 @@ def _read_table(path: Path, ids: str | None) -> tuple[Array, Array | None, str |
     features = [name for name in names if name != column]
     if not features:
         raise DataError(f"{path}: no columns with features; columns: {', '.join(map(repr, names))}")
-    X = np.stack([_numbers(path, name, columns[name]) for name in features], axis=1)
-    return X, None if column is None else _values(columns[column]), column
+    if text is None and expects == "text":
+        text = features[0] if len(features) == 1 else find_column(TEXT_FIELDS, features)
+    if image is None and expects == "pictures":
+        image = features[0] if len(features) == 1 else find_column(PICTURE_FIELDS, features)
+    found = None if column is None else _values(columns[column])
+    if text is not None and image is not None:
+        raise DataError(f"{spelled('text')} and {spelled('image')} both say what is read; pass one of them")
+    if text is not None:
+        return _objects(_texts(columns[known_column(text, "text", names)])), found, column
+    if image is not None:
+        return _texts(columns[known_column(image, "image", names)]), found, column
+    numeric = {name: _is_numeric(columns[name]) for name in features}
+    if expects == "table" or not all(numeric.values()):
+        return {name: _typed(path, name, columns[name], numeric[name]) for name in features}, found, column
+    return np.stack([_numbers(path, name, columns[name]) for name in features], axis=1), found, column
+
+
+def _texts(column: Any) -> list[str]:
+    """A column as texts; a missing one is empty."""
+    return ["" if value is None else str(value) for value in _list(column)]
+
+
+def _objects(values: Sequence[str]) -> Array:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
+
+
+def _list(column: Any) -> list[Any]:
+    values: list[Any] = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
+    return values
+
+
+def _is_numeric(column: Any) -> bool:
+    """Whether a column holds numbers: at least half of it, as a few that are none are more likely mistakes than names."""
+    given = [value for value in _list(column) if value is not None]
+    return sum(map(_is_number, given)) >= len(given) / 2
+
+
+def _typed(path: Path, name: str, column: Any, numeric: bool) -> Array:
+    """A column of a table with columns of several kinds: numbers, NaN where missing, or objects."""
+    values = _list(column)
+    if not numeric:
+        return _objects([value if isinstance(value, str) or value is None else str(value) for value in values])
+    given = np.array([value is not None for value in values], bool)
+    result = np.full(len(values), np.nan)
+    if given.any():
+        result[given] = _numbers(path, name, [value for value in values if value is not None])
+    return result
 
 
 def _numbers(path: Path, name: str, column: Any) -> Array:
@@ -148,7 +259,7 @@ def _read_ids(path: Path, inputs: Path) -> Array:
     if path.suffix.lower() in ARRAYS:
         return _pick(path, read_arrays(path), None)
     if path.suffix.lower() == ".txt":
-        return _values(path.read_text(encoding="utf-8").splitlines())
+        return _values(read_lines(path))
 
     def choose(names: Sequence[str]) -> Sequence[str]:
         column = names[0] if len(names) == 1 else find_column((*ALIASES["instance"], "id"), names)

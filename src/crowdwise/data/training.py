@@ -13,10 +13,11 @@ import numpy.typing as npt
 from crowdwise import datasets, presets, simulate
 from crowdwise.annotations import Annotations
 from crowdwise.data.factorise import Vocabulary
-from crowdwise.data.inputs import read_inputs
+from crowdwise.data.inputs import InputRows, read_inputs
+from crowdwise.data.labelled import rows_of_export
 from crowdwise.data.matching import POSITION, rows_by_id, rows_by_number, rows_in_order, with_sorted_annotators
 from crowdwise.errors import ConfigError, DataError, spelled
-from crowdwise.readers import read
+from crowdwise.readers import Export, read
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,8 @@ def from_dataset(
     """
     if "name" not in options:
         raise ConfigError(
-            f"no data: pass {spelled('data', 'NAME')}, {spelled('inputs', 'FILE')} with "
-            f"{spelled('annotations', 'FILE')}, or a preset that names data",
+            f"no data: pass {spelled('data', 'NAME')}, {spelled('annotations', 'FILE')} (with {spelled('inputs', 'FILE')}, or "
+            "with texts of its own), or a preset that names data",
             parameter="data",
         )
     data = datasets.load(**options)
@@ -79,24 +80,32 @@ def from_dataset(
 
 
 def from_files(
-    inputs: str,
+    inputs: str | None,
     annotations: str,
-    ids: str | None,
+    ids: str | None = None,
     reading: Mapping[str, Any] | None = None,
     *,
+    text: str | None = None,
+    image: str | None = None,
+    root: str | None = None,
+    expects: str = "",
     as_they_appear: bool = False,
 ) -> TrainingData:
-    """Instances from an array file or a table, and a file of annotations, in any format, that refers to them.
+    """A file of annotations, in any format, and the instances it refers to.
+
+    These are in ``inputs``, an array file, a table or a folder of pictures (see `read_inputs`), or without one in the file of
+    annotations itself: its column ``text``, or that of pictures, ``image``, which lie below ``root``.
 
     Annotators are numbered by id, and rows that have ids are trained on in their order, so that the order of lines in the files
     changes nothing. ``as_they_appear``: as in the files, which is what earlier versions did. ``ids="position"``: the annotations
     list the rows in their order.
     """
     in_order = ids == POSITION
-    instances = read_inputs(inputs, None if in_order else ids)
-    export = read(annotations, **(reading or {}), details=False)
+    export = read(annotations, **(reading or {}), details=inputs is None or Path(inputs).is_dir())
+    named = {"text": text, "image": image, "root": root, "expects": expects}
+    instances = matching_rows(export, annotations, inputs, None if in_order else ids, **named)
     found = export.annotations if as_they_appear else with_sorted_annotators(export.annotations)
-    what, where, n = Path(annotations).name, instances.path.name, len(instances.X)
+    what, where, n = Path(annotations).name, instances.path.name, instances.n
     if in_order:
         rows, known = rows_in_order(found, n), Vocabulary(n)
     elif instances.ids is None:
@@ -113,9 +122,34 @@ def from_files(
         instances.X,
         found.recoded(instances=(rows, known)),
         gold=gold,
-        name=Path(inputs).stem,
+        name=Path(inputs or annotations).stem,
         ids=None if as_they_appear or in_order else instances.ids,
     )
+
+
+def matching_rows(
+    export: Export,
+    annotations: str,
+    inputs: str | None,
+    ids: str | None = None,
+    *,
+    text: str | None = None,
+    image: str | None = None,
+    root: str | None = None,
+    expects: str = "",
+) -> InputRows:
+    """The instances of annotations that were read: rows, ids, and a line that says where they are from."""
+    path, named = Path(annotations), {"text": text, "image": image, "root": root}
+    if inputs is None:
+        return rows_of_export(path, export, **named)
+    instances = read_inputs(inputs, ids, **named, expects=expects).called(export.annotations.instances)
+    if Path(inputs).is_dir() and export.pictures is not None and instances.ids is not None:
+        asked = set(map(str, export.annotations.instances.tolist()))
+        if not asked.intersection(
+            map(str, instances.ids.tolist())
+        ):  # the export has numbers, and says which file is whose
+            return rows_of_export(path, export, image=image, root=inputs)
+    return instances
 
 
 def simulated_crowd(data: datasets.Dataset, options: Mapping[str, Any]) -> simulate.SimulatedCrowd:

@@ -1,8 +1,9 @@
-"""From what a user calls X to arrays: columns of frames by name, sparse matrices, large offsets. Learnt on training rows."""
+"""From what a user calls X to arrays: encoders, columns by name, sparse matrices, large offsets. Learnt on training rows."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import warnings
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
+from crowdwise import encoders
 from crowdwise.data.frames import frame_columns, is_frame
 from crowdwise.data.matching import count_rows
 from crowdwise.errors import DataError, NonFiniteError, shorten
@@ -30,10 +32,25 @@ class Intake:
     offset: Array | None = None  # (d,) float64: taken off before values are rounded to float32
     weights: Array | None = None  # (d,) factors on the columns of a wide sparse matrix
     components: Array | None = None  # (d, 300) what its rows are projected on
+    encoder: encoders.Encoder | None = None  # what texts, pictures and tables become numbers by, before all that
 
     @classmethod
-    def learn(cls, X: Any, rows: Array, seed: int) -> Intake:
-        """From the training ``rows`` of X."""
+    def learn(
+        cls, X: Any, rows: Array, seed: int, encoder: Any = "auto", encoder_rows: Array | None = None
+    ) -> tuple[Intake, Any]:
+        """From the training ``rows`` of X, and what all of X becomes. The encoder may learn from other rows, too."""
+        X = encoders.opened(X)
+        chosen = encoders.choose(encoder, X)
+        if chosen is None:
+            intake = cls._of_numbers(X, rows, seed)
+            return intake, intake(X)
+        fitted = chosen.fitted(encoders.take_rows(X, rows if encoder_rows is None else encoder_rows), seed)
+        encoded = fitted.transform(X)
+        intake = cls._of_numbers(encoded, rows, seed)
+        return dataclasses.replace(intake, encoder=fitted), intake(encoded)
+
+    @classmethod
+    def _of_numbers(cls, X: Any, rows: Array, seed: int) -> Intake:
         if is_sparse(X):
             if not np.isfinite(X.data).all():
                 bad = np.unique(X.tocoo().coords[0][~np.isfinite(X.tocoo().data)])
@@ -59,6 +76,12 @@ class Intake:
 
     def __call__(self, X: Any) -> Any:
         """X as an array, or as it is where it is a data set."""
+        X = encoders.opened(X)
+        kind = encoders.kind_of(X)
+        if self.encoder is not None:
+            X = encoders.checked(self.encoder, X).transform(X)
+        elif kind in ("text", "pictures"):
+            raise DataError(f"X holds {'texts' if kind == 'text' else kind}, but this model was trained on numbers")
         if _is_frame(X):
             X = numbers(X, self.columns)
         if self.components is not None and self.weights is not None:
@@ -76,9 +99,15 @@ class Intake:
     @property
     def about(self) -> str:
         """What is done to X, in a few words; empty where nothing is."""
+        if self.encoder is not None:
+            return f"X is encoded by {self.encoder.about}"
         if self.components is not None:
             return f"X is sparse: its {len(self.components):,} columns are reduced to {self.components.shape[1]} (truncated SVD)"
         return ""
+
+    def prepare(self, mode: str) -> str:
+        """How inputs are scaled: as ``mode`` says, or where that is "auto" as the encoder wants it."""
+        return self.encoder.prepare if mode == "auto" and self.encoder is not None else mode
 
     def arrays(self) -> dict[str, Array]:
         """What a saved model holds of it, beside the columns' names."""

@@ -53,6 +53,7 @@ class Problem:
         reduction: str = "annotation",
         validation_fraction: float = 0.1,
         order: Ints | None = None,
+        encoder: Any = "auto",
     ) -> Problem:
         """The rows of X and their annotations; ``order`` is that in which rows are drawn and trained on, by default theirs."""
         if count_rows(X) != annotations.n_instances:
@@ -74,8 +75,9 @@ class Problem:
         n_validation = min(int(validation_fraction * len(labelled)), len(labelled) - 2)
         validation, train = (rows[np.sort(part)] for part in (labelled[:n_validation], labelled[n_validation:]))
         try:
-            intake = Intake.learn(X, train, derive_seed(seed, "intake"))
-            inputs = make_inputs(intake(X), device)
+            learning = np.setdiff1d(np.arange(annotations.n_instances), validation)
+            intake, numbers = Intake.learn(X, train, derive_seed(seed, "intake"), encoder, learning)
+            inputs = make_inputs(numbers, device)
         except NonFiniteError as error:
             raise _named(error, annotations) from None
         everything = make_units(inputs, annotations, device, reduction)
@@ -84,7 +86,7 @@ class Problem:
             raw = inputs.take(torch.from_numpy(sample).to(device))
         except NonFiniteError as error:
             raise _named(error, annotations) from None
-        learned = Prepare.learn(prepare, raw).to(device)
+        learned = Prepare.learn(intake.prepare(prepare), raw).to(device)
         return cls(
             learned,
             everything.subset(torch.from_numpy(train).to(device)),

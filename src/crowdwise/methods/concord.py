@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from crowdwise.constraints import Interval, NonNegativeFloat, PositiveInt, Probability
+from crowdwise.data.matching import count_rows
 from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
 from crowdwise.engine.device import derive_seed
 from crowdwise.engine.distributed import sum_over_ranks
-from crowdwise.engine.intake import count_rows
 from crowdwise.engine.tensors import Units
 from crowdwise.methods.core.annotator_graph import AnnotatorGraph, graph_of_matrices
 from crowdwise.methods.core.base import CrowdClassifier, Fitted

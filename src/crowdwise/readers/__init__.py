@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crowdwise.readers._export import MODEL, PERSON, READERS, Export
+from crowdwise.readers._export import MODEL, PERSON, PICTURE_FIELDS, READERS, TEXT_FIELDS, Export
 from crowdwise.readers._files import FORMATS, bare_suffix, format_of, load_columns, packing
 from crowdwise.readers._read import formats, read
 from crowdwise.readers._source import InputFile
@@ -13,7 +13,9 @@ __all__ = [
     "FORMATS",
     "MODEL",
     "PERSON",
+    "PICTURE_FIELDS",
     "READERS",
+    "TEXT_FIELDS",
     "Export",
     "InputFile",
     "TableRead",

@@ -97,10 +97,10 @@ def from_training(data: TrainingData, model: CrowdClassifier | None, title: str)
 
 def _seen(X: Any, text: bool) -> dict[str, Any]:
     """Instances that people can look at."""
-    if text:
+    if text or (isinstance(X, np.ndarray) and X.ndim == 1):
         return {"texts": X}
     shape = getattr(X, "shape", None)
-    pictures = X is not None and (shape is None or len(shape) >= 3)  # a data set of pictures has no shape
+    pictures = X is not None and not isinstance(X, dict) and (shape is None or len(shape) >= 3)  # a folder has no shape
     return {"pictures": X} if pictures else {}
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from crowdwise import graph, report
 from crowdwise.data.training import TrainingData
+from crowdwise.encoders import Pictures, take_rows
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.methods.taidtm import TAIDTM
 
@@ -48,8 +49,7 @@ def save_pictures(model: CrowdClassifier, data: TrainingData, folder: Path) -> l
 
 def _matrices(model: TAIDTM, data: TrainingData, groups: npt.NDArray[Any] | None) -> Figure:
     annotators, instances = _annotators(data, groups), _instances(model)
-    rows = [data.X[instance] for instance in instances]
-    X = np.stack([row[0] if isinstance(row, tuple) else row for row in rows])  # an image folder gives (pixels, number)
+    X, pictured = _rows(data.X, instances)
     estimated = model.transition(X, model.annotators_[annotators])  # (instances, annotators, C, C)
     crowd, columns = data.crowd, []
     for position, annotator in enumerate(annotators):
@@ -62,9 +62,20 @@ def _matrices(model: TAIDTM, data: TrainingData, groups: npt.NDArray[Any] | None
         columns,
         classes=model.classes_.tolist(),
         instances=[f"instance {data.annotations.instances[instance]}" for instance in instances],
-        images=list(X) if X.ndim >= 3 else None,
+        images=pictured,
         true_classes=None if crowd is None else crowd.y[instances].tolist(),
     )
+
+
+def _rows(X: Any, rows: list[int]) -> tuple[Any, list[Any] | None]:
+    """Some instances, and what people see of them where that is pictures."""
+    if isinstance(X, Pictures):
+        return X[rows], [X[row] for row in rows]
+    if isinstance(X, dict) or np.ndim(X[rows[0]]) == 0:
+        return take_rows(X, np.array(rows)), None
+    found = [X[row] for row in rows]
+    pixels = np.stack([row[0] if isinstance(row, tuple) else row for row in found])  # a data set gives (pixels, number)
+    return pixels, list(pixels) if pixels.ndim >= 3 else None
 
 
 def _largest_first(groups: npt.NDArray[Any]) -> npt.NDArray[Any]:

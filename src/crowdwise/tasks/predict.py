@@ -33,6 +33,9 @@ def predict(
     *,
     proba: bool = False,
     ids: str | None = None,
+    text: str | None = None,
+    image: str | None = None,
+    root: str | None = None,
     annotations: str | Path | None = None,
     reading: Mapping[str, Any] | None = None,
     device: str = "auto",
@@ -42,17 +45,20 @@ def predict(
     With ``annotations`` of some of them, read as ``reading`` says, the probabilities are those given these labels, and the
     table has the confidence, the majority vote and what is doubtful, too.
 
-    ``model`` is a saved model or a finished run; ``inputs`` and ``ids`` are as in `crowdwise.data.inputs.read_inputs`.
+    ``model`` is a saved model or a finished run; ``inputs``, ``ids``, ``text``, ``image`` and ``root`` are as in
+    `crowdwise.data.inputs.read_inputs`: a model of texts or pictures finds its column by the usual names.
     """
     out = Path(out)
     classifier = crowdwise.load(model, device=device)
-    instances = read_inputs(inputs, ids)
+    encoder = classifier.intake_.encoder
+    named = {"text": text, "image": image, "root": root, "expects": "" if encoder is None else encoder.takes}
     if annotations is None:
+        instances = read_inputs(inputs, ids, **named)
         probabilities = classifier.predict_proba(instances.X)  # (n, C)
-        ids_of_rows = np.arange(len(instances.X)) if instances.ids is None else instances.ids
+        ids_of_rows = np.arange(instances.n) if instances.ids is None else instances.ids
         table = pa.table({"instance": ids_of_rows, "label": classifier.classes_[probabilities.argmax(1)]})
     else:
-        data = from_files(str(inputs), str(annotations), ids, reading)
+        data = from_files(str(inputs), str(annotations), ids, reading, **named)
         probabilities = classifier.posterior(data.X, data.annotations)
         table = label_table(data.annotations, probabilities, classifier.classes_)
     if proba:

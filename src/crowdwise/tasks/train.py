@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 import crowdwise
 from crowdwise import presets, simulate
 from crowdwise.data.training import TrainingData, from_dataset, from_files
+from crowdwise.encoders import take_rows
 from crowdwise.engine.checkpoint import RunDirectory, explicit_parameters
 from crowdwise.errors import ConfigError, ModelFileError, UsageError, spelled
 from crowdwise.methods.core.base import CrowdClassifier
@@ -40,12 +39,16 @@ class Plan:
     method: str
     parameters: dict[str, Any] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
-    """Arguments of `datasets.load`; empty where the inputs come from a file."""
+    """Arguments of `datasets.load`; empty where the instances come from a file."""
     simulate: dict[str, Any] = field(default_factory=dict)
     """Arguments of `simulate.aidn`, where the crowd is a simulated one."""
     inputs: str | None = None
     annotations: str | None = None
     ids: str | None = None
+    text: str | None = None
+    image: str | None = None
+    root: str | None = None
+    """Columns of texts and of pictures' paths, and the folder these are in: see `crowdwise.data.training.from_files`."""
     reading: dict[str, Any] = field(default_factory=dict)
     """Arguments of `crowdwise.read` for the annotations."""
 
@@ -56,14 +59,15 @@ class Plan:
     @property
     def name(self) -> str:
         """SOURCE-METHOD-seedN."""
-        source = self.data.get("name") or Path(self.inputs or "run").stem
+        source = self.data.get("name") or Path(self.inputs or self.annotations or "run").stem
         return f"{source}-{self.method}-seed{self.seed}"
 
     def load(self, path: Path | None = None) -> TrainingData:
         """Read the instances and their annotations; as an earlier version did, if one began the run in the folder ``path``."""
         earlier = path is not None and of_earlier_version(path)
-        if self.inputs is not None and self.annotations is not None:
-            return from_files(self.inputs, self.annotations, self.ids, self.reading, as_they_appear=earlier)
+        if self.annotations is not None and not self.data:
+            columns = {"text": self.text, "image": self.image, "root": self.root}
+            return from_files(self.inputs, self.annotations, self.ids, self.reading, **columns, as_they_appear=earlier)
         return from_dataset(
             self.data,
             simulated=self.simulate,
@@ -79,7 +83,7 @@ class Plan:
     def fit(self, data: TrainingData, path: Path, **changed: Any) -> CrowdClassifier:
         """Train in a run directory, from where it stands, with some parameters ``changed``."""
         if (path / RUN).exists():
-            parameters = explicit_parameters(self.parameters, np.shape(data.X)[1:])
+            parameters = explicit_parameters(self.parameters, getattr(data.X, "shape", (0,))[1:])
             return (
                 dataclasses.replace(self, parameters=parameters)
                 .model(**changed)
@@ -194,7 +198,10 @@ class Run:
             results["test_accuracy"] = model.score(data.X_test, model.classes_[data.y_test])
         if data.gold is not None:
             rows, classes = data.gold
-            results["gold_accuracy"], results["gold_instances"] = model.score(data.X[rows], classes), len(rows)
+            results["gold_accuracy"], results["gold_instances"] = (
+                model.score(take_rows(data.X, rows), classes),
+                len(rows),
+            )
         agreements = [record["agreement"] for record in model.history_ if record["agreement"] is not None]
         results["agreement"] = agreements[-1] if agreements else None
         results["seconds"] = round(sum(record["seconds"] for record in model.history_), 2)
@@ -225,6 +232,9 @@ def plan(
     inputs: str | None = None,
     annotations: str | None = None,
     ids: str | None = None,
+    text: str | None = None,
+    image: str | None = None,
+    root: str | None = None,
     reading: Reading | None = None,
     settings: Mapping[str, Any] | None = None,
     download: bool = False,
@@ -232,8 +242,9 @@ def plan(
     """What a run consists of: the preset's settings, overridden by ``settings``; all of them checked.
 
     The data are a public data set (``data``), perhaps with ``annotations`` from a file, or ``inputs`` and ``annotations``
-    from files. ``settings`` are parameters of the method, and those of the data set (``data.features``) and of a simulated
-    crowd (``simulate.noise_rate``).
+    from files, or ``annotations`` with texts or pictures of their own: the columns ``text`` or ``image`` (files below ``root``),
+    which are found by their usual names where they are not given. ``settings`` are parameters of the method, and those of the
+    data set (``data.features``) and of a simulated crowd (``simulate.noise_rate``).
     """
     if inputs is not None and (data is not None or annotations is None):
         raise UsageError(
@@ -246,6 +257,14 @@ def plan(
         )
     if ids is not None and inputs is None:
         raise UsageError(f"{spelled('ids')} are ids of the rows of {spelled('inputs')}", parameter="ids")
+    columns = {"text": text, "image": image, "root": root}
+    named = next((name for name, value in columns.items() if value is not None), None)
+    if named is not None and (data is not None or annotations is None):
+        raise UsageError(
+            f"{spelled(named)} says what {spelled('annotations')} and {spelled('inputs')} hold: it needs the former, and does "
+            f"not go with {spelled('data')}",
+            parameter=named,
+        )
     METHODS[method]  # an unknown method is an error before anything else is looked at
     base = presets.load_preset(preset) if preset is not None else presets.Preset("")
     tables: dict[str, dict[str, Any]] = {"data": {}, "simulate": {}, "": {}}
@@ -260,14 +279,18 @@ def plan(
     if "root" in options:
         options["root"] = str(Path(options["root"]).expanduser().absolute())
     simulated = dict(base.simulate) | tables["simulate"]
+    own = inputs is not None or (annotations is not None and (named is not None or "name" not in options))
     return Plan(
         method=method,
         parameters=parameters,
-        data=options if inputs is None else {},
+        data={} if own else options,
         simulate=simulated if inputs is None and annotations is None else {},
         inputs=_absolute(inputs),
         annotations=_absolute(annotations),
         ids=_absolute(ids) if ids is not None and Path(ids).is_file() else ids,
+        text=text,
+        image=image,
+        root=_absolute(root),
         reading=dict(reading or {}),
     )
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdwise import encoders
 from crowdwise.callbacks import Callbacks, FromObserver, Observer
 from crowdwise.constraints import Interval, NonNegativeFloat, NonNegativeInt, PositiveInt, check_parameters
 from crowdwise.data.matching import check_labels, match
@@ -66,6 +67,9 @@ class CrowdClassifier(Predictor):
     paper_settings: ClassVar[Mapping[str, Any]] = {}
     """The same for ``recipe="paper"``."""
 
+    encoder: Any = "auto"
+    """What turns texts, pictures and tables into numbers: ``"tfidf"``, ``"pixels"``, ``"table"``, an encoder with settings
+    of its own (`crowdwise.encoders`), a transformer or pipeline of scikit-learn, ``"none"``, or ``"auto"``: by what X is."""
     backbone: str | nn.Module = "auto"
     """``"resnet18"``, ``"resnet34"``, ``"cnn"``, ``"mlp"``, a module that maps (B, ...) to (B, d) (each network starts as a
     copy of it), or ``"auto"``: mlp for feature vectors, cnn for images."""
@@ -163,7 +167,8 @@ class CrowdClassifier(Predictor):
     ) -> Self:
         """Train on instances ``X`` and what a crowd said of them.
 
-        ``X`` is an array of features (n, d) or images (n, h, w[, channels]), or a map-style data set. ``annotations`` is
+        ``X`` is an array of features (n, d) or images (n, h, w[, channels]), a list of texts, a folder or list of picture
+        files, a frame with columns of any kind (see ``encoder``), or a map-style data set. ``annotations`` is
         an `Annotations`, a long table, a matrix (n, R) with missing values, or labels (n,) of a single source. ``ids`` are the
         ids of the rows of ``X``, if it does not have them itself, by which annotations are matched: see
         `crowdwise.data.matching.match`. Rows without annotations may be there; they get labels, too.
@@ -177,9 +182,11 @@ class CrowdClassifier(Predictor):
             warnings.warn("fit(observer=...) is now fit(callbacks=[...])", DeprecationWarning, stacklevel=2)
             callbacks = [*callbacks, FromObserver(observer)]
         told = Callbacks(callbacks)
-        matched = match(X, annotations, ids)
-        X, crowd = matched.X, matched.annotations
+        matched = match(encoders.opened_folder(X), annotations, ids)
+        X, crowd = encoders.opened(matched.X), matched.annotations
         check_labels(crowd)
+        encoder = encoders.choose(self.encoder, X)
+        share_held_out = self.validation_share(X if encoder is None else _shaped(encoder, crowd.n_instances))
         run, seed = self._open_run(run_dir, resume), self._seed()
         device = distributed.join(resolve_device(self.device))
         problem = Problem.make(
@@ -189,13 +196,14 @@ class CrowdClassifier(Predictor):
             seed=seed,
             prepare="paper" if self.recipe == "paper" and self.prepare == "auto" else self.prepare,
             reduction=self.reduction,
-            validation_fraction=self.validation_share(X),
+            validation_fraction=share_held_out,
             order=matched.order,
+            encoder=encoder,
         )
         if self.keep == "best" and not len(problem.validation):
             raise ConfigError(
                 "keep='best' needs held-out instances with annotations, but there are none: "
-                f"validation_fraction={self.validation_share(X):g} of {len(problem.train)} labelled instances"
+                f"validation_fraction={share_held_out:g} of {len(problem.train)} labelled instances"
             )
         data = fingerprint(problem.train.inputs, crowd) if run is not None or share is not None else None
         shared = SharedStages(share, {"data": data, "seed": seed}) if share is not None else None
@@ -261,6 +269,7 @@ class CrowdClassifier(Predictor):
             parameters.pop(neutral)
         if isinstance(self.backbone, nn.Module):
             parameters["backbone"] = f"module:{type(self.backbone).__name__}"
+        parameters["encoder"] = encoders.describe(self.encoder)
         for name, value in parameters.items():
             if isinstance(value, tuple):
                 parameters[name] = list(value)
@@ -425,6 +434,9 @@ class CrowdClassifier(Predictor):
         if self.transition_ is not None:
             tensors |= {f"transition/{k}": v for k, v in self.transition_.state_dict().items()}
         tensors |= {f"intake/{k}": torch.from_numpy(v) for k, v in self.intake_.arrays().items()}
+        encoder = self.intake_.encoder
+        if encoder is not None:
+            tensors |= {f"encoder/{k}": torch.from_numpy(np.ascontiguousarray(v)) for k, v in encoder.arrays_.items()}
         tensors |= {f"array/{k}": torch.from_numpy(np.ascontiguousarray(v)) for k, v in self.arrays_.items()}
         tensors |= {f"instances/{k}": torch.from_numpy(v) for k, v in packed_ids(self.instances_).items()}
         about = {
@@ -436,12 +448,13 @@ class CrowdClassifier(Predictor):
             "columns": self.intake_.columns,
             "mirrored": self.mirrored_,
             "id_column": self.id_column_,
+            "encoder": None if encoder is None else encoder.state(),
             "history": self.history_,
             "warnings": self.warnings_,
         }
         return save_model(Path(path), tensors, about)
 
-    def _restore(self, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
+    def _restore(self, tensors: dict[str, Tensor], about: dict[str, Any], encoder: encoders.Encoder | None) -> None:
         def part(prefix: str) -> dict[str, Tensor]:
             return {k.split("/", 1)[1]: v for k, v in tensors.items() if k.startswith(prefix + "/")}
 
@@ -461,6 +474,7 @@ class CrowdClassifier(Predictor):
         intake = Intake(
             tuple(map(str, columns)) if columns is not None else None,
             **{name: tensor.numpy() for name, tensor in part("intake").items()},
+            encoder=encoder,
         )
         arrays = {name: tensor.numpy() for name, tensor in part("array").items()}
         self._adopt(
@@ -499,10 +513,18 @@ def build(engine: Engine, name: str, make: Callable[[], Any]) -> Any:
     return module
 
 
-def load(path: str | Path, *, backbone: nn.Module | None = None, device: str = "auto") -> CrowdClassifier:
+def _shaped(encoder: encoders.Encoder, n: int) -> Array:
+    """What encoded instances are like, before they are encoded."""
+    return np.empty((n, 1, 1, 1) if encoder.pictures else (n, 1), np.uint8)
+
+
+def load(
+    path: str | Path, *, backbone: nn.Module | None = None, encoder: Any = None, device: str = "auto"
+) -> CrowdClassifier:
     """Read a model that `CrowdClassifier.save` wrote. Nothing in the files is executed.
 
-    A model that was trained with a module of yours as its backbone needs one of the same kind: ``backbone=``.
+    A model that was trained with a module of yours as its backbone needs one of the same kind: ``backbone=``; one that was
+    trained with a transformer of yours as its encoder needs that, fitted: ``encoder=``.
     """
     from crowdwise.registry import METHODS
 
@@ -519,8 +541,14 @@ def load(path: str | Path, *, backbone: nn.Module | None = None, device: str = "
         for name, value in parameters.items():
             if isinstance(value, str) and value.startswith("function:"):
                 parameters[name] = None  # a schedule, for instance: of no use in prediction
+        state, fitted = about.get("encoder"), None
+        if state is not None:
+            arrays = {k.split("/", 1)[1]: v.numpy() for k, v in tensors.items() if k.startswith("encoder/")}
+            fitted = encoders.restore(state, arrays, encoder, path)
+        if encoder is not None:
+            parameters["encoder"] = encoder
         model: CrowdClassifier = METHODS[about["method"]](**parameters, device=device)
-        model._restore(tensors, about)
+        model._restore(tensors, about, fitted)
     except ModelFileError as error:
         raise ModelFileError(f"{path}: {error}") from error
     except CrowdwiseError:

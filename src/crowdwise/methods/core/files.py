@@ -47,6 +47,7 @@ class ModelHeader:
     sha256: str
     columns: Sequence[str] | None = None
     id_column: str | None = None
+    encoder: Mapping[str, Any] | None = None
     warnings: Sequence[str] = ()
     mirrored: bool = False
 

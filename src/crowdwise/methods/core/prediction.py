@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
 
+from crowdwise import encoders
 from crowdwise.annotations import Annotations
 from crowdwise.data.matching import count_rows, labels_by_row, match, rows_only
 from crowdwise.engine.device import resolve_device, resolve_precision
@@ -84,6 +85,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         here the model would meet labels it has already learnt from.
         """
         self._fitted_classifier()
+        X = encoders.opened_folder(X)
         model = label_model(self.arrays_)
         if model is None:
             raise ConfigError(_NO_LABELS)
@@ -119,6 +121,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The latter is `crowdwise.scoring.skill_weighted_agreement`, with skills estimated from these annotations.
         """
         if isinstance(y, Annotations) or np.ndim(y) != 1 or hasattr(y, "columns"):
+            X = encoders.opened_folder(X)
             from crowdwise.scoring import skill_weighted_agreement
 
             return skill_weighted_agreement(match(X, y).annotations, self.predict(X))
@@ -136,7 +139,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         ``annotators`` are ids; all of them by default. Matrices that do not depend on the instance are a read-only view.
         """
-        module = self._fitted_transition()
+        module, X = self._fitted_transition(), encoders.opened(X)
         codes = self._annotator_codes(annotators)
         X = self._rows(X)
         n, n_classes = count_rows(X), len(self.classes_)
@@ -194,7 +197,9 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _rows(self, X: Any) -> Any:
         """X without what names its rows."""
-        return rows_only(X, self.intake_.columns, getattr(self, "id_column_", None))
+        encoder = self.intake_.encoder
+        columns = () if encoder is not None and encoder.takes == "table" else self.intake_.columns
+        return rows_only(X, columns, getattr(self, "id_column_", None))
 
     def _check_inputs(self, raw: Tensor) -> None:
         """Refuse inputs of another kind than the model was trained on, and warn of values that are far from those."""

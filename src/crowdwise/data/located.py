@@ -1,0 +1,70 @@
+"""Where a picture that a table or an export names is on this disk: below one folder, and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from crowdwise.encoders import Pictures
+from crowdwise.errors import DataError, shorten, spelled
+
+
+def located(names: Sequence[str | None], ids: Sequence[str], root: Path) -> Pictures:
+    """The pictures of the given names below ``root``; those that are missing are one error.
+
+    >>> list(_candidates("/data/upload/3/8f2c61d0-cat.png"))
+    ['data/upload/3/8f2c61d0-cat.png', 'upload/3/8f2c61d0-cat.png', '3/8f2c61d0-cat.png', '8f2c61d0-cat.png', 'cat.png']
+    >>> list(_candidates("/data/local-files/?d=photos/cat.png"))
+    ['photos/cat.png', 'cat.png']
+    """
+    base = root.resolve()
+    if not base.is_dir():
+        raise DataError(f"{root}: there is no such folder of pictures", parameter="root")
+    files, missing = [], []
+    for name in names:
+        found = _find(name, base) if name else None
+        if found is None:
+            missing.append(name or "(no name)")
+        else:
+            files.append(found)
+    if missing:
+        web = " (web addresses are not fetched)" if any("://" in name for name in missing) else ""
+        raise DataError(
+            f"{len(missing):,} of {len(names):,} pictures are not below the folder {root}{web}: {shorten(missing, 3)}; "
+            f"name the folder with {spelled('root', 'DIR')}",
+            parameter="root",
+        )
+    return Pictures(tuple(files), tuple(ids))
+
+
+def _find(name: str, base: Path) -> Path | None:
+    for candidate in _candidates(name):
+        try:
+            path = (base / candidate).resolve()
+            if path.is_relative_to(base) and path.is_file():
+                return path
+        except (OSError, ValueError):  # a name that no file can have
+            continue
+    return None
+
+
+def _candidates(name: str) -> Iterator[str]:
+    """Paths below the folder that a name may stand for, the longest first; Label Studio puts a code before file names."""
+    if "\0" in name or len(name) > 4096:
+        return
+    if "://" in name and not name.startswith("file://"):
+        return
+    address = urlsplit(name.replace("\\", "/"))
+    path = address.path
+    if path.rstrip("/").endswith("local-files"):
+        path = parse_qs(address.query).get("d", [""])[0]
+    elif "?" in name or "#" in name:  # part of a file's name
+        path = name
+    for text in dict.fromkeys((path, unquote(path))):
+        parts = [part for part in PurePosixPath(text).parts if part not in ("/", ".")]
+        for first in range(len(parts)):
+            yield "/".join(parts[first:])
+        if parts and (coded := re.fullmatch(r"[0-9a-f]{8}-(.+)", parts[-1])):
+            yield coded[1]

@@ -1,0 +1,163 @@
+"""Texts as weighted counts of words and runs of characters, reduced to a few hundred columns: no downloads, and fast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import scipy.sparse as sp
+
+from crowdwise.constraints import Interval, PositiveInt
+from crowdwise.encoders import ngrams
+from crowdwise.encoders.base import ENCODERS, Array, Encoder, need
+from crowdwise.encoders.rows import as_texts
+from crowdwise.errors import DataError, ModelFileError
+from crowdwise.progress import progress_bar
+
+ROWS = 50_000  # texts of which the terms are learnt
+REDUCED_FROM = 10_000  # texts of which the reduction is learnt
+WORDS, CHARACTERS = 50_000, 30_000  # terms of each kind that are kept, the most frequent ones
+MEMORY = 1 << 30  # bytes of features that widths chosen here may take
+_BLOCK = 4096  # texts that are reduced together
+
+
+@ENCODERS.register("tfidf")
+@dataclass(kw_only=True)
+class Tfidf(Encoder):
+    """Words, pairs of words and runs of characters, rare ones counting more, then a truncated singular value decomposition.
+
+    Upper case does not matter, neither does the order beyond pairs. Works for every language that Unicode has.
+
+    >>> texts = ["a good film", "a bad film", "good, very good", "bad and boring"]
+    >>> Tfidf(min_texts=1, width=2).fitted(texts).transform(["good!", "unknown"]).shape
+    (2, 2)
+    """
+
+    name: ClassVar[str] = "tfidf"
+    takes: ClassVar[str] = "text"
+    prepare: ClassVar[str] = "none"  # the sizes of the columns mean something
+
+    words: Annotated[int, Interval(1, 5)] = 2
+    """Longest run of words that counts as a term."""
+    characters: tuple[int, int] | None = (3, 5)
+    """Shortest and longest run of characters within words that count as terms, too; None: words only."""
+    min_texts: PositiveInt = 2
+    """Number of training texts that must have a term."""
+    width: Annotated[int, Interval(0, 10_000)] | None = None
+    """Columns of the result; 0: a sparse matrix with a column for each term; None: by the number of texts, up to 1,000."""
+
+    def learn(self, rows: Any, seed: int) -> None:
+        if self.characters is not None and not 1 <= self.characters[0] <= self.characters[1] <= 10:
+            raise DataError(f"characters must be (from, to) with 1 <= from <= to <= 10, got {self.characters}")
+        texts = as_texts(rows)
+        sample = texts[:: -(-len(texts) // ROWS)] if texts else texts
+        least = self.min_texts if len(sample) >= 20 else 1
+        for part, cap in (("word", WORDS), ("character", CHARACTERS)) if self.characters else (("word", WORDS),):
+            known, found = self._frequencies(part, sample)
+            keep = found >= least
+            known, found = known[keep], found[keep]
+            if len(known) > cap:
+                most = np.sort(np.lexsort((known, -found))[:cap])
+                known, found = known[most], found[most]
+            self.arrays_[f"{part}_terms"] = known.view(np.int64)
+            self.arrays_[f"{part}_weights"] = (np.log((1 + len(sample)) / (1 + found)) + 1).astype(np.float32)
+        if not sum(len(self.arrays_[name]) for name in self.arrays_):
+            raise DataError(f"the {len(texts):,} texts have no word that occurs in {least} of them")
+        if self.width != 0:
+            self._learn_reduction(sample, len(texts), seed)
+
+    def _learn_reduction(self, texts: Sequence[str], n: int, seed: int) -> None:
+        A = self._sparse(texts[:: -(-len(texts) // REDUCED_FROM)])
+        wanted = self.width if self.width is not None else min(1000, max(300, MEMORY // 4 // max(n, 1)))
+        components = leading_directions(A, max(min(wanted, min(A.shape) - 1), 1), seed)
+        # Turned at random, so that every column has its share of everything. Optimisers like Adam give all columns the same
+        # step: with the directions themselves as columns, those that hardly matter would be learnt as fast as the main ones.
+        components = components @ random_rotation(components.shape[1], seed)
+        features = A @ components
+        centre = features.mean(axis=0)
+        scale = np.sqrt(features.shape[1] / max(np.square(features - centre).sum(1).mean(), 1e-12))
+        self.arrays_["components"] = (components * np.float32(scale)).astype(
+            np.float16
+        )  # exact enough, and half the file
+        self.arrays_["centre"] = (centre * scale).astype(np.float32)
+
+    def transform(self, rows: Any) -> Any:
+        texts = as_texts(rows)
+        if "components" not in self.arrays_:
+            return self._sparse(texts)
+        components = self.arrays_["components"].astype(np.float32)
+        result = np.empty((len(texts), components.shape[1]), np.float32)
+        with progress_bar("encoding texts", len(texts), show=len(texts) > 5 * _BLOCK) as advance:
+            for start in range(0, len(texts), _BLOCK):
+                part = texts[start : start + _BLOCK]
+                result[start : start + len(part)] = self._sparse(part) @ components - self.arrays_["centre"]
+                advance(len(part))
+        return result
+
+    def _sparse(self, texts: Sequence[str]) -> sp.csr_array:
+        """Weighted counts (n, V); words and characters each have length 1."""
+        parts = []
+        for part in ("word", "character"):
+            if f"{part}_terms" in self.arrays_:
+                count = ngrams.counts(texts, *self._sizes(part), self.arrays_[f"{part}_terms"].view(np.uint64))
+                count.data = 1 + np.log(count.data)
+                weighted = sp.csr_array(count @ sp.diags_array(self.arrays_[f"{part}_weights"]))
+                length = np.sqrt(weighted.power(2).sum(axis=1))
+                weighted.data /= np.repeat(np.where(length > 0, length, 1), np.diff(weighted.indptr))
+                parts.append(weighted)
+        joined = parts[0] if len(parts) == 1 else sp.hstack(parts, format="csr")
+        return sp.csr_array(joined.astype(np.float32))
+
+    def _frequencies(self, part: str, texts: Sequence[str]) -> tuple[ngrams.Hashes, ngrams.Rows]:
+        return ngrams.frequencies(texts, *self._sizes(part))
+
+    def _sizes(self, part: str) -> tuple[int, tuple[int, int] | None]:
+        return (self.words, None) if part == "word" else (0, self.characters)
+
+    @property
+    def about(self) -> str:
+        terms = sum(len(self.arrays_[name]) for name in self.arrays_ if name.endswith("_terms"))
+        reduced = f", reduced to {self.arrays_['components'].shape[1]:,}" if "components" in self.arrays_ else ""
+        return f"tfidf: {terms:,} words and runs of characters{reduced}"
+
+    def check_state(self) -> None:
+        total = 0
+        for part in ("word", "character") if self.characters else ("word",):
+            n = len(self.arrays_[f"{part}_terms"])
+            total += n
+            need(self, (f"{part}_terms", (n,), "i"), (f"{part}_weights", (n,), "f"))
+            terms = self.arrays_[f"{part}_terms"].view(np.uint64)
+            if not (terms[1:] > terms[:-1]).all():
+                raise ModelFileError("its terms are not in order")
+        if self.width != 0:
+            need(self, ("components", (total, None), "f"))
+            need(self, ("centre", (self.arrays_["components"].shape[1],), "f"))
+
+
+def random_rotation(width: int, seed: int) -> Array:
+    """An orthogonal matrix (width, width)."""
+    start = np.random.default_rng(seed).standard_normal((width, width))
+    turned: Array = np.linalg.qr(start)[0].astype(np.float32)
+    return turned
+
+
+def leading_directions(A: sp.csr_array, width: int, seed: int, rounds: int = 3) -> Array:
+    """The right singular vectors (V, width) of the largest singular values: randomised, in float32.
+
+    The random start belongs to the columns, so that the order of the rows changes nothing but rounding.
+    """
+    several = min(width + 20, min(A.shape))
+    start = np.random.default_rng(seed).standard_normal((A.shape[1], several), dtype=np.float32)
+    Y = A @ start
+    for _ in range(rounds):
+        Y = A @ (A.T @ np.linalg.qr(Y)[0])
+    B = (A.T @ np.linalg.qr(Y)[0]).T  # (several, V)
+    squares, turn = np.linalg.eigh((B @ B.T).astype(np.float64))
+    largest = np.argsort(-squares)[:width]
+    length = np.sqrt(np.maximum(squares[largest], 1e-12))
+    directions = B.T @ (turn[:, largest] / length).astype(np.float32)
+    signs = np.sign(directions[np.abs(directions).argmax(0), np.arange(width)])
+    found: Array = np.ascontiguousarray(directions * np.where(signs == 0, 1, signs), dtype=np.float32)
+    return found
