@@ -23,7 +23,7 @@ LAYERS = [
     ["quality", "comparison"],
     ["streaming"],
     ["presets"],
-    ["data.inputs", "data.gold", "data.training"],
+    ["data.inputs", "data.training"],
     ["report"],
     ["bench"],
     ["cluster"],

@@ -18,7 +18,7 @@ from crowdwise.aggregation import recommend
 from crowdwise.aggregation.core.base import Aggregator, choose
 from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.annotations import Annotations
-from crowdwise.data.gold import read_gold
+from crowdwise.readers.gold import read_gold
 from crowdwise.errors import UsageError, spelled
 from crowdwise.readers import bare_suffix, write_labels, write_table
 from crowdwise.readers.write import LABEL_STUDIO, output_format
