@@ -291,7 +291,7 @@ class TestTraps:
 
     def test_a_matrix_without_header(self, tmp_path: Path) -> None:
         (tmp_path / "a.csv").write_text("0,1,-1\n0,0,1\n1,1,\n")
-        with pytest.raises(ReadError, match="no header.*if every column is an annotator, say format=dense"):
+        with pytest.raises(ReadError, match=r"no header.*if every column is an annotator, say format=dense"):
             read(tmp_path / "a.csv")  # three columns of a row each might be instance, annotator and label
         crowd = read(tmp_path / "a.csv", "dense").annotations
         assert (crowd.n_instances, crowd.n_annotators, len(crowd), crowd.classes.tolist()) == (3, 3, 7, [0, 1])

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import Terminal, say, show_facts, show_stages, verb
-from crowdwise.cli.options import OPTIONS, Ray, Workers, parse_settings, reads
+from crowdwise.cli.options import Ray, Workers, asked, completed, parse_settings, reads
 from crowdwise.errors import StorageError
 from crowdwise.tasks.runs import LABELS, METRICS, RESULTS, result_facts
 
@@ -20,11 +20,22 @@ FILES = {"model": "model", "labels": LABELS, "metrics": METRICS, "results": RESU
 @reads
 def train(
     method: Annotated[
-        str | None, typer.Option("--method", "-m", metavar="NAME", help="See `crowdwise methods`; concord by default.")
+        str | None,
+        typer.Option(
+            "--method",
+            "-m",
+            metavar="NAME",
+            help="See `crowdwise methods`; concord by default.",
+            autocompletion=completed("method"),
+        ),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="A public data set; with --annotations, labelled by that file instead."),
+        typer.Option(
+            metavar="NAME",
+            help="A public data set; with --annotations, labelled by that file instead.",
+            autocompletion=completed("data set"),
+        ),
     ] = None,
     inputs: Annotated[
         str | None,
@@ -51,7 +62,12 @@ def train(
         ),
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(metavar="NAME|FILE.toml", help="Settings to start from; see `crowdwise presets`.")
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE.toml",
+            help="Settings to start from; see `crowdwise presets`.",
+            autocompletion=completed("preset"),
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -79,9 +95,9 @@ def train(
     workers: Workers = None,
     *,
     reading: dict[str, Any],
-) -> None:
+) -> Any:
     """Train a classifier on annotations, in a run directory. After Ctrl-C, go on with --resume."""
-    reading = {name: value for name, value in reading.items() if value != OPTIONS[name][1]}
+    reading = asked(reading)
     new = (method, data, inputs, annotations, ids, preset, settings, epochs, seed, out, download or None)
     if resume is not None and (reading or any(value is not None for value in new)):
         raise typer.BadParameter(
@@ -118,3 +134,4 @@ def train(
     show_facts("files", {name: result.path / file for name, file in FILES.items() if (result.path / file).exists()})
     for picture in result.pictures:
         say(f"  picture  {picture}")
+    return result

@@ -17,7 +17,7 @@ from crowdwise.data.codes import cells, count, distinct_rows
 from crowdwise.data.factorise import Column, encode_classes
 from crowdwise.data.types import Floats, Ints
 from crowdwise.errors import ReadError, spelled, suggest
-from crowdwise.readers._labels import LabelRules
+from crowdwise.readers._labels import NO_RULES, LabelRules
 from crowdwise.readers._node import Id, Label, Node, seconds, ticks
 from crowdwise.readers._source import TABLES, InputFile
 from crowdwise.readers.table import TableRead, describe, integers, look_alikes
@@ -69,7 +69,7 @@ class ReadOptions:
     several: Several = "error"
     models: bool = True
     details: bool = True
-    rules: LabelRules = LabelRules()
+    rules: LabelRules = NO_RULES
 
     def choose(self, questions: Iterable[str]) -> str:
         """The question to read, among those of an export."""

@@ -117,6 +117,9 @@ class LabelRules:
         return same
 
 
+NO_RULES = LabelRules()
+
+
 @dataclass(frozen=True)
 class Resolution:
     """Label -> class, None where it is missing; the same of gold labels; and what a user should know."""

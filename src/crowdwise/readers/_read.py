@@ -15,7 +15,7 @@ from crowdwise.annotations import Duplicates
 from crowdwise.constraints import check_value
 from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError, spelled
 from crowdwise.readers._export import READERS, Export, ReadOptions, Several
-from crowdwise.readers._files import FORMATS
+from crowdwise.readers._files import FORMATS, check_file
 from crowdwise.readers._labels import LabelRules
 from crowdwise.readers._source import ARCHIVES, SHEET, STDIN, TEXT, InputFile, standard_input
 from crowdwise.readers._text import Layout, bare_suffix
@@ -119,8 +119,10 @@ def _read(path: Path, shown: str, layout: Layout, format: str, options: ReadOpti
 
 def _gold_file(gold: str | None) -> tuple[Path | None, str | None]:
     """Gold from a table of its own, or from a column of the file."""
-    known = gold is not None and bare_suffix(Path(gold)) in FORMATS and Path(gold).is_file()
-    return (Path(str(gold)), None) if known else (None, gold)
+    if gold is None or "." not in str(gold) or bare_suffix(Path(gold)) not in FORMATS:
+        return None, gold
+    check_file(Path(gold))
+    return Path(gold), None
 
 
 def _check_layout(source: InputFile) -> None:

@@ -17,7 +17,7 @@ from crowdwise.data.frames import ALIASES, find_column, listing
 from crowdwise.errors import AnnotationError, DataError
 from crowdwise.readers._export import Export, ReadOptions
 from crowdwise.readers._files import load_columns
-from crowdwise.readers._labels import LabelRules, resolved
+from crowdwise.readers._labels import NO_RULES, LabelRules, resolved
 from crowdwise.readers.table import GOLD
 
 
@@ -44,7 +44,7 @@ def read_gold(
     crowd: Annotations,
     instance: str | None = None,
     label: str | None = None,
-    rules: LabelRules = LabelRules(),
+    rules: LabelRules = NO_RULES,
 ) -> GoldRead:
     """Read a table of true classes, one row per instance; ``instance`` and ``label`` name the crowd's own columns.
 

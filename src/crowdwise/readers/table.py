@@ -24,7 +24,7 @@ from crowdwise.data.frames import ALIASES, choose_columns, find_column, known_co
 from crowdwise.errors import AnnotationError, DataError
 from crowdwise.readers._files import WRITTEN, Choose, Columns, format_of, load_columns
 from crowdwise.readers._guess import guess_columns
-from crowdwise.readers._labels import LabelRules, resolved, similar_ids
+from crowdwise.readers._labels import NO_RULES, LabelRules, resolved, similar_ids
 from crowdwise.readers._text import packing
 from crowdwise.storage import files
 
@@ -81,7 +81,7 @@ def read_columns(
     further: Choose = lambda _: (),
     *,
     typed: bool | None = None,
-    rules: LabelRules = LabelRules(),
+    rules: LabelRules = NO_RULES,
 ) -> tuple[TableRead, Columns, Callable[[int], str]]:
     """All rows with a label, repeats included (the message holds only remarks), further columns, and names of rows.
 
