@@ -11,6 +11,12 @@ import typer
 from crowdwise.cli.console import complain, say, show_facts, show_stages, show_table, verb
 from crowdwise.cli.options import completed
 
+USES = {
+    "method": "crowdwise train --method {} --set PARAMETER=VALUE",
+    "aggregator": "crowdwise aggregate FILE --method {} -o labels.csv",
+    "format": "crowdwise convert FILE OUT --format {}",
+}
+
 
 @verb
 def info(
@@ -41,8 +47,8 @@ def info(
             show_facts("results", found.results)
         if found.parameters:
             _parameters(found.method, found.parameters)
-        if found.use is not None:
-            say(f"use it with  {found.use}")
+        if found.family in USES:
+            say(f"use it with  {USES[found.family].format(found.method)}")
         if found.warning is not None:
             complain("warning", found.warning)
         if found.run is not None:

@@ -144,7 +144,7 @@ def as_words(reading: Mapping[str, Any]) -> list[str]:
     words: list[str] = []
     for name, value in asked(reading).items():
         if isinstance(value, bool):
-            words.append(f"--{name}" if value else f"--no-{name}")
+            words.append(f"--{'' if value else 'no-'}{name}")
         elif isinstance(value, Mapping):
             words += [word for old, new in value.items() for word in (f"--{name}", f"{old}={new}")]
         else:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crowdwise.errors import DataError
+from crowdwise.errors import DataError, spelled
 from crowdwise.readers._node import parse_line
 from crowdwise.readers._sheets import SHEETS, read_sheet
 from crowdwise.readers._text import (
@@ -138,7 +138,11 @@ def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
     skip, own = skipped_lines(path, layout), None if layout.columns is None else names
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
-        raise DataError(f"{path}: the header names column {repeated[0]!r} twice")
+        raise DataError(
+            f"{path}: the header names column {repeated[0]!r} twice; if the file has no header, name the columns with "
+            f"{spelled('columns', 'item,annotator,label')}",
+            parameter="columns",
+        )
     wanted = list(choose(names))
 
     def read(use_threads: bool, invalid_row: Callable[[Any], str] | None) -> pa.Table:

@@ -93,7 +93,7 @@ def guess_columns(columns: Mapping[str, Any], known: Mapping[str, str], *, text:
         raise _unclear(columns, known, f"with {len(usable)} columns that repeat, none is guessed")
     length = len(next(iter(columns.values())))
     if length < ROWS:
-        raise _unclear(columns, known, f"{count(length, 'rows')} are too few to tell by content")
+        raise _unclear(columns, known, f"{count(length, 'rows')} tell too little about content")
     fixed = {role: found[name] for role, name in known.items()}
     if any(each is None for each in fixed.values()):
         raise _unclear(columns, known, "a named column is empty in places")
@@ -200,9 +200,10 @@ def _unclear(
 ) -> AnnotationError:
     missing = [each for each in ROLES if each not in known]
     options = ", ".join(spelled(each, "COLUMN") for each in missing)
+    matrix = "annotator" in missing and "label" in missing
+    dense = f", or, if every column is an annotator, say {spelled('format', 'dense')}" if matrix else ""
     return AnnotationError(
         f"no column for the {missing[0]}: looked for {', '.join(ALIASES[missing[0]])}; {why}; columns: "
-        f"{listing(list(columns))}; name it with {options}, or, if every column is an annotator, say "
-        f"{spelled('format', 'dense')}",
+        f"{listing(list(columns))}; name it with {options}{dense}",
         parameter=role or missing[0],
     )

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from crowdwise.data.codes import count
 from crowdwise.data.factorise import Column, Vocabulary, is_text
 from crowdwise.errors import AnnotationError, ConfigError, spelled, suggest
 
@@ -109,7 +110,7 @@ class LabelRules:
         same = next((name for name in self.classes if alike(name) == alike(text)), None)
         if same is None:
             raise AnnotationError(
-                f"label {text!r} ({times:,} times) is none of the classes {', '.join(map(repr, self.classes))}"
+                f"label {text!r} ({count(times, 'times')}) is none of the classes {', '.join(map(repr, self.classes))}"
                 f"{_close(text, self.classes)}; rename it with {spelled('map', f'{text}=CLASS')}, or leave it out with "
                 f"{spelled('missing', text)}",
                 parameter="classes",

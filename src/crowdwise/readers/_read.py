@@ -94,7 +94,12 @@ def read(
             export = _read(piped, "standard input", layout, format, options)
     else:
         export = _read(Path(path), str(path), layout, format, options)
-    return export if file is None else with_gold(export, file, options)
+    if file is None:
+        return export
+    try:
+        return with_gold(export, file, options)
+    except (AnnotationError, DataError) as error:
+        raise ReadError(str(error), parameter=error.parameter) from error
 
 
 def _read(path: Path, shown: str, layout: Layout, format: str, options: ReadOptions) -> Export:

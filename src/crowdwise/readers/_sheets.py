@@ -1,4 +1,4 @@
-"""Sheets of spreadsheets (xlsx, xls, ods) as columns of text, by python-calamine; what would swell is refused before."""
+"""Sheets of spreadsheets (xlsx, xlsm, ods) as columns of text, by python-calamine; what would swell is refused before."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from crowdwise.errors import DataError, spelled, suggest
 from crowdwise.readers._text import Layout, is_header
 from crowdwise.storage.limits import BLOCK, too_large, unpack_limit
 
-SHEETS = ("xlsx", "xlsm", "xls", "ods")
+SHEETS = ("xlsx", "xlsm", "ods")
 SPARE = 5_000_000  # cells that a sheet may span
 WIDER = 20  # times the cells that are filled in that it may span, unless that is less
 _PLACE = re.compile(r"\s*([A-Za-z]{1,9})(\d{1,18})\s*")
@@ -112,8 +112,6 @@ def _names(path: Path, first: list[str]) -> list[str]:
 
 def _check_size(path: Path) -> None:
     """Refuse what unpacks, spans or repeats to more than a file of its size should."""
-    if path.suffix.lower() == ".xls":  # not packed, and at most 65,536 rows of 256 cells
-        return
     limit, total = unpack_limit(path), 0
     try:
         with zipfile.ZipFile(path) as file:

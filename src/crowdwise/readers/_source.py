@@ -51,7 +51,6 @@ _SIGNS = {
     b"\x93NUMPY": ".npy",
     b"\x1f\x8b": ".gz",
     b"\x28\xb5\x2f\xfd": ".zst",
-    b"\xd0\xcf\x11\xe0": ".xls",
     b"PK\x03\x04": ".xlsx",
 }
 

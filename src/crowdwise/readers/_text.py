@@ -22,6 +22,7 @@ from crowdwise.storage.limits import Bounded
 PACKED = (".gz", ".zst")
 BLOCK = 1 << 20  # bytes decoded at a time
 SAMPLE = 1 << 16  # bytes from which an encoding is guessed
+FEW = 20  # letters beyond ASCII that do not tell similar encodings apart
 ROWS = 50  # lines from which a separator is found
 SEPARATORS = ",;\t|"
 UTF8 = "utf-8"
@@ -38,6 +39,9 @@ _LIKELY = [  # what spreadsheets and older programs write
     *("cp1254", "cp1255", "cp1256", "cp1257", "cp874", "cp437", "cp850", "cp866", "mac_roman", "cp932", "shift_jis"),
     *("euc_jp", "iso2022_jp", "gb18030", "big5", "euc_kr", "cp949"),
 ]
+
+
+_LATIN = ("cp1252", "latin_1", "iso8859_15", "cp1250", "iso8859_2", "cp1254", "cp1257", "cp437", "cp850", "mac_roman")
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,8 @@ class Layout:
         """Checked: an encoding that exists, one character, names that differ."""
         if encoding is not None:
             try:
-                encoding = str(codecs.lookup(encoding).name)
                 "".encode(encoding)  # refuses codecs that are not for text
+                codec = str(codecs.lookup(encoding).name)
             except (LookupError, TypeError, ValueError) as error:
                 raise ConfigError(
                     f"unknown {spelled('encoding', repr(encoding))}; such as utf-8, utf-16, cp1252",
@@ -76,7 +80,7 @@ class Layout:
                 f"{spelled('columns')} takes the name of every column, none of them twice, not {names}",
                 parameter="columns",
             )
-        return cls(encoding, separator, names, sheet)
+        return cls(None if encoding is None else codec, separator, names, sheet)
 
 
 PLAIN = Layout()
@@ -268,7 +272,12 @@ def _guessed(path: Path, marked: bool) -> str:
     if found is None:
         raise not_text(path, *place)
     same = [found.encoding, *found.could_be_from_charset]  # they give the same text
-    return next((name for name in _LIKELY if name in same), found.encoding)
+    name = next((name for name in _LIKELY if name in same), found.encoding)
+    if name not in _LATIN:
+        return name
+    if b"\xff" in sample:  # no letter that occurs in any of them
+        raise not_text(path, *place)
+    return _LATIN[0] if damaged < FEW else name  # too little text to tell them apart: the usual one
 
 
 def _wrong_byte(line: bytes) -> int | None:

@@ -92,7 +92,8 @@ def _same_values(columns: list[list[str]], ids: int) -> bool:
     if not 0 < 2 * len(set(cells)) <= len(cells):
         return False
     full = [column for column in columns if len(column) >= _ENOUGH]
-    if not ids and len(columns) == 3 and _is_key(columns):
+    short = max(map(len, columns)) < _ENOUGH
+    if _is_key(columns) and not (short and (ids or len(columns) > 3)):
         return False
     if len(full) < 3:  # short or sparse: most values must occur in several columns
         found = Counter(value for column in columns for value in set(column))
@@ -102,13 +103,14 @@ def _same_values(columns: list[list[str]], ids: int) -> bool:
         median(sum(cell in other for cell in column) / len(column) for k, other in enumerate(values) if k != own)
         for own, column in enumerate(full)
     ]
-    return sum(share >= 0.5 for share in shared) >= 0.8 * len(full)
+    return sum(share >= 0.5 for share in shared) >= 0.95 * len(full)
 
 
 def _is_key(columns: list[list[str]]) -> bool:
-    """Whether two of three columns tell every row, as instance and annotator of a long table do."""
-    pairs = (set(zip(one, other, strict=False)) for one, other in combinations(columns, 2))
-    return any(len(found) == len(columns[0]) for found in pairs)
+    """Whether two columns tell every row, as instance and annotator of a long table do: two people agree somewhere."""
+    length = max(map(len, columns))
+    full = [column for column in columns if len(column) == length][:_COLUMNS]
+    return any(len(set(zip(one, other, strict=True))) == length for one, other in combinations(full, 2))
 
 
 def _has_ids(rows: list[list[str]]) -> bool:

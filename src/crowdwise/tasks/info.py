@@ -40,8 +40,8 @@ class Description:
     """The name of a method or aggregator; then ``parameters`` are name, default and meaning of each."""
     parameters: list[tuple[str, Any, str]] = field(default_factory=list)
     warning: str | None = None
-    use: str | None = None
-    """A command that uses it."""
+    family: str | None = None
+    """What a name stands for, as in `FAMILIES`."""
     data: dict[str, Any] | None = None
     """The facts about a file of annotations, for programs."""
 
@@ -71,11 +71,11 @@ def describe(what: str | Path) -> list[Description]:
         return [_file(path)]
     found = []
     if name in METHODS:
-        found.append(_member(METHODS[name], name, f"crowdwise train --method {name} --set PARAMETER=VALUE"))
+        found.append(_member(METHODS[name], name, "method"))
     if name in AGGREGATORS:
-        found.append(_member(AGGREGATORS[name], name, f"crowdwise aggregate FILE --method {name} -o labels.csv"))
+        found.append(_member(AGGREGATORS[name], name, "aggregator"))
     if name in FAMILIES["encoder"]():
-        found.append(_member(registry.ENCODERS[name], name, None))  # type: ignore[attr-defined]
+        found.append(_member(registry.ENCODERS[name], name, "encoder"))  # type: ignore[attr-defined]
     if name in READERS:
         found.append(_format(name))
     if name in presets.names():
@@ -202,14 +202,14 @@ def _dataset(name: str, *, alone: bool) -> Description:
         return Description("", warning=str(error))
 
 
-def _member(member: Any, name: str, use: str | None) -> Description:
+def _member(member: Any, name: str, family: str) -> Description:
     """A method, an aggregator or an encoder, with its parameters."""
     parameters: list[tuple[str, Any, str]] = []
     if isinstance(member, type) and dataclasses.is_dataclass(member):
         meaning = explained(member)
         parameters = [(each.name, each.default, meaning.get(each.name, "")) for each in dataclasses.fields(member)]
     summary = " ".join((member.__doc__ or name).split("\n\n")[0].split())
-    return Description(summary, method=name, parameters=parameters, use=use)
+    return Description(summary, method=name, parameters=parameters, family=family)
 
 
 def _format(name: str) -> Description:
@@ -222,7 +222,7 @@ def _format(name: str) -> Description:
         "columns you may name": ", ".join(reader.takes) or None,
         "written": "yes" if name in WRITTEN else "no",
     }
-    return Description(f"format {name}: {summary}", facts, use=f"crowdwise convert FILE OUT --format {name}")  # type: ignore[arg-type]
+    return Description(f"format {name}: {summary}", facts, method=name, family="format")  # type: ignore[arg-type]
 
 
 def explained(method: type) -> dict[str, str]:
