@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,14 @@ def put(path: Path, header: str, rows: Any, separator: str = ",", encoding: str 
     return path
 
 
+def columns_or_refusal(path: Path) -> Any:
+    """The columns that are found, or why none are."""
+    try:
+        return read(path).columns
+    except ReadError as error:
+        return str(error)
+
+
 class TestColumns:
     def test_unknown_headers_are_guessed_and_told(self, tmp_path: Path) -> None:
         export = read(put(tmp_path / "a.csv", "URL,Wer,Urteil", named(crowd())))
@@ -66,10 +75,9 @@ class TestColumns:
         columns |= {name: more[name] for name in more if rng.random() < 0.5}
         order = rng.permutation(list(columns)).tolist()
         path = put(tmp_path / "a.csv", ",".join(order), zip(*(columns[name] for name in order), strict=True))
-        try:
-            found = read(path).columns
-        except ReadError as error:
-            assert "name it with instance=COLUMN" in str(error)
+        found = columns_or_refusal(path)
+        if isinstance(found, str):
+            assert "name it with instance=COLUMN" in found
             assert n < 200 or each < 5
         else:
             assert {role: found[role] for role in ("instance", "annotator", "label")} == {
@@ -81,7 +89,7 @@ class TestColumns:
     def test_what_is_unclear_is_refused_by_name(self, tmp_path: Path) -> None:
         rows = [[*row, row[2]] for row in named(crowd())]
         rows = [[*row[:3], {"cat": "no", "dog": "yes", "eel": "yes"}[row[3]]] for row in rows]
-        with pytest.raises(ReadError, match="could be the label|name it with"):
+        with pytest.raises(ReadError, match=r"could be the label|name it with"):
             read(put(tmp_path / "a.csv", "URL,Wer,Urteil,Tier", [[*row[:2], "x", row[3]] for row in rows][:15]))
 
     def test_known_names_stand_and_the_rest_is_guessed(self, tmp_path: Path) -> None:
@@ -91,14 +99,11 @@ class TestColumns:
 
     def test_a_long_table_is_no_matrix(self, tmp_path: Path) -> None:
         rows = sorted(crowd())
-        for header in ("a,b,c", "id,b,c", ""):
-            path = put(tmp_path / "a.csv", header, rows)
-            try:
-                assert read(path).annotations.n_classes == 3, header
-            except ReadError as error:
-                assert not header
-                assert "has no header" in str(error) or "have no header" in str(error)
-                assert "columns=item,annotator,label" in str(error)
+        for header in ("a,b,c", "id,b,c"):
+            assert read(put(tmp_path / "a.csv", header, rows)).annotations.n_classes == 3, header
+        refusal = columns_or_refusal(put(tmp_path / "a.csv", "", rows))
+        assert re.search("has no header|have no header", str(refusal))
+        assert "columns=item,annotator,label" in refusal
 
     def test_a_matrix_is_told_by_its_shape(self, tmp_path: Path) -> None:
         rng = np.random.default_rng(0)
@@ -111,7 +116,7 @@ class TestColumns:
     def test_columns_of_a_file_without_header_are_named(self, tmp_path: Path) -> None:
         path = put(tmp_path / "a.csv", "", named(crowd()))
         with pytest.raises(
-            ReadError, match="seems to have no header.*name the columns with columns=item,annotator,label"
+            ReadError, match=r"seems to have no header.*name the columns with columns=item,annotator,label"
         ):
             read(path)
         export = read(path, columns=["item", "annotator", "label"])
@@ -265,7 +270,7 @@ class TestFiles:
 
     def test_a_sheet_that_would_swell_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "a.ods").write_bytes(ods({"A": self.ROWS[:3]}, columns=16_384, rows=1_048_576))
-        with pytest.raises(ReadError, match="a sheet spans [0-9,]+ cells"):
+        with pytest.raises(ReadError, match=r"a sheet spans [0-9,]+ cells"):
             read(tmp_path / "a.ods")
         parts = xlsx_parts({"A": self.ROWS})
         sheet = "xl/worksheets/sheet1.xml"

@@ -23,7 +23,7 @@ def info(
     path: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PATH|NAME]",
+            metavar="PATH|NAME",
             help="A run directory, a model, an annotation table, an array file or a preset file; or the name of a "
             "method, an aggregator, an encoder, a format, a data set or a preset. Without it, all names are listed.",
             autocompletion=completed("method", "aggregator", "encoder", "format", "data set", "preset"),
