@@ -370,3 +370,23 @@ def test_a_file_of_gold_that_is_not_there(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", HEADER, [(1, "ann", "x")])
     with pytest.raises(DataError, match=r"nothing\.csv: no such file"):
         read(path, gold=str(tmp_path / "nothing.csv"))
+
+
+def test_a_report_shows_other_columns(tmp_path: Path) -> None:
+    from crowdwise.report.content import gather
+    from crowdwise.report.source import from_export
+
+    rows = [
+        (k // 3, f"w{k % 3}", ("x", "y")[k % 2], f"well {k}" if k < 2 else "", "red" if k // 3 else "blue")
+        for k in range(9)
+    ]
+    path = put(tmp_path / "a.csv", f"{HEADER},comment,<b>", rows)
+    items = gather(from_export(path, read(path)), method="majority-vote").items
+    more = {item["id"]: item["more"] for item in items["rows"]}
+    people = items["people"]
+    assert [[name, value, who if who < 0 else people[who]] for name, value, who in more["0"]] == [
+        ["comment", "well 0", "w0"],
+        ["comment", "well 1", "w1"],
+        ["<b>", "blue", -1],
+    ]
+    assert more["1"] == [["<b>", "red", -1]]
