@@ -24,7 +24,7 @@ LAYERS = [
     ["quality", "comparison"],
     ["streaming"],
     ["presets"],
-    ["data.inputs", "data.labelled", "data.located", "data.gold", "data.training"],
+    ["data.inputs", "data.labelled", "data.located", "data.training"],
     ["report"],
     ["bench"],
     ["cluster"],

@@ -291,8 +291,12 @@ class TestTraps:
 
     def test_a_matrix_without_header(self, tmp_path: Path) -> None:
         (tmp_path / "a.csv").write_text("0,1,-1\n0,0,1\n1,1,\n")
-        crowd = read(tmp_path / "a.csv").annotations
+        with pytest.raises(ReadError, match=r"no header.*if every column is an annotator, say format=dense"):
+            read(tmp_path / "a.csv")  # three columns of a row each might be instance, annotator and label
+        crowd = read(tmp_path / "a.csv", "dense").annotations
         assert (crowd.n_instances, crowd.n_annotators, len(crowd), crowd.classes.tolist()) == (3, 3, 7, [0, 1])
+        (tmp_path / "a.csv").write_text("0,1,-1,1\n0,0,1,0\n1,1,,1\n")
+        assert read(tmp_path / "a.csv").format == "dense"
 
     def test_times_of_parquet_are_converted_to_utc(self, tmp_path: Path) -> None:
         times = pa.array([1767348000_000_000_000], pa.timestamp("ns", "America/New_York"))
@@ -372,7 +376,7 @@ class TestRefusals:
             ),
             ("a.csv", ",ann,bob\n1,x,x\n2,x\n3,x,y\n4,x,y\n", "record 2: 2 cells, but the first line has 3"),
             ("a.npy", b"\x93NUMPY\x01\x00", "is not a readable npy file"),
-            ("a.xlsx", b"PK", "unknown format: the suffix must be one of"),
+            ("a.docx", b"PK", "unknown format: the suffix must be one of"),
             ("a.zip", b"PK", "cannot be read as a zip file"),
             ("a.zip", zipped({"readme.txt": b"hi"}), "the zip holds no known export"),
             ("a.zip", zipped({"../ann.jsonl": b"{}"}), "has a path outside of itself: '../ann.jsonl'"),

@@ -102,12 +102,13 @@ def test_files_that_end_anywhere_are_read_or_refused(tmp_path: Path, suffix: str
 
 
 @pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl"])
-@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-32", "cp1252"])
-def test_other_encodings_are_refused(tmp_path: Path, suffix: str, encoding: str) -> None:
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"])
+def test_other_encodings_are_read(tmp_path: Path, suffix: str, encoding: str) -> None:
     path = tmp_path / f"crowd.{suffix}"
     write_table(crowd_table(), path)
+    expected = read_table(path).annotations
     path.write_bytes(path.read_text(encoding="utf-8").encode(encoding))
-    assert not read_or_refused(path)
+    assert read_table(path).annotations == expected
 
 
 COLUMNS: dict[str, list[Any]] = {
@@ -142,7 +143,8 @@ def test_columns_of_any_type_are_taken_or_refused(tmp_path: Path, suffix: str, r
     except CrowdwiseError:
         pytest.skip(f"{suffix} cannot hold {kind}")
     if read_or_refused(path):
-        assert len(read_table(path).annotations) == 2
+        blank = kind == "not a number" and role == "label"  # a label that is missing is left out
+        assert len(read_table(path).annotations) == 2 - blank
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "arrow"])

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from crowdwise.readers import write_table
-from crowdwise.tasks.compare import train_command
+from crowdwise.tasks.compare import train_options
 from crowdwise.tasks.train import plan
 
 Files = dict[str, Path]
@@ -30,7 +30,7 @@ def test_ids_gold_and_json(cli: Any, files: Files) -> None:
     ids = files["ids"].read_text().split()
     write_table(pa.table({"task": ids[:60], "truth": np.load(files["y"])[:60]}), Path("gold.csv"))
     common = ("compare", files["named"], "--inputs", files["X"], "--ids", files["ids"], *PLAIN)
-    found = json.loads(cli(*common, "--gold", "gold.csv", "--json").output)
+    found = json.loads(cli(*common, "--gold", "gold.csv", "--json").stdout)
     assert found["gold"]
     assert found["n_judged"] == 60
     assert found["entries"][0]["score"] > 0.9
@@ -52,10 +52,20 @@ def test_mistakes_are_named(cli: Any, files: Files) -> None:
 def test_the_next_command_reads_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     planned = plan("concord", inputs="X.npy", annotations="my labels.csv", reading={"label": "choice", "models": False})
-    assert train_command(planned, "max-mig") == (
-        "crowdwise train --method max-mig --inputs X.npy --annotations 'my labels.csv' --label choice --no-models"
-    )
-    assert train_command(planned, "logistic-majority-vote") is None
+    assert train_options(planned, "max-mig") == ["my labels.csv", "--method", "max-mig", "--inputs", "X.npy"]
+    assert train_options(planned, "logistic-majority-vote") == []
+
+
+def test_texts_are_compared_and_the_next_command_names_their_column(cli: Any) -> None:
+    words = np.random.default_rng(0).choice(["good", "fine", "nice", "bad", "poor", "dull"], size=(60, 6))
+    texts = [" ".join(row) for row in words]
+    label = ["up" if sum(word in ("good", "fine", "nice") for word in row) > 3 else "down" for row in words]
+    table = {"item": [k for k in range(60) for _ in "ab"], "worker": ["a", "b"] * 60}
+    table |= {"label": [label[k] for k in table["item"]], "review": [texts[k] for k in table["item"]]}
+    write_table(pa.table(table | {"item": [f"r{k}" for k in table["item"]]}), Path("reviews.csv"))
+    common = ("compare", "reviews.csv", "--text", "review", "--label", "label", "--jobs", 1, "--folds", 2)
+    output = cli(*common, "-m", "logistic-majority-vote", "-m", "ce").output
+    assert "crowdwise train reviews.csv --method ce --text review" in output or "LogisticRegression()" in output
 
 
 def test_train_without_a_method_trains_concord(cli: Any, files: Files) -> None:

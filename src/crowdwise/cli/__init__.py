@@ -28,7 +28,6 @@ from crowdwise.cli.train import train
 
 app = typer.Typer(
     name="crowdwise",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crowdwise.cli.console import Terminal, number, share, show_facts, verb
-from crowdwise.cli.options import File, Method, Ray, Seed, Workers, reads
+from crowdwise.cli.options import File, GoldColumn, Method, Ray, Seed, Workers, reads
 
 if TYPE_CHECKING:
     from crowdwise.tasks.aggregate import GoldAccuracy
@@ -23,15 +23,7 @@ def aggregate(
         typer.Option("--out", "-o", metavar="OUT", help="Table of labels with confidence to write, by its suffix."),
     ],
     method: Method = "auto",
-    gold: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Table of true classes of some instances: they inform the method, and measure it."
-        ),
-    ] = None,
-    gold_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Column of FILE with true classes, used like --gold.")
-    ] = None,
+    gold_column: GoldColumn = None,
     annotators_out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Table of annotators to write; by default beside OUT.")
     ] = None,
@@ -65,7 +57,7 @@ def aggregate(
     workers: Workers = None,
     *,
     reading: dict[str, Any],
-) -> None:
+) -> Any:
     """Infer the label of every instance from the labels of many annotators."""
     from crowdwise.tasks.aggregate import aggregate as task
 
@@ -73,7 +65,6 @@ def aggregate(
         file,
         out,
         method=method,
-        gold=gold,
         gold_column=gold_column,
         annotators_out=annotators_out,
         to=to,
@@ -103,6 +94,7 @@ def aggregate(
             "parts": result.work,
         },
     )
+    return result
 
 
 def _accuracy(gold: GoldAccuracy) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from crowdwise.cli.console import Terminal, number, say, share, show_table, verb
-from crowdwise.cli.options import File, Seed, reads
+from crowdwise.cli.options import File, GoldColumn, Seed, reads
 
 
 class Level(StrEnum):
@@ -24,6 +25,9 @@ class Level(StrEnum):
 @reads
 def agreement(
     file: File,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="OUT", help="Write the table, by its suffix.")
+    ] = None,
     level: Annotated[
         list[Level] | None,
         typer.Option(help="What labels are, for Krippendorff's alpha; nominal by default. May be repeated."),
@@ -33,18 +37,21 @@ def agreement(
         int, typer.Option(min=0, help="How often instances are resampled for the intervals; 0: no intervals.")
     ] = 1000,
     seed: Seed = 0,
+    gold_column: GoldColumn = None,
     *,
     reading: dict[str, Any],
-) -> None:
+) -> Any:
     """Say how far annotators agree, beyond chance, with confidence intervals."""
     from crowdwise.tasks.agreement import measure_agreement
 
     result = measure_agreement(
         file,
+        out,
         levels=[one.value for one in level or [Level.nominal]],
         confidence=confidence,
         n_bootstrap=bootstrap,
         seed=seed,
+        gold_column=gold_column,
         reading=reading,
         observer=Terminal(),
     )
@@ -52,3 +59,8 @@ def agreement(
     rows = [[row.measure, *map(number, (row.value, *row.interval))] for row in result.report.rows]
     say(f"two labels or more: {share(result.report.n, result.n_instances)}")
     show_table("Agreement", ("measure", "value", low, high), rows, right=("value", low, high))
+    if result.gold is not None:
+        say(f"of {result.gold_labels:,} labels of instances with gold, {result.gold:.1%} are right")
+    if out is not None:
+        say(f"{out}: {len(rows)} measures")
+    return result

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import Terminal, number, say, show_table, verb
-from crowdwise.cli.options import File, Method, Seed, reads
+from crowdwise.cli.options import File, GoldColumn, Method, Seed, reads
 
 SHOWN = 30  # annotators on the screen
 
@@ -22,14 +22,17 @@ def annotators(
         Path | None, typer.Option("--out", "-o", metavar="OUT", help="Write the whole table, by its suffix.")
     ] = None,
     method: Method = "auto",
+    gold_column: GoldColumn = None,
     seed: Seed = 0,
     *,
     reading: dict[str, Any],
-) -> None:
+) -> Any:
     """Say how good every annotator is, and how each one errs; worst first."""
     from crowdwise.tasks.annotators import judge_annotators
 
-    result = judge_annotators(file, out, method=method, seed=seed, reading=reading, observer=Terminal())
+    result = judge_annotators(
+        file, out, method=method, gold_column=gold_column, seed=seed, reading=reading, observer=Terminal()
+    )
     say(f"method: {result.method}{f'. {result.reason}' if result.reason else ''}")
     numbers = ("labels", "quality", "95% from", "to", "agreement", "spammer")
     show_table(
@@ -43,6 +46,7 @@ def annotators(
         say(f"The {SHOWN} worst of {result.table.num_rows:,} annotators are shown; {rest}.")
     elif out is not None:
         say(f"{out}: {result.table.num_rows:,} annotators")
+    return result
 
 
 def _row(row: Mapping[str, Any]) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import shlex
 import statistics
 import sys
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdwise.cli.console import complain, say, show_table, verb
+from crowdwise.cli.console import complain, for_people, say, show_table, verb
 from crowdwise.cli.options import Ray, Workers, parse_settings
 from crowdwise.errors import ConfigError
 
@@ -73,7 +75,7 @@ def run(
         typer.Option(min=0, help="GPUs that a run on Ray takes, such as 0.25; by default 1 where there are some."),
     ] = None,
     out: Out = None,
-) -> None:
+) -> Any:
     """Run an experiment. Interrupt it at any time: finished runs are kept, and the same command goes on."""
     from crowdwise.tasks import bench as tasks
 
@@ -104,6 +106,7 @@ def run(
         complain("failed", f"{record['column']}, {record['row']}, seed {record['seed']}: {record['error']}")
     if failed:
         raise ConfigError(f"{len(failed)} of {len(records)} runs failed; run the same command to try them again")
+    return records
 
 
 @app.command()
@@ -119,7 +122,7 @@ def table(
     out: Out = None,
     records: Records = None,
     to: Annotated[Path | None, typer.Option("--to", metavar="FILE", help="Write to a file.")] = None,
-) -> None:
+) -> Any:
     """Show an experiment's results: mean and standard deviation over seeds, beside the paper's figures."""
     from crowdwise.bench import rendering
     from crowdwise.tasks.bench import table as task
@@ -129,6 +132,7 @@ def table(
         say(str(rendering.write(made, to)))
     else:
         _show(made, form)
+    return list(csv.DictReader(io.StringIO(rendering.to_csv(made))))
 
 
 @app.command()
@@ -142,27 +146,32 @@ def figures(
         typer.Option("--to", metavar="DIR", help="Folder of the pictures; by default figures/ among the runs."),
     ] = None,
     form: Annotated[str, typer.Option("--format", "-f", help="png, svg or pdf.")] = "png",
-) -> None:
+) -> Any:
     """Draw an experiment's results: accuracy against what was varied, and annotator maps."""
     from crowdwise.tasks.bench import draw
 
-    for path in draw(experiment, out=out, records=records, to=to, form=form):
+    paths = draw(experiment, out=out, records=records, to=to, form=form)
+    for path in paths:
         say(str(path))
+    return paths
 
 
 @app.command("list")
 @verb
-def list_experiments() -> None:
+def list_experiments() -> Any:
     """List the experiments that come with crowdwise."""
     from crowdwise.tasks.bench import experiments
 
     rows = [[each.name, each.description, str(len(each.cells()))] for each in experiments()]
     show_table("experiments", ("name", "what it is", "runs"), rows, right=("runs",))
+    return [{"name": name, "description": description, "runs": int(runs)} for name, description, runs in rows]
 
 
 def _show(made: Any, form: Format) -> None:
     from crowdwise.bench import rendering
 
+    if not for_people():
+        return
     if form is Format.terminal:
         rendering.show(made)
     else:

@@ -2,43 +2,41 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from crowdwise.cli.console import Terminal, say, show_facts, show_table, verb
-from crowdwise.cli.options import OPTIONS, Ray, Seed, Workers, parse_settings, reads
+from crowdwise.cli.options import Image, Ray, Root, Seed, Text, Workers, as_words, asked, parse_settings, reads
 
 
 @verb
 @reads
 def compare(
-    annotations: Annotated[
-        str | None, typer.Argument(metavar="[FILE]", help="Labels: a table with a row per label, or an export.")
+    labels: Annotated[
+        str | None, typer.Argument(metavar="[LABELS]", help="Labels: a table with a row per label, or an export.")
     ] = None,
     inputs: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Your instances: .npy, .npz or a table of features, as for train."),
+        str | None, typer.Option(metavar="FILE|DIR", help="Your instances, in a file or folder as for `train`.")
     ] = None,
     data: Annotated[str | None, typer.Option(metavar="NAME", help="A public data set instead of your own.")] = None,
     ids: Annotated[
-        str | None, typer.Option(metavar="COLUMN|FILE", help="Ids of the inputs' rows, as for train.")
+        str | None, typer.Option(metavar="COLUMN|FILE", help="Ids of the inputs' rows, as for `train`.")
     ] = None,
+    text: Text = None,
+    image: Image = None,
+    root: Root = None,
     methods: Annotated[
         list[str] | None,
         typer.Option(
             "--method",
             "-m",
             metavar="NAME",
-            help="What to compare; may be repeated. By default a short list with logistic regression as the plain "
+            help="What to compare; may be repeated. By default a short list, with logistic regression as the plain "
             "alternative.",
         ),
-    ] = None,
-    gold: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Table of true classes of some instances: they judge, and never train."),
     ] = None,
     folds: Annotated[int, typer.Option(min=2, help="Parts of the instances, each predicted without it.")] = 5,
     seconds: Annotated[
@@ -49,7 +47,7 @@ def compare(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Of the data set or a simulated crowd, as for train."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Of the data set or a simulated crowd, as for `train`."),
     ] = None,
     seed: Seed = 0,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
@@ -59,27 +57,28 @@ def compare(
             "--out", "-o", metavar="DIR", help="Folder for the fits: an interrupted comparison goes on there."
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
     ray: Ray = None,
     workers: Workers = None,
     *,
     reading: dict[str, Any],
-) -> None:
-    """Find out which method suits your data: each is judged by labels of instances it has not seen."""
+) -> Any:
+    """Find out which method suits your data: each is judged by labels (or gold) of instances it has not seen."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from crowdwise.tasks.compare import compare as task
-    from crowdwise.tasks.observer import SILENT
     from crowdwise.tasks.train import plan
 
     planned = plan(
         "concord",
         data=data,
         inputs=inputs,
-        annotations=annotations,
+        annotations=labels,
         ids=ids,
-        reading={name: value for name, value in reading.items() if value != OPTIONS[name][1]},
+        text=text,
+        image=image,
+        root=root,
+        reading=asked(reading),
         settings=parse_settings(settings or []) | {"random_state": seed, "device": device},
     )
     console = Console(stderr=True)
@@ -89,24 +88,23 @@ def compare(
         found = task(
             planned,
             methods=methods or None,
-            gold=gold,
             folds=folds,
             seconds=seconds or None,
             jobs=jobs,
             folder=out,
             ray=ray,
             workers=workers,
-            observer=SILENT if as_json else Terminal(),
+            observer=Terminal(),
             progress=lambda method, done, total: bar.update(fits, completed=done, total=total, description=method),
         )
     result = found.comparison
-    if as_json:
-        say(json.dumps(result.as_dict() | {"command": found.command}))
-        return
     columns_shown, rows = result.table()
     show_table("Methods", columns_shown, rows, right=columns_shown[1:5])
     say(result.judged_by)
     for remark in result.remarks():
         say(remark)
     say()
-    show_facts("Result", {"": result.reason, " ": result.expectation, "next": found.command or result.next_step})
+    how = [*found.words, *as_words(reading)] if found.words else []
+    next_step = f"crowdwise train {shlex.join(how)}" if how else result.next_step
+    show_facts("Result", {"": result.reason, " ": result.expectation, "next": next_step})
+    return result.as_dict() | {"next": next_step}

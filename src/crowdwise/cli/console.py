@@ -1,4 +1,4 @@
-"""What verbs share on their way to the terminal: tables, lines, spinners, and failures that are one line on stderr."""
+"""What verbs share on their way to the terminal: tables, lines, spinners, JSON, and failures as one line on stderr."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, ParamSpec
+from contextvars import ContextVar
+from typing import Annotated, Any
 
 import typer
 from typer.models import OptionInfo
@@ -16,18 +17,31 @@ from typer.models import OptionInfo
 from crowdwise.errors import CrowdwiseError, UsageError, spelling
 from crowdwise.tasks.observer import Observer
 
-P = ParamSpec("P")
 WIDE = 120  # columns where nobody looks: in files and pipes
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON, for programs; what was read goes to stderr.")
+]
+_machine: ContextVar[bool] = ContextVar("machine", default=False)
 
 
-def verb(function: Callable[P, None]) -> Callable[P, None]:
-    """Decorator of a verb: messages name its options; an error exits with 1, Ctrl-C with 130, each with one line."""
+def verb(function: Callable[..., Any]) -> Callable[..., None]:
+    """Decorator of a verb, which returns its result: with ``--json`` it is printed as such, and nothing else is.
+
+    Messages name the verb's options; an error exits with 1, Ctrl-C with 130, each with one line.
+    """
+    signature = inspect.signature(function, eval_str=True)
+    option = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
 
     @functools.wraps(function)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+    def guarded(*args: Any, as_json: bool = False, **kwargs: Any) -> None:
+        token = _machine.set(as_json)
         try:
             with _short_warnings(), spelling(as_options(function)):
-                function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                if as_json:
+                    from crowdwise.tasks.results import document
+
+                    typer.echo(document(result))
         except UsageError as error:
             raise typer.BadParameter(str(error)) from None
         except BrokenPipeError:
@@ -38,8 +52,18 @@ def verb(function: Callable[P, None]) -> Callable[P, None]:
         except KeyboardInterrupt as interrupt:
             complain("interrupted", str(interrupt))
             raise typer.Exit(130) from None
+        finally:
+            _machine.reset(token)
 
+    parameters = [*signature.parameters.values(), option]
+    guarded.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    guarded.__annotations__ = {each.name: each.annotation for each in parameters}
     return guarded
+
+
+def for_people() -> bool:
+    """Whether somebody reads along, not a program."""
+    return not _machine.get()
 
 
 def as_options(function: Callable[..., None]) -> Callable[[str, str], str]:
@@ -79,12 +103,14 @@ def complain(kind: str, message: str) -> None:
 
 
 def say(line: str = "") -> None:
-    """One line on stdout, as it is: long paths are not broken."""
-    typer.echo(line)
+    """One line on stdout, as it is: long paths are not broken. It goes to stderr where a program reads the result."""
+    typer.echo(line, err=not for_people())
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
     """A table on stdout; the columns in ``right`` hold numbers."""
+    if not for_people():
+        return
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -100,6 +126,8 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
 
 def show_facts(title: str, facts: Mapping[str, Any]) -> None:
     """A title, and below it one line per fact; a fact that is None is left out."""
+    if not for_people():
+        return
     typer.secho(title, bold=True)
     shown = {name: value for name, value in facts.items() if value is not None}
     width = max(map(len, shown), default=0)

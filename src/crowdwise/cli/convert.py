@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import Terminal, say, verb
-from crowdwise.cli.options import File, reads
+from crowdwise.cli.options import File, GoldColumn, reads
 
 
 @verb
@@ -23,16 +23,14 @@ def convert(
             help="What to write; auto: label-studio to .json, else a table.",
         ),
     ] = "auto",
-    gold_column: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Column of true classes; found by its usual names by default.")
-    ] = None,
+    gold_column: GoldColumn = None,
     duplicates: Annotated[
         str,
         typer.Option(metavar="keep|first|last|error", help="What to do with repeated labels by the same annotator."),
     ] = "keep",
     *,
     reading: dict[str, Any],
-) -> None:
+) -> Any:
     """Turn a file of annotations into one of another format."""
     from crowdwise.tasks.convert import convert as task
 
@@ -46,3 +44,4 @@ def convert(
         observer=Terminal(),
     )
     say(f"{result.out}: written as {result.format}")
+    return result

@@ -22,7 +22,7 @@ def demo(
     quick: Annotated[
         bool, typer.Option("--quick", help="A few epochs only: to see that it runs, not how well.")
     ] = False,
-) -> None:
+) -> Any:
     """Show what crowdwise does: digits, labelled by 60 simulated annotators, four methods compared."""
     from crowdwise.tasks.demo import SHOWN, demonstrate
 
@@ -39,6 +39,7 @@ def demo(
     if result.note is not None:
         complain("note", result.note)
     show_facts(f"Files, after {result.seconds:.0f} s", result.files)
+    return result
 
 
 def _show_groups(groups: dict[str, Any]) -> None:

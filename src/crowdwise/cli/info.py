@@ -9,23 +9,36 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import complain, say, show_facts, show_stages, show_table, verb
+from crowdwise.cli.options import completed
+
+USES = {
+    "method": "crowdwise train --method {} --set PARAMETER=VALUE",
+    "aggregator": "crowdwise aggregate FILE --method {} -o labels.csv",
+    "format": "crowdwise convert FILE OUT --format {}",
+}
 
 
 @verb
 def info(
     path: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="PATH|NAME",
             help="A run directory, a model, an annotation table, an array file or a preset file; or the name of a "
-            "preset, a data set or a method.",
+            "method, an aggregator, an encoder, a format, a data set or a preset. Without it, all names are listed.",
+            autocompletion=completed("method", "aggregator", "encoder", "format", "data set", "preset"),
         ),
-    ],
-) -> None:
+    ] = None,
+) -> Any:
     """Say what a file or directory holds, or what a name stands for."""
-    from crowdwise.tasks.info import describe
+    from crowdwise.tasks.info import FAMILIES, describe, known_names
 
-    for found in describe(path):
+    if path is None:
+        names = {family: known_names(family) for family in FAMILIES}
+        show_facts("Names", {family: ", ".join(each) or None for family, each in names.items()})
+        return names
+    described = describe(path)
+    for found in described:
         if found.title:
             show_facts(found.title, found.facts)
         if found.history:
@@ -34,6 +47,8 @@ def info(
             show_facts("results", found.results)
         if found.parameters:
             _parameters(found.method, found.parameters)
+        if found.family in USES:
+            say(f"use it with  {USES[found.family].format(found.method)}")
         if found.warning is not None:
             complain("warning", found.warning)
         if found.run is not None:
@@ -45,6 +60,7 @@ def info(
                     "python": f"started from Python: go on with fit(X, annotations, resume={str(found.run)!r})",
                 }[str(found.state)]
             )
+    return described
 
 
 def _parameters(method: str | None, parameters: list[tuple[str, Any, str]]) -> None:
@@ -52,5 +68,4 @@ def _parameters(method: str | None, parameters: list[tuple[str, Any, str]]) -> N
     for name, default, meaning in parameters:
         value = [round(each, 3) for each in default] if isinstance(default, tuple) else default
         rows.append([name, "" if value is None else json.dumps(value, default=str), meaning])
-    title = f"Parameters of {method}, for `crowdwise train --method {method} --set`"
-    show_table(title, ("parameter", "default", "what it is"), rows)
+    show_table(f"Parameters of {method}", ("parameter", "default", "what it is"), rows)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from crowdwise.cli.console import show_table, verb
 
 
 @verb
-def methods() -> None:
+def methods() -> Any:
     """List the methods that can be trained."""
     from crowdwise.registry import METHODS
 
@@ -14,3 +16,4 @@ def methods() -> None:
     show_table(
         "Methods, for `crowdwise train --method`; `crowdwise info NAME` lists parameters", ("name", "what it is"), rows
     )
+    return [{"name": name, "summary": summary} for name, summary in rows]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import inspect
 import json
 import re
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,14 +21,34 @@ File = Annotated[
     typer.Argument(
         metavar="FILE",
         help="Annotations: an export of Label Studio, Toloka, MTurk, Prodigy, Argilla, CVAT or doccano, a table with a "
-        "row per label, or a matrix; aggregate also takes a folder of parquet files.",
+        "row per label, or a matrix; - is standard input; aggregate also takes a folder of parquet files.",
     ),
 ]
+
+
+def completed(*families: str) -> Callable[[str], list[str]]:
+    """What a shell proposes: the names of families that `crowdwise info` knows."""
+
+    def names(incomplete: str) -> list[str]:
+        from crowdwise.tasks.info import known_names
+
+        return [name for family in families for name in known_names(family) if name.startswith(incomplete)]
+
+    return names
+
+
 Method = Annotated[
     str,
     typer.Option(
-        "--method", "-m", metavar="NAME|auto", help="An aggregator such as dawid-skene; auto chooses and says why."
+        "--method",
+        "-m",
+        metavar="NAME|auto",
+        help="An aggregator such as dawid-skene; auto chooses and says why.",
+        autocompletion=completed("aggregator"),
     ),
+]
+GoldColumn = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Column of FILE with true classes, like --gold NAME.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
 Ray = Annotated[
@@ -54,44 +75,98 @@ Root = Annotated[
     str | None,
     typer.Option(metavar="DIR", help="Folder that pictures' paths lead to, also those of Label Studio's uploads."),
 ]
+
+
+def _listed(text: str | None) -> list[str] | None:
+    """``a,b`` -> names; one that holds a comma is put in quotes."""
+    return None if text is None else [cell.strip() for cell in next(csv.reader([text], skipinitialspace=True), [])]
+
+
+def _renamed(items: Sequence[str] | None) -> dict[str, str] | None:
+    """``["old=new"]`` -> new names."""
+    for item in items or []:
+        if "=" not in item:
+            raise ConfigError(f"--map takes old=new, got {item!r}")
+    return {old.strip(): new.strip() for old, _, new in (item.rpartition("=") for item in items)} if items else None
+
+
+def _option(kind: Any, *names: str, **details: Any) -> Any:
+    return Annotated[kind, typer.Option(*names, rich_help_panel="How FILE is read", **details)]
+
+
 OPTIONS: dict[str, tuple[Any, Any]] = {
-    "instance": (
-        Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the instance; usual names are found.")],
+    "instance": (_option(str | None, metavar="COLUMN", help="Column of the instance; usual names are found."), None),
+    "annotator": (_option(str | None, metavar="COLUMN", help="Column of the annotator."), None),
+    "label": (_option(str | None, metavar="COLUMN", help="Column of the label."), None),
+    "gold": (
+        _option(str | None, metavar="FILE|COLUMN", help="True classes of some instances: a table, or a column."),
         None,
     ),
-    "annotator": (Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the annotator.")], None),
-    "label": (Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")], None),
+    "columns": (
+        _option(
+            str | None, metavar="NAMES", help="Names of all columns where there is no header: item,annotator,label."
+        ),
+        None,
+    ),
     "format": (
-        Annotated[
+        _option(
             str,
-            typer.Option(
-                "--format", "-f", metavar="NAME|auto", help="Format of the file; auto tells it by the content."
-            ),
-        ],
+            "--format",
+            "-f",
+            metavar="NAME|auto",
+            help="Format of the file; auto tells it by the content.",
+            autocompletion=completed("format"),
+        ),
         "auto",
     ),
-    "question": (
-        Annotated[str | None, typer.Option(metavar="NAME", help="The question to read, where there are several.")],
-        None,
-    ),
+    "question": (_option(str | None, metavar="NAME", help="The question to read, where there are several."), None),
     "several": (
-        Annotated[
-            str,
-            typer.Option(
-                metavar="error|first|skip", help="What to do with annotations that hold more than one choice."
-            ),
-        ],
+        _option(str, metavar="error|first|skip", help="What to do with annotations that hold more than one choice."),
         "error",
     ),
-    "models": (
-        Annotated[bool, typer.Option("--models/--no-models", help="Whether models count as annotators.")],
-        True,
+    "models": (_option(bool, "--models/--no-models", help="Whether models count as annotators."), True),
+    "clean": (_option(bool, "--clean", help="Merge labels that differ in case, blanks, punctuation only."), False),
+    "classes": (
+        _option(
+            str | None, metavar="NAMES", help="All classes: cat,dog. Labels like 'Cat ' are matched, others errors."
+        ),
+        None,
     ),
+    "missing": (_option(str | None, metavar="NAMES", help='Labels that mean there is none: "N/A,-".'), None),
+    "map": (_option(list[str] | None, metavar="OLD=NEW", help="Rename a label. May be repeated."), None),
+    "encoding": (_option(str | None, metavar="NAME", help="Encoding of a text file; found by default."), None),
+    "separator": (_option(str | None, metavar="CHARACTER", help="Separator of a text file; found by default."), None),
+    "sheet": (_option(str | None, metavar="NAME", help="Sheet of a spreadsheet; the first by default."), None),
 }
 """Arguments of `crowdwise.read` -> option and default."""
+PARSED: dict[str, Callable[[Any], Any]] = {
+    "columns": _listed,
+    "classes": _listed,
+    "missing": lambda text: _listed(text) or [],
+    "map": _renamed,
+}
 
 
-def reads(function: Callable[..., None]) -> Callable[..., None]:
+def asked(reading: Mapping[str, Any]) -> dict[str, Any]:
+    """What a user says about how a file is read: the rest is as usual."""
+    usual = {name: PARSED.get(name, lambda value: value)(default) for name, (_, default) in OPTIONS.items()}
+    return {name: value for name, value in reading.items() if value != usual[name]}
+
+
+def as_words(reading: Mapping[str, Any]) -> list[str]:
+    """What a user said, as options of another verb."""
+    words: list[str] = []
+    for name, value in asked(reading).items():
+        if isinstance(value, bool):
+            words.append(f"--{'' if value else 'no-'}{name}")
+        elif isinstance(value, Mapping):
+            words += [word for old, new in value.items() for word in (f"--{name}", f"{old}={new}")]
+        else:
+            words += [f"--{name}", value if isinstance(value, str) else ",".join(value)]
+    return words
+
+
+def reads(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator of a verb that reads annotations: its argument ``reading`` becomes the options that say how."""
     signature = inspect.signature(function, eval_str=True)
     own = [parameter for parameter in signature.parameters.values() if parameter.name != "reading"]
@@ -102,8 +177,9 @@ def reads(function: Callable[..., None]) -> Callable[..., None]:
     ]
 
     @functools.wraps(function)
-    def verb(**given: Any) -> None:
-        function(reading={name: given.pop(name) for name in OPTIONS}, **given)
+    def verb(**given: Any) -> Any:
+        reading = {name: PARSED.get(name, lambda value: value)(given.pop(name)) for name in OPTIONS}
+        return function(reading=reading, **given)
 
     verb.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
     verb.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *options)}

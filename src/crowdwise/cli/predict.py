@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,11 +37,19 @@ def predict(
             metavar="FILE", help="Labels that some of the instances have: predictions then take them into account."
         ),
     ] = None,
+    gold: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Table of true classes of some instances, to measure with.")
+    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
-) -> None:
+) -> Any:
     """Write the most probable class of each instance: columns instance and label, and with --annotations confidence and doubt."""
     from crowdwise.tasks.predict import predict as task
 
     columns = {"text": text, "image": image, "root": root}
-    result = task(model, inputs, out, proba=proba, ids=ids, **columns, annotations=annotations, device=device)
+    result = task(
+        model, inputs, out, proba=proba, ids=ids, **columns, annotations=annotations, gold=gold, device=device
+    )
     say(f"{result.out}: {result.table.num_rows:,} predictions by {result.method}")
+    if result.gold is not None:
+        say(f"{result.gold:.1%} of {result.gold_instances:,} instances with gold are right")
+    return result

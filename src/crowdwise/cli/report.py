@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import Terminal, complain, say, verb
-from crowdwise.cli.options import Method, Seed, reads
+from crowdwise.cli.options import Method, Seed, as_words, reads
 
 
 @verb
@@ -51,7 +51,7 @@ def report(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of --serve; 0 takes any that is free.")] = 8765,
     *,
     reading: dict[str, Any],
-) -> None:
+) -> Any:
     """Make a page to look at: annotators, items, what to label next; one file that opens anywhere."""
     from crowdwise.tasks.report import Request, serve_report, write_report
 
@@ -66,14 +66,6 @@ def report(
     page = result.out
     say(f"{page}: {page.stat().st_size / 1e6:.1f} MB, all in one file. Open it in a browser: {page.resolve().as_uri()}")
     if result.labels:
-        asked = _options({**reading, "method": method})
-        say(f"The labels as a table: crowdwise aggregate {shlex.quote(what)}{asked} -o labels.csv")
-    return None
-
-
-def _options(given: dict[str, Any]) -> str:
-    """What was asked for beyond the usual, as options of another verb."""
-    asked = {name: value for name, value in given.items() if value not in (None, "auto", "error", True)}
-    return "".join(
-        " --no-models" if value is False else f" --{name} {shlex.quote(value)}" for name, value in asked.items()
-    )
+        words = [what, *as_words(reading), *(["--method", method] if method != "auto" else [])]
+        say(f"The labels as a table: crowdwise aggregate {shlex.join(words)} -o labels.csv")
+    return result

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -51,7 +51,7 @@ def simulate(
         typer.Option("--set", metavar="KEY=VALUE", help="Further arguments of the process, e.g. spammer_share=0.5."),
     ] = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch the data set if it is not here.")] = False,
-) -> None:
+) -> Any:
     """Make annotations with known truth for the training instances of a data set."""
     from crowdwise.tasks.simulate import simulate as task
 
@@ -75,3 +75,4 @@ def simulate(
     )
     if result.truth is not None:
         say(f"{result.truth}: the true class of each instance, the group of each annotator")
+    return result

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import Terminal, say, show_facts, show_stages, verb
-from crowdwise.cli.options import OPTIONS, Image, Ray, Root, Text, Workers, parse_settings, reads
+from crowdwise.cli.options import Image, Ray, Root, Text, Workers, asked, completed, parse_settings, reads
 from crowdwise.errors import StorageError
 from crowdwise.tasks.runs import LABELS, METRICS, RESULTS, result_facts
 
@@ -24,11 +24,22 @@ def train(
         typer.Argument(metavar="[LABELS]", help="Short for --annotations.", show_default=False),
     ] = None,
     method: Annotated[
-        str | None, typer.Option("--method", "-m", metavar="NAME", help="See `crowdwise methods`; concord by default.")
+        str | None,
+        typer.Option(
+            "--method",
+            "-m",
+            metavar="NAME",
+            help="See `crowdwise methods`; concord by default.",
+            autocompletion=completed("method"),
+        ),
     ] = None,
     data: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="A public data set; with --annotations, labelled by that file instead."),
+        typer.Option(
+            metavar="NAME",
+            help="A public data set; with --annotations, labelled by that file instead.",
+            autocompletion=completed("data set"),
+        ),
     ] = None,
     inputs: Annotated[
         str | None,
@@ -59,7 +70,12 @@ def train(
         ),
     ] = None,
     preset: Annotated[
-        str | None, typer.Option(metavar="NAME|FILE.toml", help="Settings to start from; see `crowdwise presets`.")
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE.toml",
+            help="Settings to start from; see `crowdwise presets`.",
+            autocompletion=completed("preset"),
+        ),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -91,9 +107,9 @@ def train(
     workers: Workers = None,
     *,
     reading: dict[str, Any],
-) -> None:
+) -> Any:
     """Train a classifier on annotations, in a run directory. After Ctrl-C, go on with --resume."""
-    reading = {name: value for name, value in reading.items() if value != OPTIONS[name][1]}
+    reading = asked(reading)
     if labels is not None and annotations is not None:
         raise typer.BadParameter("LABELS and --annotations are the same; pass one of them")
     annotations = labels if annotations is None else annotations
@@ -135,3 +151,4 @@ def train(
     show_facts("files", {name: result.path / file for name, file in FILES.items() if (result.path / file).exists()})
     for picture in result.pictures:
         say(f"  picture  {picture}")
+    return result

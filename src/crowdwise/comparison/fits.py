@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise import encoders
 from crowdwise.annotations import Annotations
 from crowdwise.comparison.candidates import Candidate
+from crowdwise.data.frames import frame_columns, is_frame, take_columns
 from crowdwise.engine.intake import is_sparse
 from crowdwise.errors import ConfigError, ModelFileError
 from crowdwise.storage.documents import read_json, write_json
@@ -73,8 +75,8 @@ def fit_and_predict(task: Task) -> Fit:
 
 def take_rows(X: Any, rows: Array) -> Any:
     """Some instances of X."""
-    if is_sparse(X):
-        return X.tocsr()[rows]
+    if is_sparse(X) or encoders.kind_of(X) != "numbers":
+        return encoders.take_rows(X, rows)
     if hasattr(X, "shape") and hasattr(X, "__getitem__"):
         return X[rows]
     from torch.utils.data import Subset
@@ -149,6 +151,12 @@ def fingerprint(X: Any, annotations: Annotations) -> str:
         matrix = X.tocsr()
         for values in (matrix.data, matrix.indices, matrix.indptr):
             found.update(np.ascontiguousarray(values).tobytes())
+    elif isinstance(X, encoders.Pictures):
+        found.update(repr([(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in X.files]).encode())
+    elif encoders.kind_of(X) != "numbers":
+        table = not isinstance(X, np.ndarray | list) and is_frame(X)
+        columns = [column.data.to_pylist() for column in take_columns(X, frame_columns(X))] if table else [list(X)]
+        found.update(repr((frame_columns(X) if table else None, columns)).encode())
     elif hasattr(X, "shape"):
         found.update(np.ascontiguousarray(np.asarray(X)).tobytes())
     return found.hexdigest()

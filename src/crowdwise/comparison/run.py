@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
+from crowdwise import encoders
 from crowdwise.annotations import Annotations
 from crowdwise.comparison.candidates import Candidate, LogisticRegression, choose_candidates
 from crowdwise.comparison.fits import Fit, Observer, Records, Task, fingerprint, make_folds, run_all
@@ -66,8 +67,8 @@ def compare(
     >>> found.at_chance, found["ce"].folds
     (False, 2)
     """
-    matched = match(X, annotations, ids)
-    X, crowd = _indexable(matched.X), matched.annotations
+    matched = match(encoders.opened_folder(X), annotations, ids)
+    X, crowd = _indexable(encoders.opened(matched.X)), matched.annotations
     truth = None if gold is None else gold_codes(gold, crowd)
     if seconds is not None and not seconds > 0:
         raise ConfigError(f"seconds must be positive, or None for no limit, got {seconds!r}")
@@ -245,7 +246,7 @@ def _sample(crowd: Annotations, gold: Array | None, most: int | None, seed: int)
 
 def _indexable(X: Any) -> Any:
     """X in a form whose rows can be taken."""
-    if is_sparse(X) or hasattr(X, "detach") or isinstance(X, np.ndarray):
+    if encoders.kind_of(X) != "numbers" or is_sparse(X) or hasattr(X, "detach") or isinstance(X, np.ndarray):
         return X
     if is_frame(X):
         return numbers(X)
@@ -253,4 +254,7 @@ def _indexable(X: Any) -> Any:
 
 
 def _shape(X: Any) -> tuple[int, ...]:
+    kind = encoders.kind_of(X)
+    if kind != "numbers":
+        return (3, 64, 64) if kind == "pictures" else (1,)
     return tuple(X.shape[1:]) if hasattr(X, "shape") else tuple(np.shape(X[0]))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from crowdwise.readers._export import MODEL, PERSON, PICTURE_FIELDS, READERS, TEXT_FIELDS, Export
-from crowdwise.readers._files import FORMATS, bare_suffix, format_of, load_columns, packing
+from crowdwise.readers._files import FORMATS, WRITTEN, format_of, load_columns
+from crowdwise.readers._labels import LabelRules
 from crowdwise.readers._read import formats, read
-from crowdwise.readers._source import InputFile
+from crowdwise.readers._source import STDIN, InputFile
+from crowdwise.readers._text import bare_suffix, packing
 from crowdwise.readers.table import TableRead, read_table, write_table
 from crowdwise.readers.write import write, write_labels
 
@@ -15,9 +17,12 @@ __all__ = [
     "PERSON",
     "PICTURE_FIELDS",
     "READERS",
+    "STDIN",
     "TEXT_FIELDS",
+    "WRITTEN",
     "Export",
     "InputFile",
+    "LabelRules",
     "TableRead",
     "bare_suffix",
     "format_of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ from crowdwise.data.codes import cells, count, distinct_rows
 from crowdwise.data.factorise import Column, encode_classes
 from crowdwise.data.types import Floats, Ints
 from crowdwise.errors import ReadError, spelled, suggest
+from crowdwise.readers._labels import NO_RULES, LabelRules
 from crowdwise.readers._node import Id, Label, Node, seconds, ticks
 from crowdwise.readers._source import TABLES, InputFile
-from crowdwise.readers.table import TableRead, describe, integers
+from crowdwise.readers.table import TableRead, describe, integers, look_alikes
 from crowdwise.registry import Registry
 
 Several = Literal["error", "first", "skip"]
@@ -50,6 +52,8 @@ class Export(TableRead):
     """All fields of every instance, (n,), if the export has any."""
     control: Mapping[str, str] | None = None
     """The question in the terms of Label Studio: from_name, to_name, type."""
+    extra: pa.Table | None = None
+    """All other columns of a table (comments, costs, ...), a row for every annotation, (E,); None if there are none."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class ReadOptions:
     several: Several = "error"
     models: bool = True
     details: bool = True
+    rules: LabelRules = NO_RULES
 
     def choose(self, questions: Iterable[str]) -> str:
         """The question to read, among those of an export."""
@@ -142,6 +147,7 @@ class Collector:
         self._gold: dict[Id, tuple[Label, Node]] = {}
         self._contradicted: set[Id] = set()
         self._items: dict[Id, Mapping[str, Any]] = {}
+        self._extra: list[Mapping[str, Any]] = []
 
     def add(
         self,
@@ -153,8 +159,9 @@ class Collector:
         time: Any = None,
         duration: Any = None,
         model: bool = False,
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
-        """Add the annotation at ``node``; without a label it is left out."""
+        """Add the annotation at ``node``, and further fields of it; without a label it is left out."""
         if label is None:
             self.left_out["without a label"] += 1
             return
@@ -167,6 +174,7 @@ class Collector:
         self._label.append(label)
         self._time.append(time)
         self._seconds.append(duration)
+        self._extra.append(extra or {})
         if model:
             self._models.add(annotator)
 
@@ -188,6 +196,7 @@ class Collector:
         remark: str = "",
     ) -> Export:
         """Everything collected."""
+        remarks = self._settle_labels()
         if not self._label:
             reasons = f" ({self._left_out()})" if self.left_out else ""
             raise ReadError(f"there are no annotations{reasons}")
@@ -207,6 +216,8 @@ class Collector:
             if self._contradicted
             else "",
             remark,
+            *remarks,
+            *look_alikes(every),
         ]
         return Export(
             annotations=annotations,
@@ -222,7 +233,33 @@ class Collector:
             pictures=contents(items, picture_of),
             items=tuple(items) if details and any(items) else None,
             control=control,
+            extra=extra_columns(self._extra, rows) if details else None,
         )
+
+    def _settle_labels(self) -> list[str]:
+        """Bring labels and gold into the vocabulary that the user wants; what a user should know of it."""
+        truths = {instance: label for instance, (label, _) in self._gold.items()}
+        found = self.options.rules.resolve(Counter(self._label), Counter(truths.values()))
+        kept = [k for k, label in enumerate(self._label) if found.labels[label] is not None]
+        if len(kept) < len(self._label):
+            self.left_out["without a label"] += len(self._label) - len(kept)
+            for values in (
+                self._nodes,
+                self._instance,
+                self._annotator,
+                self._label,
+                self._time,
+                self._seconds,
+                self._extra,
+            ):
+                values[:] = [values[k] for k in kept]
+        self._label[:] = [found.labels[label] for label in self._label]
+        self._gold = {
+            instance: (found.gold[label], node)
+            for instance, (label, node) in self._gold.items()
+            if found.gold[label] is not None
+        }
+        return found.remarks
 
     def _encoded(self) -> tuple[Annotations, dict[Any, Any], Callable[[int], str]]:
         """All annotations, the gold of their instances, and the place of each row in the file."""
@@ -240,7 +277,7 @@ class Collector:
         y = Column.of([*self._label, *(gold[instance][0] for instance in known)], "label", where)
         if self.source.is_text_table:
             y = integers(y, whole=True)
-        _, classes = encode_classes(y, None)
+        _, classes = encode_classes(y, self.options.rules.vocabulary(y.data.type))
         e = len(self._label)
         every = Annotations.from_columns(i, j, Column(y.data.slice(0, e), y.name, where), classes=classes.arrow)
         codes = dict(zip(self._instance, every.instance.tolist(), strict=True))
@@ -292,6 +329,32 @@ def durations_of(values: Sequence[Any], rows: Ints | None) -> Floats | None:
     if np.isnan(array).all():
         return None
     return array if rows is None else array[rows]
+
+
+def extra_columns(fields: Sequence[Mapping[str, Any]], rows: Ints | None) -> pa.Table | None:
+    """Further fields of every annotation as columns; None if there are none."""
+    chosen = fields if rows is None else [fields[row] for row in rows.tolist()]
+    names = dict.fromkeys(name for one in chosen for name, value in one.items() if value not in (None, ""))
+    return pa.table({name: plain_column([one.get(name) for one in chosen]) for name in names}) if names else None
+
+
+def plain_column(values: Any) -> pa.ChunkedArray:
+    """A column of any content: what arrow has no type for, or no other file would, is text."""
+    if isinstance(values, pa.ChunkedArray) and not pa.types.is_nested(values.type):
+        return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+    values = values.to_pylist() if isinstance(values, pa.ChunkedArray) else values
+    try:
+        made = pa.array(values)
+        if not pa.types.is_nested(made.type):
+            return pa.chunked_array([made])
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError):
+        pass
+    return pa.chunked_array([pa.array([None if value is None else _as_text(value) for value in values], pa.string())])
+
+
+def _as_text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text.encode(errors="replace").decode()
 
 
 def contents(items: Sequence[Mapping[str, Any]], pick: Any) -> pa.Array | None:

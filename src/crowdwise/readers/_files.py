@@ -1,29 +1,40 @@
-"""Columns of csv, tsv, jsonl, parquet and arrow files; errors say where a file is broken."""
+"""Columns of csv, tsv, jsonl, parquet, arrow and spreadsheet files; errors say where a file is broken."""
 
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from crowdwise.errors import DataError
+from crowdwise.errors import DataError, spelled
 from crowdwise.readers._node import parse_line
-from crowdwise.storage.limits import Bounded, too_large, unpack_limit
+from crowdwise.readers._sheets import SHEETS, read_sheet
+from crowdwise.readers._text import (
+    PLAIN,
+    Layout,
+    bare_suffix,
+    header,
+    is_plain,
+    lines,
+    open_text,
+    packing,
+    skipped_lines,
+)
+from crowdwise.storage.limits import too_large, unpack_limit
 
 Columns = dict[str, Any]  # name -> arrow column, or list of Python values
 Choose = Callable[[Sequence[str]], Sequence[str]]  # names of all columns -> names of the wanted ones
 
-FORMATS = {
+WRITTEN = {
     "csv": "csv",
     "tsv": "tsv",
     "tab": "tsv",
@@ -35,36 +46,26 @@ FORMATS = {
     "feather": "arrow",
     "ipc": "arrow",
 }
-PACKED = (".gz", ".zst")
+FORMATS = WRITTEN | {"txt": "csv", "psv": "csv"} | dict.fromkeys(SHEETS, "sheet")
 CELL = 4  # bytes that a value of a Parquet file takes in memory, at least
 NESTED = 500  # brackets in a line beyond which arrow might crash
 BLOCK = 1 << 24  # bytes that arrow's text readers take at a time: the longest record that can be read
 
 
-def format_of(path: Path) -> str:
+def format_of(path: Path, known: dict[str, str] = FORMATS) -> str:
     """The format a file's suffix stands for; ``.gz`` or ``.zst`` may follow the suffix of a text file.
 
     >>> format_of(Path("crowd.TSV.gz"))
     'tsv'
     """
-    kind = FORMATS.get(bare_suffix(path))
+    kind = known.get(bare_suffix(path))
     if kind is None or (packing(path) and kind not in ("csv", "tsv", "jsonl")):
-        known = ", ".join(f".{suffix}" for suffix in FORMATS)
-        raise DataError(f"{path}: unknown format; known: {known}, and .gz and .zst of the text formats")
+        names = ", ".join(f".{suffix}" for suffix in known)
+        raise DataError(f"{path}: unknown format; known: {names}, and .gz and .zst of the text formats")
     return kind
 
 
-def packing(path: Path) -> str:
-    """The suffix of a packed file, ``.gz`` or ``.zst``, else nothing."""
-    return next((suffix for suffix in PACKED if path.name.lower().endswith(suffix)), "")
-
-
-def bare_suffix(path: Path) -> str:
-    """The last suffix before that of packing, without its dot."""
-    return path.name.lower().removesuffix(packing(path)).rpartition(".")[2]
-
-
-def load_columns(path: Path, choose: Choose) -> Columns:
+def load_columns(path: Path, choose: Choose, layout: Layout = PLAIN) -> Columns:
     """The columns that ``choose`` picks; the suffix decides the format."""
     kind = format_of(path)
     check_file(path)
@@ -73,9 +74,11 @@ def load_columns(path: Path, choose: Choose) -> Columns:
             return _parquet(path, choose)
         if kind == "arrow":
             return _arrow(path, choose)
-        _check_encoding_mark(path)
-        return _jsonl(path, choose) if kind == "jsonl" else _delimited(path, choose)
-    except (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error, UnicodeDecodeError) as error:
+        if kind == "sheet":
+            columns = read_sheet(path, layout).columns()
+            return {name: pa.chunked_array([pa.array(columns[name], pa.string())]) for name in choose(list(columns))}
+        return _jsonl(path, choose, layout) if kind == "jsonl" else _delimited(path, choose, layout)
+    except (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error, UnicodeError) as error:
         raise DataError(f"{path}: cannot be read as {kind}: {error}") from error
 
 
@@ -99,15 +102,6 @@ def check_file(path: Path) -> None:
         raise DataError(f"{path}: no such file")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty")
-
-
-def open_bytes(path: Path) -> IO[bytes]:
-    """A file to read, unpacked if its name ends in ``.gz`` or ``.zst``."""
-    packed = packing(path)
-    if not packed:
-        return path.open("rb")
-    stream = gzip.GzipFile(path) if packed == ".gz" else pa.CompressedInputStream(str(path), "zstd")
-    return io.BufferedReader(Bounded(stream, path))
 
 
 def _parquet(path: Path, choose: Choose) -> Columns:
@@ -137,30 +131,28 @@ def _open_arrow(source: Any) -> Any:
         return pa.ipc.open_stream(source)
 
 
-def header(path: Path) -> tuple[list[str], str]:
-    """The names in the first line of a csv or tsv file and their delimiter, which in csv may be a semicolon or tab."""
-    delimiter = "\t" if format_of(path) == "tsv" else ","
-    line = next((line for line in lines(path) if line.strip()), "").rstrip("\r\n")
-    if delimiter == "," and "," not in line:  # spreadsheets in many countries
-        delimiter = next((other for other in ";\t" if other in line), ",")
-    return next(csv.reader([line], delimiter=delimiter), []), delimiter
-
-
-def _delimited(path: Path, choose: Choose) -> Columns:
+def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
     from pyarrow import csv as arrow_csv
 
-    names, delimiter = header(path)
+    names, delimiter = header(path, layout)
+    skip, own = skipped_lines(path, layout), None if layout.columns is None else names
     repeated = [name for name in names if names.count(name) > 1]
     if repeated:
-        raise DataError(f"{path}: the header names column {repeated[0]!r} twice")
+        raise DataError(
+            f"{path}: the header names column {repeated[0]!r} twice; if the file has no header, name the columns with "
+            f"{spelled('columns', 'item,annotator,label')}",
+            parameter="columns",
+        )
     wanted = list(choose(names))
 
     def read(use_threads: bool, invalid_row: Callable[[Any], str] | None) -> pa.Table:
         # All columns are read as text: type inference would turn the id 007 into 7.
-        with open_bytes(path) if packing(path) else nullcontext(path) as file:
+        with nullcontext(path) if is_plain(path, layout) else open_text(path, layout) as file:
             return arrow_csv.read_csv(
                 file,
-                read_options=arrow_csv.ReadOptions(block_size=BLOCK, use_threads=use_threads),
+                read_options=arrow_csv.ReadOptions(
+                    block_size=BLOCK, use_threads=use_threads, column_names=own, skip_rows=skip
+                ),
                 parse_options=arrow_csv.ParseOptions(
                     delimiter=delimiter, newlines_in_values=True, invalid_row_handler=invalid_row
                 ),
@@ -175,21 +167,21 @@ def _delimited(path: Path, choose: Choose) -> Columns:
     try:
         table = read(True, None)
     except pa.ArrowInvalid as error:
-        _check_encoding(path)
-        _check_last_quote(path, delimiter)
-        _check_width(path, read)
+        _check_encoding(path, layout)
+        _check_last_quote(path, delimiter, layout)
+        _check_width(path, read, headed=own is None)
         raise DataError(f"{path}: cannot be read: {error}") from error
-    _check_last_quote(path, delimiter)
+    _check_last_quote(path, delimiter, layout)
     return {name: table.column(name) for name in wanted}
 
 
-def _jsonl(path: Path, choose: Choose) -> Columns:
+def _jsonl(path: Path, choose: Choose, layout: Layout) -> Columns:
     from pyarrow import json as arrow_json
 
-    if _crashes_arrow(path):
-        return _jsonl_by_line(path, choose)
+    if _crashes_arrow(path, layout):
+        return _jsonl_by_line(path, choose, layout)
     try:
-        with open_bytes(path) if packing(path) else nullcontext(path) as file:
+        with nullcontext(path) if is_plain(path, layout) else open_text(path, layout) as file:
             table = arrow_json.read_json(file, read_options=arrow_json.ReadOptions(block_size=BLOCK))
         if not table.num_rows:
             raise DataError(f"{path}: the file has no records")
@@ -198,15 +190,15 @@ def _jsonl(path: Path, choose: Choose) -> Columns:
         for column in columns.values():
             column.validate(full=True)  # arrow's reader does not check the encoding
     except pa.ArrowInvalid:
-        return _jsonl_by_line(path, choose)
+        return _jsonl_by_line(path, choose, layout)
     if any(pa.types.is_temporal(column.type) or _rounded(column) for column in columns.values()):
-        return _jsonl_by_line(path, choose)  # arrow reads ids like "2026-01-02" as times
+        return _jsonl_by_line(path, choose, layout)  # arrow reads ids like "2026-01-02" as times
     return columns
 
 
-def _crashes_arrow(path: Path) -> bool:
+def _crashes_arrow(path: Path, layout: Layout) -> bool:
     """Whether arrow's JSON reader might crash: it does on null instead of a record, and on very deep nesting."""
-    with open_bytes(path) as file:
+    with open_text(path, layout) as file:
         while block := file.read(BLOCK) + file.readline():
             characters = np.frombuffer(block, np.uint8)
             starts = np.append(0, np.flatnonzero(characters[:-1] == ord("\n")) + 1)
@@ -227,10 +219,10 @@ def _rounded(column: pa.ChunkedArray) -> bool:
     return largest is not None and largest >= 2**53
 
 
-def _jsonl_by_line(path: Path, choose: Choose) -> Columns:
+def _jsonl_by_line(path: Path, choose: Choose, layout: Layout) -> Columns:
     """Read what arrow cannot: either only unwanted fields are at fault, or the error gets a place."""
     records: list[dict[str, Any]] = []
-    for number, line in enumerate(lines(path), start=1):
+    for number, line in enumerate(lines(path, layout), start=1):
         if not line.strip():
             continue
         record = parse_line(line, f"{path}, line {number}", DataError)
@@ -241,19 +233,7 @@ def _jsonl_by_line(path: Path, choose: Choose) -> Columns:
     return {name: [record.get(name) for record in records] for name in choose(list(names))}
 
 
-def lines(path: Path) -> Iterator[str]:
-    """Lines of a text file; a line that is not UTF-8 is an error."""
-    with open_bytes(path) as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise DataError(
-                    f"{path}, line {number}: byte 0x{line[error.start]:02x} is not UTF-8; save the file as UTF-8"
-                ) from error
-
-
-def _check_width(path: Path, read: Callable[[bool, Callable[[Any], str]], object]) -> None:
+def _check_width(path: Path, read: Callable[[bool, Callable[[Any], str]], object], *, headed: bool) -> None:
     """Refuse a record with too few or too many fields; arrow only counts records without threads."""
     rows: list[Any] = []
 
@@ -268,29 +248,23 @@ def _check_width(path: Path, read: Callable[[bool, Callable[[Any], str]], object
             row = rows[0]
             text = row.text if len(row.text) <= 80 else row.text[:77] + "..."
             raise DataError(
-                f"{path}, record {row.number - 1}: {row.actual_columns} fields, but the header has "
-                f"{row.expected_columns}: {text!r}"
+                f"{path}, record {row.number - headed}: {row.actual_columns} fields, but "
+                f"{'the header has' if headed else 'expected'} {row.expected_columns}: {text!r}"
             ) from error
 
 
-def _check_encoding(path: Path) -> None:
-    for _ in lines(path):
+def _check_encoding(path: Path, layout: Layout) -> None:
+    for _ in lines(path, layout):
         pass
 
 
-def _check_encoding_mark(path: Path) -> None:
-    with open_bytes(path) as file:
-        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
-            raise DataError(f"{path}: the file is UTF-16; save it as UTF-8")
-
-
-def _check_last_quote(path: Path, delimiter: str) -> None:
+def _check_last_quote(path: Path, delimiter: str, layout: Layout) -> None:
     """Refuse a file that ends inside quotes, probably truncated: arrow takes the end of the file as a quote."""
-    with open_bytes(path) as file:
+    with open_text(path, layout) as file:
         quotes = sum(block.count(b'"') for block in iter(lambda: file.read(BLOCK), b""))
     if quotes % 2 == 0:
         return
-    with open_bytes(path) as file, io.TextIOWrapper(file, "utf-8", errors="replace", newline="") as text:
+    with open_text(path, layout) as file, io.TextIOWrapper(file, "utf-8", errors="replace", newline="") as text:
         reader = csv.reader(text, delimiter=delimiter, strict=True)
         start = 1
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,11 @@ from crowdwise.annotations import Duplicates
 from crowdwise.constraints import check_value
 from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError, spelled
 from crowdwise.readers._export import READERS, Export, ReadOptions, Several
-from crowdwise.readers._source import ARCHIVES, InputFile
+from crowdwise.readers._files import FORMATS, check_file
+from crowdwise.readers._labels import LabelRules
+from crowdwise.readers._source import ARCHIVES, SHEET, STDIN, TEXT, InputFile, standard_input
+from crowdwise.readers._text import Layout, bare_suffix
+from crowdwise.readers.gold import with_gold
 
 AUTO = "auto"
 TABLE = "table"  # if no format is recognised, the error of this one says best what is missing
@@ -33,16 +38,35 @@ def read(
     several: Several = "error",
     models: bool = True,
     details: bool = True,
+    columns: Sequence[str] | None = None,
+    encoding: str | None = None,
+    separator: str | None = None,
+    sheet: str | None = None,
+    clean: bool = False,
+    classes: Sequence[str] | None = None,
+    missing: Sequence[str] | str = (),
+    map: Mapping[str, str] | None = None,
 ) -> Export:
     """Read a file of annotations: the export of an annotation tool, a table or a matrix.
 
     ``format`` is one of `crowdwise.readers.READERS`, or "auto" to recognise it by content; the message of the result
     says what was found. ``question`` chooses one if the export has the answers to several.
 
-    ``instance``, ``annotator``, ``label`` and ``gold`` name columns of tables. ``duplicates`` decides what happens to
+    ``path`` may also be "-", standard input.
+
+    ``instance``, ``annotator``, ``label`` and ``gold`` name columns of tables; ``gold`` may also be a file: a table of
+    true classes. Columns that neither you nor their names tell are guessed by content; the message says so. ``columns``
+    names all columns of a file without a header. ``duplicates`` decides what happens to
     repeated labels of an instance by the same annotator; ``several``, to annotations with more than one choice: an
     error, the first, or skip them. ``models=False`` leaves out labels given by models; ``details=False``, everything
-    that aggregation does not need: times, durations, texts and pictures.
+    that aggregation does not need: times, durations, texts, pictures and other columns.
+
+    ``encoding``, ``separator`` and ``sheet`` (of a spreadsheet) are found out if you do not say them.
+
+    Labels that differ only in case, blanks, punctuation or Unicode form are reported; ``clean`` merges them.
+    ``classes`` lists all classes: labels are matched with them likewise, and others are errors. ``missing`` lists
+    labels that mean there is none, ``map`` new names of labels. Gold labels are treated alike. Annotations without a
+    label are left out, and the message says how many.
 
     >>> import json, tempfile
     >>> record = {"text": "hi", "id": 1, "mood": "good", "annotator": 3, "annotation_id": 9, "lead_time": 4.2}
@@ -52,8 +76,10 @@ def read(
     >>> export.format, export.annotations, export.durations, export.texts.to_pylist()
     ('label-studio', Annotations(1 instance, 1 annotator, 1 class, 1 annotation), array([4.2]), ['hi'])
     """
-    path = Path(path)
-    options = ReadOptions(question, instance, annotator, label, gold, duplicates, several, models, details)
+    layout = Layout.of(encoding, separator, columns, sheet)
+    rules = LabelRules.of(clean, classes, missing, map)
+    file, column = _gold_file(gold)
+    options = ReadOptions(question, instance, annotator, label, column, duplicates, several, models, details, rules)
     check_value("several", several, Several)
     check_value("duplicates", duplicates, Duplicates)
     if label is not None and question is not None:
@@ -63,20 +89,53 @@ def read(
         )
     if format != AUTO:
         _check_columns(format, options)
+    if str(path) == STDIN:
+        with standard_input() as piped:
+            export = _read(piped, "standard input", layout, format, options)
+    else:
+        export = _read(Path(path), str(path), layout, format, options)
+    if file is None:
+        return export
     try:
-        source = InputFile(path)
+        return with_gold(export, file, options)
+    except (AnnotationError, DataError) as error:
+        raise ReadError(str(error), parameter=error.parameter) from error
+
+
+def _read(path: Path, shown: str, layout: Layout, format: str, options: ReadOptions) -> Export:
+    """Read a file; messages call it as the user does."""
+    try:
+        source = InputFile(path, layout)
+        _check_layout(source)
         name, evidence = _detected(source, options) if format == AUTO else (format, "as asked for")
         export = READERS[name]().read(source, options)
     except (AnnotationError, DataError) as error:
-        message = str(error)
-        message = message if message.startswith(str(path)) else f"{path}: {message}"
+        message = str(error).removeprefix(f"{path}: ").replace(str(path), shown)
+        message = message if message.startswith(shown) else f"{shown}: {message}"
         raise ReadError(message, parameter=error.parameter) from error
-    except (pa.ArrowException, csv.Error, OSError, EOFError, zlib.error) as error:
-        raise ReadError(f"{path}: cannot be read: {error}") from error
-    found = f"{path.name}: {name}"
+    except (pa.ArrowException, csv.Error, OSError, EOFError, zlib.error, UnicodeError) as error:
+        raise ReadError(f"{shown}: cannot be read: {error}") from error
+    found = f"{Path(shown).name}: {name}"
     if format == AUTO:
         found += f", as {evidence} ({spelled('format', 'NAME')} reads it otherwise)"
-    return replace(export, format=name, message=f"{found}: {export.message}")
+    notes = f"{source.note}: " if source.note else ""
+    return replace(export, format=name, message=f"{found}: {notes}{export.message}")
+
+
+def _gold_file(gold: str | None) -> tuple[Path | None, str | None]:
+    """Gold from a table of its own, or from a column of the file."""
+    if gold is None or "." not in str(gold) or bare_suffix(Path(gold)) not in FORMATS:
+        return None, gold
+    check_file(Path(gold))
+    return Path(gold), None
+
+
+def _check_layout(source: InputFile) -> None:
+    """Refuse to be told what a kind of file does not have."""
+    kinds = {"separator": TEXT, "sheet": (SHEET,), "columns": (*TEXT, SHEET), "encoding": (*TEXT, "json", "jsonl")}
+    for name, known in kinds.items():
+        if getattr(source.layout, name) is not None and source.kind not in known:
+            raise ReadError(f"{spelled(name)} is for {', '.join(known)}, but this is {source.kind}", parameter=name)
 
 
 def formats() -> dict[str, str]:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import codecs
+import csv
 import lzma
+import shutil
+import sys
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -13,41 +19,51 @@ from typing import Any
 
 import pyarrow as pa
 
-from crowdwise.errors import ReadError
-from crowdwise.readers._files import (
-    FORMATS,
-    Choose,
-    Columns,
+from crowdwise.errors import ReadError, spelled
+from crowdwise.readers._files import FORMATS, Choose, Columns, check_file, format_of, load_columns, schema_names
+from crowdwise.readers._node import Node, parse_json, parse_jsonl
+from crowdwise.readers._sheets import read_sheet
+from crowdwise.readers._text import (
+    PACKED,
+    PLAIN,
+    UTF8,
+    Layout,
     bare_suffix,
-    check_file,
-    format_of,
+    encoding_of,
     header,
     lines,
-    load_columns,
-    open_bytes,
+    open_text,
     packing,
-    schema_names,
 )
-from crowdwise.readers._node import Node, parse_json, parse_jsonl
 from crowdwise.storage.limits import too_large, unpack_limit
 
 DOCUMENT = 1 << 32  # bytes of a JSON document, or of all files of a folder: they are held in memory
 PARTS = 10_000  # files in a zip file
 TEXT = ("csv", "tsv")
-TABLES = ("csv", "tsv", "jsonl", "parquet", "arrow")
+SHEET = "sheet"
+TABLES = ("csv", "tsv", "jsonl", "parquet", "arrow", SHEET)
 OTHERS = ("json", "npy", "npz", "zip")
 ARCHIVES = ("zip", "folder")
+STDIN = "-"
+_SIGNS = {
+    b"PAR1": ".parquet",
+    b"ARROW1": ".arrow",
+    b"\x93NUMPY": ".npy",
+    b"\x1f\x8b": ".gz",
+    b"\x28\xb5\x2f\xfd": ".zst",
+    b"PK\x03\x04": ".xlsx",
+}
 
 
 class InputFile:
     """A path, and its content in whatever form a reader asks for."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, layout: Layout = PLAIN) -> None:
+        self.path, self.layout = path, layout
 
     @cached_property
     def kind(self) -> str:
-        """csv, tsv, jsonl, json, parquet, arrow, npy, npz, zip or folder; json and jsonl are told apart by content."""
+        """csv, tsv, jsonl, json, parquet, arrow, sheet, npy, npz, zip or folder; json and jsonl are told by content."""
         if self.path.is_dir():
             return "folder"
         suffix = bare_suffix(self.path)
@@ -59,7 +75,7 @@ class InputFile:
         check_file(self.path)
         if suffix != "json" and FORMATS.get(suffix) != "jsonl":
             return suffix if suffix in OTHERS else format_of(self.path)
-        first = list(islice((line for line in lines(self.path) if line.strip()), 2))
+        first = list(islice((line for line in lines(self.path, self.layout) if line.strip()), 2))
         if not first:
             raise ReadError("the file has no records")
         if suffix != "json":
@@ -69,13 +85,30 @@ class InputFile:
     @property
     def is_text_table(self) -> bool:
         """Whether all values are text, some of which may stand for numbers."""
-        return self.kind in TEXT
+        return self.kind in (*TEXT, SHEET)
+
+    @cached_property
+    def note(self) -> str:
+        """What was found out about the file beyond the usual: its encoding, separator or sheet."""
+        if self.kind == SHEET:
+            sheet = read_sheet(self.path, self.layout)
+            others = f" (not {', '.join(map(repr, sheet.others))}: {spelled('sheet', 'NAME')})" if sheet.others else ""
+            return f"sheet {sheet.name!r}{others}"
+        if self.kind not in (*TEXT, "json", "jsonl"):
+            return ""
+        encoding, separator = encoding_of(self.path, self.layout), ","
+        notes = [] if encoding == UTF8 else [f"decoded from {encoding} ({spelled('encoding', 'NAME')} corrects it)"]
+        if self.kind == "csv":
+            separator = header(self.path, self.layout)[1]
+        return ", ".join([*notes, *([] if separator in ",;\t" else [f"separated by {separator!r}"])])
 
     @cached_property
     def names(self) -> list[str]:
         """Column names of a table; of JSON, the fields of the first record."""
         if self.kind in TEXT:
-            return header(self.path)[0]
+            return header(self.path, self.layout)[0]
+        if self.kind == SHEET:
+            return read_sheet(self.path, self.layout).names
         if self.kind in ("parquet", "arrow"):
             return schema_names(self.path)
         return [] if self.first is None else list(self.first.fields())
@@ -84,7 +117,7 @@ class InputFile:
     def first(self) -> Node | None:
         """The first record of a JSON file; None if there is none."""
         if self.kind == "jsonl":
-            line = next((line for line in lines(self.path) if line.strip()), "")
+            line = next((line for line in lines(self.path, self.layout) if line.strip()), "")
             return next(iter(parse_jsonl(line.encode(), "")), None)
         if self.kind == "json":
             first = next(self._document_records(), None)
@@ -119,10 +152,25 @@ class InputFile:
     def columns(self, choose: Choose) -> Columns:
         """The columns of a table that ``choose`` picks; of a JSON list, the fields of its records."""
         if self.kind != "json" and bare_suffix(self.path) != "json":
-            return load_columns(self.path, choose)
+            return load_columns(self.path, choose, self.layout)
         records = self.records
         names = dict.fromkeys(name for record in records for name in record.fields())
         return {name: [record.value.get(name) for record in records] for name in choose(list(names))}
+
+    def rows(self) -> Iterator[list[str]]:
+        """The rows of a text table or sheet, header included, as they are."""
+        if self.kind == SHEET:
+            sheet = read_sheet(self.path, self.layout)
+            yield sheet.names
+            yield from ([cell or "" for cell in row] for row in sheet.rows)
+            return
+        separator = header(self.path, self.layout)[1]
+        try:
+            for row in csv.reader(lines(self.path, self.layout), delimiter=separator, strict=True):
+                if row:
+                    yield [cell.strip() for cell in row]
+        except csv.Error as error:
+            raise ReadError(f"cannot be read as {self.kind}: {error}") from error
 
     @cached_property
     def parts(self) -> dict[str, Callable[[], bytes]]:
@@ -139,14 +187,41 @@ class InputFile:
         return (Node(one, f"record {k}") for k, one in enumerate(value if isinstance(value, list) else [value], 1))
 
     def _bytes(self) -> bytes:
-        with open_bytes(self.path) as file:
+        with open_text(self.path, self.layout) as file:
             try:
                 data = file.read(DOCUMENT + 1)
-            except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+            except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeError) as error:
                 raise ReadError(f"cannot be unpacked: {error}") from error
         if len(data) > DOCUMENT:
             raise ReadError(f"more than {DOCUMENT:,} bytes; split the export")
         return data
+
+
+@contextmanager
+def standard_input() -> Iterator[Path]:
+    """What is piped in, as a file for as long as it is read; its suffix follows from the content."""
+    with tempfile.TemporaryDirectory(prefix="crowdwise-") as folder:
+        path = Path(folder) / "stdin"
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        with path.open("rb") as file:
+            start = file.read(1 << 16)
+        yield path.rename(path.with_suffix(_suffix(start)))
+
+
+def _suffix(start: bytes) -> str:
+    """The suffix of a file that begins like this."""
+    for mark, suffix in _SIGNS.items():
+        if start.startswith(mark):
+            if suffix in PACKED:
+                unpacked = zlib.decompressobj(31).decompress(start, 1 << 12) if suffix == ".gz" else b""
+                return f"{_suffix(unpacked)}{suffix}"
+            return ".ods" if suffix == ".xlsx" and b"opendocument.spreadsheet" in start[:200] else suffix
+    text = start.removeprefix(codecs.BOM_UTF8).replace(b"\0", b"").lstrip(b"\xff\xfe \r\n\t")
+    if text[:1] in (b"[", b"{"):
+        return ".json"
+    first = text.splitlines()[0] if text.strip() else b""
+    return ".tsv" if b"\t" in first and b"," not in first else ".csv"
 
 
 def zip_parts(path: Path) -> dict[str, Callable[[], bytes]]:

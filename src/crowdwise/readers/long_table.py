@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,12 +24,13 @@ from crowdwise.readers._export import (
     ReadOptions,
     durations_of,
     kinds_of,
+    plain_column,
     times_of,
     without_repeats,
 )
 from crowdwise.readers._files import Columns
 from crowdwise.readers._source import InputFile, values_of
-from crowdwise.readers.table import TableRead, describe, read_columns, record_name
+from crowdwise.readers.table import TableRead, describe, read_columns
 
 Rows = Ints
 DETAILS: dict[str, tuple[str, ...]] = {
@@ -45,7 +46,7 @@ DETAILS: dict[str, tuple[str, ...]] = {
 class LongTable(Reader):
     """Columns are found by their usual names; others may hold gold, times, durations, kinds, texts and pictures."""
 
-    summary = "tables with a row per annotation: CSV, TSV, JSONL, JSON, Parquet, Arrow"
+    summary = "tables with a row per annotation: CSV, TSV, XLSX, ODS, JSONL, JSON, Parquet, Arrow"
     rank = 2
     takes = ("instance", "annotator", "label", "gold")
 
@@ -63,19 +64,24 @@ class LongTable(Reader):
                 found = find_column(aliases, [name for name in names if name not in roles.values()])
                 if found is not None:
                     roles[role] = found
-            return list(roles.values())
+            return list(names) if options.details else list(roles.values())
 
         chosen = {"instance": options.instance, "annotator": options.annotator}
         chosen["label"] = options.label or options.question
         text = source.is_text_table
-        read, more = read_columns(source.path, source.columns, chosen, options.gold, further, typed=text)
-        return _export(read, {role: more[name] for role, name in roles.items()}, roles, options)
+        read, loaded, where = read_columns(
+            source.path, source.columns, chosen, options.gold, further, typed=text, rules=options.rules
+        )
+        return _export(read, loaded, where, roles, options)
 
 
-def _export(read: TableRead, more: Columns, roles: dict[str, str], options: ReadOptions) -> Export:
+def _export(
+    read: TableRead, loaded: Columns, where: Callable[[int], str], roles: dict[str, str], options: ReadOptions
+) -> Export:
     every, gold, remark = read.annotations, read.gold, ""
+    more = {role: loaded[name] for role, name in roles.items()}
     models = _models(every.annotator, more.get("kind"))
-    annotations, rows = without_repeats(every, options.duplicates, record_name)
+    annotations, rows = without_repeats(every, options.duplicates, where)
     n_rows = len(every)
     if models and not options.models:
         people = ~np.isin(annotations.annotator, list(models))
@@ -96,6 +102,7 @@ def _export(read: TableRead, more: Columns, roles: dict[str, str], options: Read
     texts, pictures = (_of_instances(more.get(role), first) for role in ("text", "picture"))
     found = {"timestamp": times, "duration": durations, "text": texts, "picture": pictures, "kind": more.get("kind")}
     columns = read.columns | {role: roles[role] for role, values in found.items() if values is not None}
+    used = {roles[role] for role in ("timestamp", "duration", "text", "picture", "kind") if found.get(role) is not None}
     return Export(
         annotations=annotations,
         columns=columns,
@@ -107,7 +114,16 @@ def _export(read: TableRead, more: Columns, roles: dict[str, str], options: Read
         durations=durations,
         texts=texts,
         pictures=pictures,
+        extra=_extra({name: column for name, column in loaded.items() if name not in used}, rows, options),
     )
+
+
+def _extra(columns: Columns, rows: Rows | None, options: ReadOptions) -> pa.Table | None:
+    """The columns without a role, in the rows that are kept."""
+    if not options.details or not columns:
+        return None
+    table = pa.table({name: plain_column(column) for name, column in columns.items()})
+    return table if rows is None else table.take(pa.array(rows))
 
 
 def _models(annotator: npt.NDArray[np.int32], kinds: Any) -> set[int]:

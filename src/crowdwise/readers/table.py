@@ -1,4 +1,4 @@
-"""Long tables, one annotation per row: csv, tsv, jsonl, parquet, arrow and feather (text also as .gz and .zst)."""
+"""Long tables, one annotation per row: csv, tsv, jsonl, parquet, arrow, spreadsheets (text also as .gz and .zst)."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ import pyarrow.compute as pc
 from crowdwise.annotations import Annotations, Duplicates
 from crowdwise.data.codes import count
 from crowdwise.data.factorise import Column, encode_classes
-from crowdwise.data.frames import choose_columns, find_column, known_column
+from crowdwise.data.frames import ALIASES, choose_columns, find_column, known_column
 from crowdwise.errors import AnnotationError, DataError
-from crowdwise.readers._files import Choose, Columns, format_of, load_columns, packing
+from crowdwise.readers._files import WRITTEN, Choose, Columns, format_of, load_columns
+from crowdwise.readers._guess import guess_columns
+from crowdwise.readers._labels import NO_RULES, LabelRules, resolved, similar_ids
+from crowdwise.readers._text import packing
 from crowdwise.storage import files
 
 GOLD = ("gold", "golden", "goldlabel", "truelabel", "truth", "groundtruth")
@@ -56,14 +59,14 @@ def read_table(
     Columns that are not named are found by their usual names, as in `Annotations.from_frame`. A column named gold,
     true_label, truth or ground_truth is used as gold if its values are labels and agree within every instance; a
     column named by ``gold`` must be like that, and may add classes that nobody chose. In text tables, integers become
-    numbers if nothing is lost (007 stays text), and empty cells are missing values. Error messages count records
-    from 1, without the header.
+    numbers if nothing is lost (007 stays text), and empty cells are missing values. Rows without a label are left out,
+    and counted in the message. Error messages count records from 1, without the header.
     """
     path = Path(path)
     chosen = {"instance": instance, "annotator": annotator, "label": label}
-    read, _ = read_columns(path, partial(load_columns, path), chosen, gold)
+    read, _, where = read_columns(path, partial(load_columns, path), chosen, gold)
     try:
-        annotations = read.annotations.deduplicated(duplicates, record_name)
+        annotations = read.annotations.deduplicated(duplicates, where)
     except AnnotationError as error:
         raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
     message = f"{path.name}: {describe(annotations, read.n_rows, read.columns, read.gold)}{read.message}"
@@ -78,17 +81,30 @@ def read_columns(
     further: Choose = lambda _: (),
     *,
     typed: bool | None = None,
-) -> tuple[TableRead, Columns]:
-    """All rows of a table, repeats included (the message holds only remarks), and further columns.
+    rules: LabelRules = NO_RULES,
+) -> tuple[TableRead, Columns, Callable[[int], str]]:
+    """All rows with a label, repeats included (the message holds only remarks), further columns, and names of rows.
 
     ``further`` picks among the remaining columns. ``typed``: all columns are text, some of which may stand for
-    integers, as in csv files.
+    integers, as in csv files. Columns that neither the user nor their names tell are guessed by content.
     """
     columns: dict[str, str] = {}
     others: list[str] = []
+    known: dict[str, str] = {}
+    text = typed or (typed is None and format_of(path) in ("csv", "tsv", "sheet"))
 
     def choose(names: Sequence[str]) -> Sequence[str]:
-        columns.update(choose_columns(names, chosen))
+        free = [name for name in names if name not in chosen.values()]
+        for role, aliases in ALIASES.items():
+            named = chosen.get(role)
+            found = find_column(aliases, free) if named is None else known_column(named, role, names)
+            known.update({} if found is None else {role: found})
+        if names and len(known) < len(ALIASES):
+            return list(names)  # all of them, to guess by content
+        return settle(names, choose_columns(names, chosen))
+
+    def settle(names: Sequence[str], found: Mapping[str, str]) -> Sequence[str]:
+        columns.update(found)
         free = [name for name in names if name not in columns.values()]
         truth = find_column(GOLD, free) if gold is None else known_column(gold, "gold", names)
         if truth is not None:
@@ -97,24 +113,65 @@ def read_columns(
         return list(dict.fromkeys([*columns.values(), *others]))
 
     try:
-        loaded = load(choose)
+        loaded, remarks = load(choose), []
+        if not columns:
+            content = {
+                name: column for name, column in loaded.items() if name not in (gold, find_column(GOLD, list(loaded)))
+            }
+            guess, said = guess_columns(content, known, text=bool(text))
+            settle(list(loaded), guess)
+            remarks.append(said)
         read = {role: Column.of(loaded[name], f"column {name!r}", record_name) for role, name in columns.items()}
         if not len(read["instance"].data):
             raise DataError(f"{path}: the table has columns but no rows")
-        if typed or (typed is None and format_of(path) in ("csv", "tsv")):
+        read["label"], truth, more = resolved(rules, read["label"], read.get("gold"))
+        if truth is not None:
+            read["gold"] = truth
+        read, loaded, where, blank = _labelled(read, {name: loaded[name] for name in others})
+        if text:
             read = _typed(read)
-        every, truths, note = _with_gold(read, required=gold is not None)
+        every, truths, note = _with_gold(read, rules, required=gold is not None)
     except AnnotationError as error:
         raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
+    remarks += [*([f"left out: {blank:,} without a label"] if blank else []), *more, *look_alikes(every)]
     if truths is None:
         columns.pop("gold", None)
-    return TableRead(every, columns, truths, len(every), note), {name: loaded[name] for name in others}
+    message = note + "".join(f"; {remark}" for remark in remarks)
+    return TableRead(every, columns, truths, len(every), message), loaded, where
+
+
+def look_alikes(annotations: Annotations) -> list[str]:
+    """Remarks on ids that may be the same one."""
+    found = [similar_ids(annotations.annotator_vocabulary, "annotators")]
+    found.append(similar_ids(annotations.instance_vocabulary, "instances"))
+    return [remark for remark in found if remark is not None]
+
+
+def _labelled(read: dict[str, Column], more: Columns) -> tuple[dict[str, Column], Columns, Callable[[int], str], int]:
+    """The rows that have a label, how each is called, and how many have none."""
+    given = read["label"].data.is_valid()
+    blank = len(given) - int(pc.sum(given).as_py() or 0)
+    if not blank:
+        return read, more, record_name, 0
+    if blank == len(given):
+        raise AnnotationError(f"there are no annotations (left out: {blank:,} without a label)")
+    rows = np.flatnonzero(given.to_numpy())
+
+    def where(row: int) -> str:
+        return record_name(int(rows[row]))
+
+    kept = {role: Column(column.data.take(pa.array(rows)), column.name, where) for role, column in read.items()}
+    taken = {
+        name: [column[row] for row in rows.tolist()] if isinstance(column, list) else column.take(pa.array(rows))
+        for name, column in more.items()
+    }
+    return kept, taken, where, blank
 
 
 def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
     """Write a table; the suffix decides the format. The file appears whole or not at all."""
     path = Path(path)
-    kind = format_of(path)
+    kind = format_of(path, WRITTEN)
     with replacing(path) as file:
         try:
             _write(table, kind, file)
@@ -162,21 +219,24 @@ def integers(column: Column, *, whole: bool) -> Column:
     return Column(numbers, column.name, column.where) if numbers.cast(text.type).equals(text) else column
 
 
-def _with_gold(columns: dict[str, Column], *, required: bool) -> tuple[Annotations, dict[Any, Any] | None, str]:
+def _with_gold(
+    columns: dict[str, Column], rules: LabelRules, *, required: bool
+) -> tuple[Annotations, dict[Any, Any] | None, str]:
     """Annotations of all rows, the gold labels, and a remark if a column that looks like gold is not."""
     i, j, y = columns["instance"], columns["annotator"], columns["label"]
+    listed = rules.vocabulary(y.data.type)
     if "gold" not in columns:
-        return Annotations.from_columns(i, j, y), None, ""
+        return Annotations.from_columns(i, j, y, classes=listed), None, ""
     gold = columns["gold"]
     given = np.flatnonzero(gold.data.is_valid().to_numpy())
     known = Column(gold.data.drop_null(), gold.name, lambda k: gold.where(int(given[k])))
     if not required:
-        every = Annotations.from_columns(i, j, y)
+        every = Annotations.from_columns(i, j, y, classes=listed)
         try:
             return every, _gold(every, known, given), ""
         except AnnotationError as error:
             return every, None, f" (not taken for gold: {error})"
-    _, labels = encode_classes(y, None)
+    _, labels = encode_classes(y, listed)
     _, truths = encode_classes(known, None)
     if labels.size and truths.size and labels.arrow.type != truths.arrow.type:
         raise AnnotationError(
@@ -185,7 +245,7 @@ def _with_gold(columns: dict[str, Column], *, required: bool) -> tuple[Annotatio
         )
     both = pa.chunked_array([v.arrow for v in (labels, truths) if v.size])
     _, classes = encode_classes(Column(both, y.name), None)
-    every = Annotations.from_columns(i, j, y, classes=classes.arrow)
+    every = Annotations.from_columns(i, j, y, classes=classes.arrow if listed is None else listed)
     return every, _gold(every, known, given), ""
 
 

@@ -31,6 +31,8 @@ class Toloka(Reader):
         task = known_column(options.instance, "instance", names) if options.instance else None
         columns = {"instance": task or (_TASK if _TASK in names else "INPUT:*")}
         columns |= {"annotator": options.annotator or _WORKER, "label": output}
+        own = {*columns.values(), *inputs, golden, "ASSIGNMENT:submitted", "ASSIGNMENT:started", _TASK}
+        others = [name for name in names if name not in own]
         collector = Collector(source, options)
         for row in source.records:
             if not any(value not in (None, "") for value in row.value.values()):
@@ -44,7 +46,9 @@ class Toloka(Reader):
             collector.gold(row, instance, _label(row.get(golden)))
             time = row.value.get("ASSIGNMENT:submitted") or row.value.get("ASSIGNMENT:started")
             who = row.need(columns["annotator"]).id()
-            collector.add(row, instance, who, _label(row.get(output)), time=time, duration=_duration(row))
+            more = {name: row.value[name] for name in others} if options.details else None
+            label, duration = _label(row.get(output)), _duration(row)
+            collector.add(row, instance, who, label, time=time, duration=duration, extra=more)
         return collector.export(question, columns=columns)
 
 

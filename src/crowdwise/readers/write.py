@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from crowdwise.errors import ConfigError, DataError, suggest
-from crowdwise.readers._export import MODEL, Export
-from crowdwise.readers._files import bare_suffix
+from crowdwise.readers._export import MODEL, Export, plain_column
+from crowdwise.readers._text import bare_suffix
 from crowdwise.readers.label_studio import ANSWERS, OWN
 from crowdwise.readers.table import replacing, write_table
 
@@ -98,7 +99,29 @@ def _annotation_table(export: Export, kind: str) -> pa.Table:
     for name, values in (("text", export.texts), ("picture", export.pictures)):
         if values is not None:
             columns[name] = values.take(pa.array(crowd.instance))
+    for name, column in (*_fields(export).items(), *_extra(export).items()):
+        columns[_free(name, columns)] = column
     return pa.table(columns)
+
+
+def _extra(export: Export) -> dict[str, Any]:
+    return {} if export.extra is None else dict(zip(export.extra.column_names, export.extra.columns, strict=True))
+
+
+def _fields(export: Export) -> dict[str, Any]:
+    """The fields of instances, but text and picture, for every annotation."""
+    items = export.items or ()
+    names = dict.fromkeys(name for item in items for name, value in item.items() if value not in (None, ""))
+    columns = {name: plain_column([item.get(name) for item in items]) for name in names}
+    known = [values.to_pylist() for values in (export.texts, export.pictures) if values is not None]
+    rows = pa.array(export.annotations.instance)
+    return {name: column.take(rows) for name, column in columns.items() if column.to_pylist() not in known}
+
+
+def _free(name: str, taken: Mapping[str, Any]) -> str:
+    """A name for a column; where another has it, with a number."""
+    names = chain([name], (f"{name} {number}" for number in range(2, len(taken) + 3)))
+    return next(each for each in names if each not in taken)
 
 
 def _tasks(export: Export, more: Callable[[int, Any], dict[str, Any]]) -> list[dict[str, Any]]:
@@ -123,6 +146,8 @@ def _given(export: Export, code: int, instance: Any) -> dict[str, Any]:
         who = crowd.annotator_vocabulary.take(crowd.annotator[[row]])[0].as_py()
         label = crowd.class_vocabulary.take(crowd.label[[row]])[0].as_py()
         answer: dict[str, Any] = {"result": [_result(export, label)]}
+        if export.extra is not None:
+            answer["result"][0]["meta"] = {name: column[row].as_py() for name, column in _extra(export).items()}
         if export.timestamps is not None and not np.isnat(export.timestamps[row]):
             answer["created_at"] = f"{export.timestamps[row]}Z"
         if export.kinds[crowd.annotator[row]] == MODEL:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from crowdwise import quality
 from crowdwise.readers import MODEL
 from crowdwise.report.analysis import Analysis, Ints
-from crowdwise.report.limits import MOST_ITEMS, PICTURE_BYTES, TEXT_LENGTH, number, size
+from crowdwise.report.limits import MOST_DETAILS, MOST_ITEMS, PICTURE_BYTES, TEXT_LENGTH, number, size
 from crowdwise.report.thumbnails import thumbnail
 
 LIKELY = 3  # classes to give for an item
@@ -36,6 +37,8 @@ def items(analysis: Analysis, shown: Ints, budget: int) -> dict[str, Any]:
         row = _item(analysis, code, float(doubt[code]))
         pairs = zip(crowd.annotator[own].tolist(), crowd.label[own].tolist(), strict=True)
         row["labels"] = [part for who, label in pairs for part in (place[who], label)]
+        if source.extra is not None:
+            row["more"] = _more(source.extra, own, [place[who] for who in crowd.annotator[own].tolist()])
         names = [str(crowd.annotators[who]) for who in strangers]
         left -= size(row) + size(names) + 1
         if left < 0:
@@ -69,6 +72,18 @@ def _item(analysis: Analysis, code: int, doubt: float) -> dict[str, Any]:
         text = str(text)
         row["text"] = text if len(text) <= TEXT_LENGTH else text[: TEXT_LENGTH - 1] + "…"
     return row
+
+
+def _more(extra: pa.Table, own: Ints, people: list[int]) -> list[list[Any]]:
+    """What other columns say of an item: column, value, and the person whose row it is; -1 where all rows say the same."""
+    found: list[list[Any]] = []
+    for name, column in zip(extra.column_names, extra.columns, strict=True):
+        said = [(value.as_py(), who) for value, who in zip((column[row] for row in own.tolist()), people, strict=True)]
+        said = [(str(value)[:TEXT_LENGTH], who) for value, who in said if value is not None and value != ""]
+        if said and len({value for value, _ in said}) == 1:
+            said = [(said[0][0], -1 if len(people) > 1 else said[0][1])]
+        found += [[name[:TEXT_LENGTH], value, who] for value, who in said]
+    return found[:MOST_DETAILS]
 
 
 def _add_pictures(

@@ -45,6 +45,8 @@ class Source:
     pictures: Sequence[Any] | None = None
     """Picture of every instance, (n,): an array (h, w) or (h, w, 3), a path below ``folder``, an address, or None."""
     folder: Path | None = None
+    extra: pa.Table | None = None
+    """Other columns of the file (comments, costs, ...), a row for every annotation, (E,)."""
     posterior: Floats | None = None
     """Posterior (n, C), if it is already known."""
     method: str | None = None
@@ -59,7 +61,7 @@ class Source:
 
 
 def from_export(path: Path, read: Export) -> Source:
-    """A file of labels, with its times, texts and pictures."""
+    """A file of labels, with its times, texts, pictures and other columns."""
     truth = None if not read.gold else gold_codes(read.annotations, read.gold)
     return Source(
         path.name,
@@ -72,6 +74,7 @@ def from_export(path: Path, read: Export) -> Source:
         texts=None if read.texts is None else read.texts.to_pylist(),
         pictures=None if read.pictures is None else read.pictures.to_pylist(),
         folder=path.parent,
+        extra=read.extra,
     )
 
 

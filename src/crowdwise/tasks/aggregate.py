@@ -18,7 +18,6 @@ from crowdwise.aggregation import recommend
 from crowdwise.aggregation.core.base import Aggregator, choose
 from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.annotations import Annotations
-from crowdwise.data.gold import read_gold
 from crowdwise.errors import UsageError, spelled
 from crowdwise.readers import bare_suffix, write_labels, write_table
 from crowdwise.readers.write import LABEL_STUDIO, output_format
@@ -103,14 +102,15 @@ def aggregate(
 ) -> Aggregated:
     """Write the labels of all instances to ``out``, and the annotators' table beside it.
 
-    ``gold`` is a table of true classes of some instances, ``gold_column`` a column of the file with them; both inform the
-    method and measure it. ``stream`` works on parts of a parquet table on disk; by default, tables with many rows are
+    ``gold`` is a table of true classes of some instances, or like ``gold_column`` a column of the file with them; both
+    inform the method and measure it. ``stream`` works on parts of a parquet table on disk; by default, tables with many rows are
     streamed. ``memory``, ``work``, ``ray`` and ``workers`` are those of `crowdwise.streaming.aggregate`.
     """
     path, out = Path(path), Path(out)
-    gold, work = (None if each is None else Path(each) for each in (gold, work))
+    work = None if work is None else Path(work)
     profile = beside(out) if annotators_out is None else Path(annotators_out)
     reading = dict(reading or {})
+    gold = gold if gold is not None else reading.get("gold")
     informed = gold is not None or gold_column is not None
     asked = bool(stream) or any(value is not None for value in (memory, work, ray))
     tables = _is_table(reading) and to in ("auto", "table")
@@ -121,7 +121,7 @@ def aggregate(
     reason = _why_stream(path, out, method, asked) if stream is not False and not informed and tables else None
     if reason is None:
         to = output_format(out, to)
-    check_outputs([out, profile], [path, gold])
+    check_outputs([out, profile], [path, None if gold is None else Path(gold)])
     check_aggregator(method)
     if reason is not None:
         bound = streaming.parse_memory(memory)
@@ -138,7 +138,7 @@ def _in_memory(
     out: Path,
     profile: Path,
     method: str,
-    gold: Path | None,
+    gold: str | Path | None,
     gold_column: str | None,
     reading: Reading,
     *,
@@ -147,12 +147,9 @@ def _in_memory(
     seed: int,
     observer: Observer,
 ) -> Aggregated:
-    export = read_annotations(path, reading, observer, gold_column=gold_column, details=to == LABEL_STUDIO)
+    details = to == LABEL_STUDIO
+    export = read_annotations(path, reading, observer, gold=gold, gold_column=gold_column, details=details)
     crowd, known = export.annotations, export.gold
-    if gold is not None:
-        found = read_gold(gold, crowd, reading.get("instance"), reading.get("label"))
-        crowd, known = found.annotations, found.gold
-        observer.note(found.message)
     informed = gold is not None or gold_column is not None  # a column that merely looks like gold only measures
     with observer.step("inferring labels"):
         fitted = fit(method, crowd, known if informed else None, seed)
@@ -202,8 +199,10 @@ def _passes(ray: str | None, workers: int | None) -> Passes | None:
 
 def _is_table(reading: Reading) -> bool:
     """Whether a file may be one of the tables that can be streamed."""
-    kind = reading.get("format", AUTO) in (AUTO, "table", "crowd-kit")
-    return kind and reading.get("question") is None and bool(reading.get("models", True))
+    if reading.get("format", AUTO) not in (AUTO, "table", "crowd-kit") or not reading.get("models", True):
+        return False
+    own = ("instance", "annotator", "label", "format", "models", "several")  # what streaming knows
+    return not any(value for name, value in reading.items() if name not in own)
 
 
 def _check_streaming(stream: bool | None, asked: bool, informed: bool, tables: bool, ray: str | None) -> None:
@@ -270,10 +269,13 @@ def label_table(crowd: Annotations, fitted: Fit, *, proba: bool) -> pa.Table:
     return pa.table(columns)
 
 
-def annotator_table(crowd: Annotations, model: Aggregator) -> pa.Table:
+def annotator_table(
+    crowd: Annotations, model: Aggregator, *, timestamps: Any = None, durations: Any = None
+) -> pa.Table:
     """`quality.annotators`, worst first."""
     small = 8.0 * crowd.n_annotators * crowd.n_classes**2 <= TABLES
-    table = quality.annotators(crowd, model if small else model.posterior_)
+    belief = model if small else model.posterior_
+    table = quality.annotators(crowd, belief, timestamps=timestamps, durations=durations)
     return table.sort_by([("annotator_quality", "ascending"), ("num_examples_labeled", "descending")])
 
 

@@ -30,19 +30,26 @@ def judge_annotators(
     out: str | Path | None = None,
     *,
     method: str = AUTO,
+    gold: str | Path | None = None,
+    gold_column: str | None = None,
     seed: int = 0,
     reading: Reading | None = None,
     observer: Observer = SILENT,
 ) -> Judged:
-    """Judge the annotators in a file of annotations, and write the table where ``out`` is given."""
+    """Judge the annotators in a file of annotations, and write the table where ``out`` is given.
+
+    ``gold``, a table of true classes of some instances or a column of the file, informs the method.
+    """
     path, out = Path(path), None if out is None else Path(out)
     if out is not None:
         check_outputs([out], [path])
     check_aggregator(method)
-    export = read_annotations(path, reading, observer, details=False)
+    export = read_annotations(path, reading, observer, gold=gold, gold_column=gold_column)
+    asked = gold is not None or gold_column is not None or bool((reading or {}).get("gold"))
     with observer.step("inferring labels"):
-        fitted = fit(method, export.annotations, None, seed)
-        table = annotator_table(export.annotations, fitted.model)
+        fitted = fit(method, export.annotations, export.gold if asked else None, seed)
+        times = {"timestamps": export.timestamps, "durations": export.durations}
+        table = annotator_table(export.annotations, fitted.model, **times)
     if out is not None:
         write_together({out: table})
     return Judged(fitted.name, fitted.reason, table, out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,8 +10,6 @@ from typing import Any
 
 from crowdwise import comparison
 from crowdwise.comparison import Comparison
-from crowdwise.data.gold import read_gold
-from crowdwise.data.training import TrainingData
 from crowdwise.registry import METHODS
 from crowdwise.tasks.observer import SILENT, Observer
 from crowdwise.tasks.parameters import check_workers
@@ -24,17 +21,16 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Compared:
-    """The comparison, and the command that trains what it recommends; None where no command does."""
+    """The comparison, and the options of `crowdwise train` for what it recommends; none where that is no method of crowdwise."""
 
     comparison: Comparison
-    command: str | None
+    words: list[str]
 
 
 def compare(
     plan: Plan,
     *,
     methods: Sequence[str] | None = None,
-    gold: str | Path | None = None,
     folds: int = 5,
     seconds: float | None = 150.0,
     jobs: int | None = None,
@@ -46,13 +42,16 @@ def compare(
 ) -> Compared:
     """Compare methods on the data of a plan (see `crowdwise.tasks.train.plan`, whose method does not matter here).
 
-    ``gold`` is a table of true classes of some instances; without it, a gold column of the annotations is used where there is
-    one. The other arguments are those of `crowdwise.compare`; ``ray`` runs the fits on Ray.
+    Gold labels judge where the annotations come with some. The other arguments are those of `crowdwise.compare`; ``ray`` runs
+    the fits on Ray.
     """
     check_workers(ray, workers)
     data = plan.load()
     observer.note(data.message)
-    crowd, known = _gold(data, gold, plan, observer)
+    known = None
+    if data.gold is not None:
+        rows, classes = data.gold
+        known = dict(zip(data.annotations.instances[rows].tolist(), classes.tolist(), strict=True))
 
     def told(fit: Any, done: int, expected: int) -> None:
         if progress is not None:
@@ -61,7 +60,7 @@ def compare(
     with _cluster(ray, workers) as processes:
         found = comparison.compare(
             data.X,
-            crowd,
+            data.annotations,
             methods=methods,
             gold=known,
             folds=folds,
@@ -72,33 +71,19 @@ def compare(
             device=plan.parameters.get("device", "auto"),
             observer=told,
         )
-    return Compared(found, train_command(plan, found.recommended))
+    return Compared(found, train_options(plan, found.recommended))
 
 
-def train_command(plan: Plan, method: str) -> str | None:
-    """The command that trains ``method`` on the data of a plan."""
+def train_options(plan: Plan, method: str) -> list[str]:
+    """What to type after `crowdwise train` to train ``method`` on the data of a plan, but for how its annotations are read."""
     if method not in METHODS:
-        return None
-    words = ["crowdwise", "train", "--method", method]
-    options = {"data": plan.data.get("name"), "inputs": plan.inputs, "annotations": plan.annotations, "ids": plan.ids}
-    options |= {name: value for name, value in plan.reading.items() if not isinstance(value, bool)}
-    for name, value in options.items():
+        return []
+    words = [] if plan.annotations is None else [_relative(plan.annotations)]
+    words += ["--method", method] if method != "concord" else []
+    data = {"data": plan.data.get("name"), "inputs": plan.inputs, "ids": plan.ids}
+    for name, value in (data | {"text": plan.text, "image": plan.image, "root": plan.root}).items():
         words += [f"--{name}", _relative(str(value))] if value is not None else []
-    return shlex.join(words + ([] if plan.reading.get("models", True) else ["--no-models"]))
-
-
-def _gold(
-    data: TrainingData, path: str | Path | None, plan: Plan, observer: Observer
-) -> tuple[Any, dict[Any, Any] | None]:
-    """The crowd, and the true classes of some instances by their ids."""
-    if path is not None:
-        found = read_gold(Path(path), data.annotations, plan.reading.get("instance"), plan.reading.get("label"))
-        observer.note(found.message)
-        return found.annotations, found.gold
-    if data.gold is None:
-        return data.annotations, None
-    rows, classes = data.gold
-    return data.annotations, dict(zip(data.annotations.instances[rows].tolist(), classes.tolist(), strict=True))
+    return words
 
 
 @contextmanager

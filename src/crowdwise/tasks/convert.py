@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from crowdwise.annotations import Duplicates
-from crowdwise.errors import renaming
-from crowdwise.readers import Export, read, write
+from crowdwise.readers import Export, write
 from crowdwise.readers.write import output_format
 from crowdwise.tasks.observer import SILENT, Observer
 from crowdwise.tasks.parameters import check_outputs
-from crowdwise.tasks.reading import Reading
+from crowdwise.tasks.reading import Reading, about, read_annotations
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,9 @@ class Converted:
     export: Export
     out: Path
     format: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {"out": self.out, "written": self.format, "read": about(self.export)}
 
 
 def convert(
@@ -37,9 +40,7 @@ def convert(
     path, out = Path(path), Path(out)
     to = output_format(out, to)
     check_outputs([out], [path])
-    with renaming(gold="gold_column"):
-        export = read(path, **{**(reading or {}), "gold": gold_column, "duplicates": duplicates})
-    observer.note(export.message)
+    export = read_annotations(path, reading, observer, gold_column=gold_column, duplicates=duplicates)
     out.parent.mkdir(parents=True, exist_ok=True)
     write(export, out, to)
     return Converted(export, out, to)

@@ -1,4 +1,4 @@
-"""What runs, models, tables, arrays, presets, data sets and methods are."""
+"""What runs, models, tables and arrays hold, and what the names of methods, aggregators, formats, ... stand for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import dataclasses
 import inspect
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -14,11 +14,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from crowdwise import datasets, presets
+from crowdwise import datasets, presets, registry
 from crowdwise.data.inputs import ARRAYS, read_arrays
 from crowdwise.errors import ConfigError, CrowdwiseError, DataError, DatasetError, ModelFileError, ReadError, suggest
-from crowdwise.readers import Export, load_columns, read
-from crowdwise.registry import METHODS
+from crowdwise.readers import READERS, Export, load_columns, read
+from crowdwise.readers.write import WRITTEN
+from crowdwise.registry import AGGREGATORS, METHODS
+from crowdwise.tasks.reading import about
 from crowdwise.tasks.runs import RESULTS, RUN, finished, is_run, read_history, read_run, result_facts, resumable
 
 
@@ -35,9 +37,29 @@ class Description:
     history: list[dict[str, Any]] = field(default_factory=list)
     results: dict[str, str | None] = field(default_factory=dict)
     method: str | None = None
-    """The name of a method; then ``parameters`` are name, default and meaning of each."""
+    """The name of a method or aggregator; then ``parameters`` are name, default and meaning of each."""
     parameters: list[tuple[str, Any, str]] = field(default_factory=list)
     warning: str | None = None
+    family: str | None = None
+    """What a name stands for, as in `FAMILIES`."""
+    data: dict[str, Any] | None = None
+    """The facts about a file of annotations, for programs."""
+
+
+FAMILIES: dict[str, Callable[[], Iterable[str]]] = {
+    "method": lambda: METHODS,
+    "aggregator": lambda: AGGREGATORS,
+    "encoder": lambda: getattr(registry, "ENCODERS", ()),
+    "format": lambda: READERS,
+    "data set": datasets.names,
+    "preset": presets.names,
+}
+"""Families of names -> all of their names."""
+
+
+def known_names(family: str | None = None) -> list[str]:
+    """The names of a family, or of all."""
+    return sorted({name for each in ([family] if family else FAMILIES) for name in FAMILIES[each]()})
 
 
 def describe(what: str | Path) -> list[Description]:
@@ -47,20 +69,25 @@ def describe(what: str | Path) -> list[Description]:
         return [_directory(path)]
     if path.is_file():
         return [_file(path)]
-    known = {*presets.names(), *datasets.names(), *METHODS}
-    if name not in known:
-        hint = suggest(name, known)
-        raise ConfigError(
-            f"there is no file or directory {name}, nor a preset, data set or method of that name"
-            f"{hint if 'did you mean' in hint else ''}"
-        )
     found = []
     if name in METHODS:
-        found.append(_method(name))
+        found.append(_member(METHODS[name], name, "method"))
+    if name in AGGREGATORS:
+        found.append(_member(AGGREGATORS[name], name, "aggregator"))
+    if name in FAMILIES["encoder"]():
+        found.append(_member(registry.ENCODERS[name], name, "encoder"))  # type: ignore[attr-defined]
+    if name in READERS:
+        found.append(_format(name))
     if name in presets.names():
         found.append(_preset(presets.load_preset(name)))
     if name in datasets.names():
         found.append(_dataset(name, alone=not found))
+    if not found:
+        hint = suggest(name, known_names())
+        raise ConfigError(
+            f"there is no file or directory {name}, nor a {', '.join(FAMILIES)} of that name"
+            f"{hint if 'did you mean' in hint else ''}"
+        )
     return found
 
 
@@ -124,7 +151,7 @@ def _file(path: Path) -> Description:
     if path.suffix.lower() == ".toml":
         return _preset(presets.load_preset(path))
     try:
-        export = read(path, details=False)
+        export = read(path)
     except ReadError as error:
         try:
             columns = load_columns(path, lambda names: names)
@@ -153,7 +180,10 @@ def _annotations(path: Path, export: Export) -> Description:
             "unanimous": f"{100 * unanimous:.1f} % of the instances",
             "repeats": repeats if crowd.n_duplicates else None,
             "gold": None if export.gold is None else f"{len(export.gold):,} instances",
+            "other columns": None if export.extra is None else ", ".join(export.extra.column_names),
+            "note": export.message,
         },
+        data=about(export),
     )
 
 
@@ -172,12 +202,27 @@ def _dataset(name: str, *, alone: bool) -> Description:
         return Description("", warning=str(error))
 
 
-def _method(name: str) -> Description:
-    method = METHODS[name]
-    meaning = explained(method)
-    parameters = [(each.name, each.default, meaning.get(each.name, "")) for each in dataclasses.fields(method)]
-    summary = " ".join((method.__doc__ or "").split("\n\n")[0].split())
-    return Description(summary, method=name, parameters=parameters)
+def _member(member: Any, name: str, family: str) -> Description:
+    """A method, an aggregator or an encoder, with its parameters."""
+    parameters: list[tuple[str, Any, str]] = []
+    if isinstance(member, type) and dataclasses.is_dataclass(member):
+        meaning = explained(member)
+        parameters = [(each.name, each.default, meaning.get(each.name, "")) for each in dataclasses.fields(member)]
+    summary = " ".join((member.__doc__ or name).split("\n\n")[0].split())
+    return Description(summary, method=name, parameters=parameters, family=family)
+
+
+def _format(name: str) -> Description:
+    """A format that is read, and perhaps written."""
+    reader = READERS[name]
+    summary = " ".join((reader.__doc__ or "").split("\n\n")[0].split())
+    facts = {
+        "what": reader.summary,
+        "files": ", ".join(reader.kinds),
+        "columns you may name": ", ".join(reader.takes) or None,
+        "written": "yes" if name in WRITTEN else "no",
+    }
+    return Description(f"format {name}: {summary}", facts, method=name, family="format")  # type: ignore[arg-type]
 
 
 def explained(method: type) -> dict[str, str]:

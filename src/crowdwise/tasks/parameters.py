@@ -38,11 +38,11 @@ def check_workers(ray: str | None, workers: int | None) -> None:
 
 def check_outputs(outputs: Sequence[Path], inputs: Sequence[Path | None], *, tables: bool = True) -> None:
     """Refuse what cannot be written before anything is computed."""
-    from crowdwise.readers import bare_suffix, format_of
+    from crowdwise.readers import WRITTEN, bare_suffix, format_of
 
     for out in outputs:
         if tables and bare_suffix(out) != "json":
-            format_of(out)
+            format_of(out, WRITTEN)
         if out.is_dir():
             raise DataError(f"{out} is a folder; name a file", parameter="out")
         if any(path is not None and path.exists() and out.resolve() == path.resolve() for path in inputs):

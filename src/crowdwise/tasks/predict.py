@@ -11,10 +11,12 @@ import numpy as np
 import pyarrow as pa
 
 import crowdwise
+from crowdwise.annotations import Annotations
 from crowdwise.data.inputs import read_inputs
 from crowdwise.data.training import from_files
 from crowdwise.methods.core.labels import label_table
 from crowdwise.readers import write_table
+from crowdwise.readers.gold import read_gold
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,13 @@ class Predicted:
     method: str
     table: pa.Table
     out: Path
+    gold: float | None = None
+    """Share of the predictions that are right, where gold is given; of ``gold_instances`` instances."""
+    gold_instances: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        right = {"gold": self.gold, "gold_instances": self.gold_instances}
+        return {"method": self.method, "predictions": self.table.num_rows, "out": self.out, **right}
 
 
 def predict(
@@ -38,12 +47,15 @@ def predict(
     root: str | None = None,
     annotations: str | Path | None = None,
     reading: Mapping[str, Any] | None = None,
+    gold: str | Path | None = None,
     device: str = "auto",
 ) -> Predicted:
     """Predict the class of each row of ``inputs``, and with ``proba`` the probability of every class.
 
     With ``annotations`` of some of them, read as ``reading`` says, the probabilities are those given these labels, and the
     table has the confidence, the majority vote and what is doubtful, too.
+
+    ``gold``, a table of true classes of some instances, measures the predictions.
 
     ``model`` is a saved model or a finished run; ``inputs``, ``ids``, ``text``, ``image`` and ``root`` are as in
     `crowdwise.data.inputs.read_inputs`: a model of texts or pictures finds its column by the usual names.
@@ -65,5 +77,17 @@ def predict(
         for code, name in enumerate(classifier.classes_.tolist()):
             table = table.append_column(f"p_{name}", pa.array(probabilities[:, code]))
     out.parent.mkdir(parents=True, exist_ok=True)
+    right = None if gold is None else _right(table, Path(gold), classifier.classes_)
     write_table(table, out)
-    return Predicted(classifier.name, table, out)
+    if right is None:
+        return Predicted(classifier.name, table, out)
+    return Predicted(classifier.name, table, out, float(right.mean()), len(right))
+
+
+def _right(table: pa.Table, gold: Path, classes: Any) -> Any:
+    """Whether each prediction whose truth is known is right."""
+    said = dict(zip(table["instance"].to_pylist(), table["label"].to_pylist(), strict=True))
+    nobody = np.empty(0, np.int64)
+    crowd = Annotations.from_triples(nobody, nobody, nobody, instances=list(said), n_annotators=0, classes=classes)
+    found = read_gold(gold, crowd).gold
+    return np.array([said[instance] == truth for instance, truth in found.items()])

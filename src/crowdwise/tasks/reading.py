@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from crowdwise.errors import DataError, renaming, spelled
+from crowdwise.errors import DataError, UsageError, renaming, spelled
 from crowdwise.readers import Export, read
 from crowdwise.tasks.observer import Observer
 
@@ -16,14 +16,46 @@ Reading = Mapping[str, Any]
 
 
 def read_annotations(
-    path: Path, reading: Reading | None, observer: Observer, *, gold_column: str | None = None, **more: Any
+    path: Path,
+    reading: Reading | None,
+    observer: Observer,
+    *,
+    gold: str | Path | None = None,
+    gold_column: str | None = None,
+    **more: Any,
 ) -> Export:
-    """`crowdwise.read`, whose message the observer gets; what no memory holds is refused."""
-    with observer.step(f"reading {path.name}"), renaming(gold="gold_column"):
-        export = read(path, **{**(reading or {}), "gold": gold_column, **more})
+    """`crowdwise.read`, whose message the observer gets; what no memory holds is refused.
+
+    ``gold`` is a table of true classes or a column of the file, ``gold_column`` a column.
+    """
+    given = {**(reading or {}), **more}
+    gold = gold if gold is not None else given.pop("gold", None)
+    if gold is not None and gold_column is not None:
+        raise UsageError(f"{spelled('gold')} and {spelled('gold_column')} do not go together", parameter="gold")
+    given["gold"] = gold_column if gold is None else str(gold)
+    with observer.step(f"reading {path.name}"), renaming(**({"gold": "gold_column"} if gold_column else {})):
+        export = read(path, **given)
     _check_size(path, export)
     observer.note(export.message)
     return export
+
+
+def about(export: Export) -> dict[str, Any]:
+    """What was read, for programs."""
+    crowd = export.annotations
+    return {
+        "format": export.format,
+        "question": export.question,
+        "columns": export.columns,
+        "other_columns": [] if export.extra is None else export.extra.column_names,
+        "annotations": len(crowd),
+        "instances": crowd.n_instances,
+        "annotators": crowd.n_annotators,
+        "classes": crowd.classes,
+        "repeats": crowd.n_duplicates,
+        "gold": 0 if export.gold is None else len(export.gold),
+        "message": export.message,
+    }
 
 
 def _check_size(path: Path, export: Export) -> None:

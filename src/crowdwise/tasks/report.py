@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from crowdwise.data.codes import count
-from crowdwise.errors import ConfigError, spelled
+from crowdwise.errors import ConfigError, UsageError, spelled
+from crowdwise.readers import STDIN
 from crowdwise.report.content import Content, compared, comparison, empty, gather, training
 from crowdwise.report.page import render, write
 from crowdwise.report.serve import ReportServer
@@ -56,6 +57,8 @@ def serve_report(
 
     The page is also written to ``out``, if that is given.
     """
+    if request.what == STDIN:
+        raise UsageError("a page that is served anew cannot come from standard input", parameter="serve")
     first = _make(request, observer)  # what is wrong shows before a browser asks
     if out is not None:
         write(first, Path(out))

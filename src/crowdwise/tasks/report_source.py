@@ -15,7 +15,7 @@ from crowdwise import datasets
 from crowdwise.annotations import Annotations
 from crowdwise.data.factorise import Vocabulary
 from crowdwise.errors import ConfigError, DataError, DatasetError, ReadError, spelled, suggest
-from crowdwise.readers import FORMATS, InputFile, bare_suffix, load_columns
+from crowdwise.readers import FORMATS, STDIN, InputFile, bare_suffix, load_columns
 from crowdwise.report.content import Content, about_model, empty
 from crowdwise.report.source import Source, from_dataset, from_export, from_training
 from crowdwise.tasks.aggregate import beside
@@ -75,6 +75,8 @@ class Request:
 def find(request: Request, observer: Observer) -> Source | Content:
     """The crowd that the input is about; content where there is no crowd, but a benchmark or a model."""
     path = request.path
+    if request.what == STDIN:
+        return dataclasses.replace(_labels(path, request, observer), title="standard input")
     if path.is_dir():
         if request.is_run:
             return _run(request, observer)

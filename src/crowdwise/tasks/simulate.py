@@ -32,6 +32,11 @@ class Simulated:
     out: Path
     truth: Path | None
 
+    def as_json(self) -> dict[str, Any]:
+        made = self.annotations
+        sizes = {"annotations": len(made), "instances": made.n_instances, "annotators": made.n_annotators}
+        return {**sizes, "wrong": self.wrong, "out": self.out, "truth": self.truth}
+
 
 def simulate(
     dataset: str,

@@ -21,7 +21,7 @@ from crowdwise.engine.checkpoint import RunDirectory, explicit_parameters
 from crowdwise.errors import ConfigError, ModelFileError, UsageError, spelled
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.methods.core.labels import label_summary, label_table
-from crowdwise.readers import write_table
+from crowdwise.readers import STDIN, write_table
 from crowdwise.registry import METHODS
 from crowdwise.storage.documents import read_as, read_json, write_json
 from crowdwise.storage.files import tidy
@@ -129,6 +129,9 @@ class Trained:
     pictures: list[Path]
     before: bool = False
     """The run was finished already."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"run": self.path, "method": self.model.name, "results": self.results, "pictures": self.pictures}
 
 
 @dataclass(frozen=True)
@@ -265,6 +268,11 @@ def plan(
             f"not go with {spelled('data')}",
             parameter=named,
         )
+    if STDIN in (inputs, annotations):
+        raise UsageError(
+            f"a run must be able to go on later, so that it is trained from files, not from standard input ({STDIN})",
+            parameter="annotations",
+        )
     METHODS[method]  # an unknown method is an error before anything else is looked at
     base = presets.load_preset(preset) if preset is not None else presets.Preset("")
     tables: dict[str, dict[str, Any]] = {"data": {}, "simulate": {}, "": {}}
@@ -291,7 +299,7 @@ def plan(
         text=text,
         image=image,
         root=_absolute(root),
-        reading=dict(reading or {}),
+        reading=_reading(reading or {}),
     )
 
 
@@ -309,6 +317,12 @@ def _invocation(path: Path) -> Plan:
     noted = read_run(path)["parameters"] if (path / RUN).exists() else {}
     own = {each.name: getattr(found, each.name) for each in dataclasses.fields(Plan)}
     return Plan(**own | {"parameters": noted | found.parameters})
+
+
+def _reading(reading: Reading) -> dict[str, Any]:
+    """How annotations are read, with the path of a file of gold in full."""
+    gold = reading.get("gold")
+    return dict(reading) | ({"gold": _absolute(gold)} if gold is not None and Path(gold).is_file() else {})
 
 
 def _absolute(path: str | None) -> str | None:

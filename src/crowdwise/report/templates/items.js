@@ -30,12 +30,13 @@ function card(item) {
   const given = make("dl", { class: "votes" }, tally(item).map(([label, who]) => make("div", {}, make("dt", {}, own(name(label)), ` (${who.length})`), who.map((id) => make("dd", {}, nameButton(id))))));
   const truth = item.truth == null ? null : make("span", { class: `tag ${item.truth === item.likely[0][0] ? "good" : "bad"}` }, "truth: ", own(name(item.truth)));
   const predicted = item.predicted ? make("span", { class: "tag" }, "classifier: ", own(name(item.predicted[0])), ` (${percent(item.predicted[1])})`) : null;
+  const more = make("dl", { class: "votes" }, (item.more || []).map(([column, value, id]) => make("div", {}, make("dt", { class: "data" }, column), id >= 0 ? make("dd", {}, nameButton(id)) : null, make("dd", { class: "data" }, value))));
   return make("li", { class: `card item${item.picture ? " pictured" : ""}` },
     item.picture ? make("img", { src: item.picture, alt: `Item ${item.id}` }) : null,
     make("h3", {}, make("span", { class: "data" }, item.id), make("span", { class: "muted" }, `${percent(item.doubt)} likely wrong`)),
     item.text != null ? make("blockquote", { class: "data" }, item.text) : null,
     item.address != null && !item.picture ? make("p", { class: "muted data" }, item.address) : null,
-    likely, predicted || truth ? make("p", {}, predicted, predicted && truth ? " " : null, truth) : null, item.labels.length ? given : null);
+    likely, predicted || truth ? make("p", {}, predicted, predicted && truth ? " " : null, truth) : null, item.labels.length ? given : null, item.more?.length ? more : null);
 }
 
 function startItems() {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,9 @@ from crowdwise.annotations import Annotations
 from crowdwise.data.factorise import Column, Vocabulary, encode_classes, factorise, is_text
 from crowdwise.data.frames import ALIASES, find_column, listing
 from crowdwise.errors import AnnotationError, DataError
-from crowdwise.readers import load_columns
+from crowdwise.readers._export import Export, ReadOptions
+from crowdwise.readers._files import load_columns
+from crowdwise.readers._labels import NO_RULES, LabelRules, resolved
 from crowdwise.readers.table import GOLD
 
 
@@ -31,8 +33,22 @@ class GoldRead:
     """One line that says what was taken for what."""
 
 
-def read_gold(path: Path, crowd: Annotations, instance: str | None, label: str | None) -> GoldRead:
+def with_gold(export: Export, path: Path, options: ReadOptions) -> Export:
+    """What was read, with gold from a table of its own instead of that in the file."""
+    found = read_gold(path, export.annotations, options.instance, options.label, options.rules)
+    return replace(export, annotations=found.annotations, gold=found.gold, message=f"{export.message}\n{found.message}")
+
+
+def read_gold(
+    path: Path,
+    crowd: Annotations,
+    instance: str | None = None,
+    label: str | None = None,
+    rules: LabelRules = NO_RULES,
+) -> GoldRead:
     """Read a table of true classes, one row per instance; ``instance`` and ``label`` name the crowd's own columns.
+
+    Gold labels are read by the same ``rules`` as the crowd's; one that is spelled almost like a class is that class.
 
     Instances that the crowd does not have and rows without a label are left out. Ids are compared in the crowd's type:
     in a csv file that holds gold for 12 only, 12 is the text "12" where the crowd also has an instance 007.
@@ -54,7 +70,9 @@ def read_gold(path: Path, crowd: Annotations, instance: str | None, label: str |
         ids, truths = (Column.of(loaded[name], f"column {name!r}", _record) for name in columns.values())
         given = np.flatnonzero(truths.data.is_valid().to_numpy())
         ids, truths = (_like(_rows(ids, given), crowd.instance_vocabulary), _rows(truths, given))
-        truths = _like(truths, crowd.class_vocabulary, whole=True)
+        truths, remarks = _in_classes(_like(truths, crowd.class_vocabulary, whole=True), crowd, rules)
+        named = np.flatnonzero(truths.data.is_valid().to_numpy())
+        ids, truths = _rows(ids, named), _rows(truths, named)
         found, seen = factorise(ids)
         if not seen.size:
             raise DataError(f"{path}: the table has no gold labels")
@@ -70,7 +88,18 @@ def read_gold(path: Path, crowd: Annotations, instance: str | None, label: str |
     others = f"; {seen.size - len(gold):,} more not in the crowd" if seen.size > len(gold) else ""
     taken = ", ".join(f"{role} = {name!r}" for role, name in columns.items())
     message = f"{path.name}: gold for {len(gold):,} of {crowd.n_instances:,} instances; {taken}{others}"
+    message += "".join(f"; {remark}" for remark in remarks)
     return GoldRead(crowd, gold, message)
+
+
+def _in_classes(truths: Column, crowd: Annotations, rules: LabelRules) -> tuple[Column, list[str]]:
+    """Gold labels in the vocabulary of the crowd."""
+    classes = Column(pa.chunked_array([crowd.class_vocabulary.arrow]), truths.name)
+    if classes.data.type != truths.data.type and not is_text(truths.data.type):
+        return truths, []
+    known = rules.classes is None
+    _, found, remarks = resolved(LabelRules(False, rules.classes, rules.missing, rules.map), classes, truths)
+    return (truths if found is None else found), [one for one in remarks if known and one.startswith("gold ")]
 
 
 def _record(row: int) -> str:

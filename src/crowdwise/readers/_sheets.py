@@ -1,0 +1,212 @@
+"""Sheets of spreadsheets (xlsx, xlsm, ods) as columns of text, by python-calamine; what would swell is refused before."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+from crowdwise.errors import DataError, spelled, suggest
+from crowdwise.readers._text import Layout, is_header
+from crowdwise.storage.limits import BLOCK, too_large, unpack_limit
+
+SHEETS = ("xlsx", "xlsm", "ods")
+SPARE = 5_000_000  # cells that a sheet may span
+WIDER = 20  # times the cells that are filled in that it may span, unless that is less
+_PLACE = re.compile(r"\s*([A-Za-z]{1,9})(\d{1,18})\s*")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One sheet: its name, the names of its columns, and the cells below them by rows."""
+
+    name: str
+    others: tuple[str, ...]
+    """Sheets of the file that hold something, too."""
+    names: list[str]
+    rows: list[list[str | None]]
+
+    def columns(self) -> dict[str, list[str | None]]:
+        return {name: [row[place] for row in self.rows] for place, name in enumerate(self.names)}
+
+
+def read_sheet(path: Path, layout: Layout) -> Sheet:
+    """The sheet that the user names, else the first that holds something."""
+    about = path.stat()
+    return _sheet(path, layout, about.st_size, about.st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _sheet(path: Path, layout: Layout, size: int, changed: int) -> Sheet:
+    try:
+        import python_calamine as calamine
+    except ImportError as error:
+        raise DataError(f"{path}: spreadsheets need python-calamine: install crowdwise[tables]") from error
+    _check_size(path)
+    try:
+        with calamine.load_workbook(str(path)) as book:
+            names = list(book.sheet_names)
+            if layout.sheet is not None and layout.sheet not in names:
+                raise DataError(
+                    f"{path}: there is no sheet {layout.sheet!r}{suggest(layout.sheet, names)}", parameter="sheet"
+                )
+            wanted = names if layout.sheet is None else [layout.sheet]
+            filled = [(name, cells) for name in wanted if (cells := _filled(book.get_sheet_by_name(name)))]
+    except DataError:
+        raise
+    except BaseException as error:  # a panic of calamine is not an Exception
+        if isinstance(error, KeyboardInterrupt | SystemExit | MemoryError):
+            raise
+        raise DataError(f"{path}: cannot be read as a spreadsheet: {str(error)[:200]}") from error
+    if not filled:
+        raise DataError(f"{path}: the {'file' if layout.sheet is None else f'sheet {layout.sheet!r}'} is empty")
+    name, rows = filled[0]
+    first = [(cell or "").strip() for cell in rows[0]]
+    headed = layout.columns is None or is_header(first, layout.columns)
+    header = _names(path, first) if layout.columns is None else list(layout.columns)
+    if len(first) != len(header):
+        raise DataError(
+            f"{path}: {len(first)} columns, but {spelled('columns')} names {len(header)}: {', '.join(header)}",
+            parameter="columns",
+        )
+    return Sheet(name, tuple(other for other, _ in filled[1:]), header, rows[headed:])
+
+
+def _filled(sheet: Any) -> list[list[str | None]]:
+    """The cells of a sheet as text, without rows and columns that are empty."""
+    rows = [[_text(cell) for cell in row] for row in sheet.to_python(skip_empty_area=True)]
+    rows = [row for row in rows if any(cell is not None for cell in row)]
+    width = max(map(len, rows), default=0)
+    rows = [row + [None] * (width - len(row)) for row in rows]
+    kept = [place for place in range(width) if any(row[place] is not None for row in rows)]
+    return rows if len(kept) == width else [[row[place] for place in kept] for row in rows]
+
+
+def _text(cell: Any) -> str | None:
+    """A cell as a csv file would have it; whole numbers are stored as 1.0."""
+    if cell is None or cell == "":
+        return None
+    if isinstance(cell, bool):
+        return str(cell).lower()
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
+        return str(int(cell))
+    if isinstance(cell, datetime.datetime | datetime.date | datetime.time):
+        return cell.isoformat()
+    return str(cell)
+
+
+def _names(path: Path, first: list[str]) -> list[str]:
+    names = [name or f"column {place}" for place, name in enumerate(first, start=1)]
+    repeated = [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
+    if repeated:
+        raise DataError(f"{path}: the header names column {repeated[0]!r} twice")
+    return names
+
+
+def _check_size(path: Path) -> None:
+    """Refuse what unpacks, spans or repeats to more than a file of its size should."""
+    limit, total = unpack_limit(path), 0
+    try:
+        with zipfile.ZipFile(path) as file:
+            for member in file.infolist():
+                for block in _blocks(file, member):  # reads to the end, so that a false size or checksum is found
+                    total += len(block)
+                    if total > limit:
+                        raise too_large(path, limit)
+            sheets = [each for each in file.infolist() if re.search(r"worksheets/[^/]+\.xml$", each.filename)]
+            content = [each for each in file.infolist() if each.filename == "content.xml"]
+            strings = [each for each in file.infolist() if each.filename.endswith("sharedStrings.xml")]
+            if path.suffix.lower() == ".ods":
+                spans = [_span_of_ods(file, each) for each in content]
+            else:
+                lengths = [length for each in strings for length in _lengths(file, each)]
+                spans = [_span_of_xlsx(file, each, lengths) for each in sheets]
+    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error) as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"{path}: cannot be read as a spreadsheet: {error}") from error
+    except ElementTree.ParseError as error:
+        raise DataError(f"{path}: cannot be read as a spreadsheet: {error}") from error
+    for cells, filled, characters in spans:
+        if cells > SPARE + WIDER * filled:
+            raise DataError(f"{path}: a sheet spans {cells:,} cells, of which {filled:,} are filled in")
+        if characters > limit:
+            raise too_large(path, limit)
+
+
+def _blocks(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes]:
+    with file.open(member) as content:
+        while block := content.read(BLOCK):
+            yield block
+
+
+def _span_of_xlsx(file: zipfile.ZipFile, member: zipfile.ZipInfo, lengths: list[int]) -> tuple[int, int, int]:
+    """Cells that a sheet spans, cells that are filled in, and characters of its shared texts."""
+    filled = characters = last = widest = 0
+    with file.open(member) as content:
+        for _, row in ElementTree.iterparse(content):
+            if _tag(row) != "row":
+                continue
+            for cell in row:
+                place = _PLACE.fullmatch(cell.attrib.get("r", ""))
+                if place is not None:
+                    last, widest = max(last, int(place[2])), max(widest, _column(place[1]))
+                filled += 1
+                value = next((each.text for each in cell if _tag(each) == "v"), None) or ""
+                if cell.attrib.get("t") == "s" and value.strip().isdecimal() and int(value) < len(lengths):
+                    characters += lengths[int(value)]
+            row.clear()
+    return last * widest, filled, characters
+
+
+def _tag(element: ElementTree.Element) -> str:
+    return str(element.tag).rpartition("}")[2]
+
+
+def _column(letters: str) -> int:
+    number = 0
+    for letter in letters.upper():
+        number = number * 26 + ord(letter) - 64
+    return number
+
+
+def _lengths(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[int]:
+    """The lengths of the texts that cells share."""
+    with file.open(member) as content:
+        for _, element in ElementTree.iterparse(content):
+            if _tag(element) == "si":
+                yield sum(map(len, element.itertext()))
+                element.clear()
+
+
+def _span_of_ods(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[int, int, int]:
+    """As `_span_of_xlsx`: cells and rows of an ods file may be repeated."""
+    rows = widest = filled = characters = 0
+    with file.open(member) as content:
+        for _, row in ElementTree.iterparse(content):
+            if _tag(row) != "table-row":
+                continue
+            width = last = texts = 0
+            for cell in row:
+                times = _repeats(cell, "number-columns-repeated")
+                length = sum(map(len, cell.itertext()))
+                width += times
+                if length:
+                    last, texts = width, texts + times * length
+            times = _repeats(row, "number-rows-repeated") if last else 0
+            rows, widest = rows + times, max(widest, last)
+            filled, characters = filled + (last > 0), characters + times * texts
+            row.clear()
+    return rows * widest, filled * widest, characters
+
+
+def _repeats(element: ElementTree.Element, name: str) -> int:
+    found = next((value for key, value in element.attrib.items() if key.endswith(name)), "1")
+    return min(int(found), 1 << 32) if found.isdecimal() and len(found) < 12 else 1 << 32

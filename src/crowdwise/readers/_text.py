@@ -1,0 +1,288 @@
+"""Text files as they come: packed, in any encoding, with any separator, with or without a header; read as UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import gzip
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import pyarrow as pa
+
+from crowdwise.data.frames import ALIASES, find_column
+from crowdwise.errors import ConfigError, DataError, spelled
+from crowdwise.storage.limits import Bounded
+
+PACKED = (".gz", ".zst")
+BLOCK = 1 << 20  # bytes decoded at a time
+SAMPLE = 1 << 16  # bytes from which an encoding is guessed
+FEW = 20  # letters beyond ASCII that do not tell similar encodings apart
+ROWS = 50  # lines from which a separator is found
+SEPARATORS = ",;\t|"
+UTF8 = "utf-8"
+_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
+_MARKS = [
+    (codecs.BOM_UTF8, UTF8),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+]
+_LIKELY = [  # what spreadsheets and older programs write
+    *("cp1252", "latin_1", "iso8859_15", "cp1250", "iso8859_2", "cp1251", "koi8_r", "iso8859_5", "cp1253", "iso8859_7"),
+    *("cp1254", "cp1255", "cp1256", "cp1257", "cp874", "cp437", "cp850", "cp866", "mac_roman", "cp932", "shift_jis"),
+    *("euc_jp", "iso2022_jp", "gb18030", "big5", "euc_kr", "cp949"),
+]
+
+
+_LATIN = ("cp1252", "latin_1", "iso8859_15", "cp1250", "iso8859_2", "cp1254", "cp1257", "cp437", "cp850", "mac_roman")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a file is written, as far as a user says; the rest is found out."""
+
+    encoding: str | None = None
+    separator: str | None = None
+    columns: tuple[str, ...] | None = None
+    """Names of the columns of a file without a header."""
+    sheet: str | None = None
+
+    @classmethod
+    def of(
+        cls, encoding: str | None, separator: str | None, columns: Sequence[str] | None, sheet: str | None
+    ) -> Layout:
+        """Checked: an encoding that exists, one character, names that differ."""
+        if encoding is not None:
+            try:
+                "".encode(encoding)  # refuses codecs that are not for text
+                codec = str(codecs.lookup(encoding).name)
+            except (LookupError, TypeError, ValueError) as error:
+                raise ConfigError(
+                    f"unknown {spelled('encoding', repr(encoding))}; such as utf-8, utf-16, cp1252",
+                    parameter="encoding",
+                ) from error
+        if separator is not None:
+            separator = _NAMES.get(separator.lower(), separator)
+            if len(separator.encode()) != 1 or separator in '"\r\n':
+                raise ConfigError(
+                    f"{spelled('separator', repr(separator))}: one character is needed, or tab", parameter="separator"
+                )
+        names = None if columns is None else tuple(columns)
+        if names is not None and (not names or not all(names) or len(set(names)) < len(names)):
+            raise ConfigError(
+                f"{spelled('columns')} takes the name of every column, none of them twice, not {names}",
+                parameter="columns",
+            )
+        return cls(None if encoding is None else codec, separator, names, sheet)
+
+
+PLAIN = Layout()
+
+
+def packing(path: Path) -> str:
+    """The suffix of a packed file, ``.gz`` or ``.zst``, else nothing."""
+    return next((suffix for suffix in PACKED if path.name.lower().endswith(suffix)), "")
+
+
+def bare_suffix(path: Path) -> str:
+    """The last suffix before that of packing, without its dot."""
+    return path.name.lower().removesuffix(packing(path)).rpartition(".")[2]
+
+
+def open_bytes(path: Path) -> IO[bytes]:
+    """A file to read, unpacked if its name ends in ``.gz`` or ``.zst``."""
+    packed = packing(path)
+    if not packed:
+        return path.open("rb")
+    stream = gzip.GzipFile(path) if packed == ".gz" else pa.CompressedInputStream(str(path), "zstd")
+    return io.BufferedReader(Bounded(stream, path))
+
+
+def open_text(path: Path, layout: Layout = PLAIN) -> IO[bytes]:
+    """The text of a file in UTF-8, whatever it is written in."""
+    encoding = encoding_of(path, layout)
+    file = open_bytes(path)
+    return file if encoding == UTF8 else io.BufferedReader(_Recoded(file, encoding))
+
+
+def is_plain(path: Path, layout: Layout = PLAIN) -> bool:
+    """Whether a file is UTF-8 as it lies there."""
+    return not packing(path) and encoding_of(path, layout) == UTF8
+
+
+def encoding_of(path: Path, layout: Layout = PLAIN) -> str:
+    """The encoding of a text file: as the user says, by its mark, else UTF-8 if it is, else the likeliest."""
+    if layout.encoding is not None:
+        return layout.encoding
+    about = path.stat()
+    return _encoding(path, about.st_size, about.st_mtime_ns)
+
+
+def lines(path: Path, layout: Layout = PLAIN) -> Iterator[str]:
+    """Lines of a text file; a line that is not in its encoding is an error."""
+    with open_text(path, layout) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                yield line.decode("utf-8-sig" if number == 1 else UTF8)
+            except UnicodeDecodeError as error:
+                raise not_text(path, number, line[error.start]) from error
+
+
+def not_text(path: Path, line: int, byte: int) -> DataError:
+    """The error of a byte that is not UTF-8."""
+    return DataError(
+        f"{path}, line {line}: byte 0x{byte:02x} is not UTF-8; save the file as UTF-8, or name its encoding with "
+        f"{spelled('encoding', 'NAME')}",
+        parameter="encoding",
+    )
+
+
+def header(path: Path, layout: Layout = PLAIN) -> tuple[list[str], str]:
+    """The names of the columns of a csv or tsv file, and their separator."""
+    first, separator, _ = head(path, layout)
+    return (first if layout.columns is None else list(layout.columns)), separator
+
+
+def head(path: Path, layout: Layout = PLAIN) -> tuple[list[str], str, int]:
+    """The cells of the first line that is not blank, the separator, and how many lines stand before that line."""
+    numbered = ((number, line) for number, line in enumerate(lines(path, layout)) if line.strip())
+    sample = list(islice(numbered, ROWS))
+    text = [line for _, line in sample]
+    separator = layout.separator or ("\t" if bare_suffix(path) in ("tsv", "tab") else _separator(text))
+    return _cells(text[0], separator) if text else [], separator, sample[0][0] if sample else 0
+
+
+def skipped_lines(path: Path, layout: Layout) -> int:
+    """Lines before the data of a file whose columns the user names: its own header is replaced."""
+    if layout.columns is None:
+        return 0
+    first, _, before = head(path, layout)
+    if len(first) != len(layout.columns):
+        raise DataError(
+            f"{path}: {len(first)} columns, but {spelled('columns')} names {len(layout.columns)}: "
+            f"{', '.join(layout.columns)}",
+            parameter="columns",
+        )
+    return before + is_header(first, layout.columns)
+
+
+def is_header(first: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether a first line holds names of columns: those that the user gives, or usual ones."""
+    usual = sum(find_column(aliases, list(first)) is not None for aliases in ALIASES.values())
+    return usual >= 2 or list(first) == list(names)
+
+
+def _separator(sample: list[str]) -> str:
+    """The separator that gives all lines the same number of fields, else the first that the header has."""
+    for mark in SEPARATORS:
+        try:
+            widths = [len(row) for row in csv.reader(sample, delimiter=mark, strict=True) if row]
+        except csv.Error:  # a quoted field that goes on beyond the sample
+            widths = []
+        if widths and widths[0] > 1 and len(set(widths)) == 1:
+            return mark
+    return next((mark for mark in SEPARATORS if sample and mark in sample[0]), ",")
+
+
+def _cells(line: str, separator: str) -> list[str]:
+    return next(csv.reader([line.rstrip("\r\n")], delimiter=separator), [])
+
+
+class _Recoded(io.RawIOBase):
+    """A stream of text in another encoding, as UTF-8."""
+
+    def __init__(self, stream: IO[bytes], encoding: str) -> None:
+        self._stream, self._ready = stream, io.BytesIO()
+        self._decoder = codecs.getincrementaldecoder(encoding)()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not (data := self._ready.read(len(buffer))):
+            block = self._stream.read(BLOCK)
+            text = self._decoder.decode(block, not block)
+            if not block and not text:
+                return 0
+            self._ready = io.BytesIO(text.encode())
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+@lru_cache(maxsize=64)
+def _encoding(path: Path, size: int, changed: int) -> str:
+    with open_bytes(path) as file:
+        block = file.read(BLOCK)
+        marked = next((name for mark, name in _MARKS if block.startswith(mark)), None) or _unmarked(block[:4096])
+        if marked is not None and marked != UTF8:
+            return marked
+        decoder = codecs.getincrementaldecoder(UTF8)()
+        try:
+            while block:
+                decoder.decode(block)
+                block = file.read(BLOCK)
+        except UnicodeDecodeError:
+            return _guessed(path, marked == UTF8)
+    return UTF8
+
+
+def _unmarked(start: bytes) -> str | None:
+    """UTF-16 without a mark: in most languages, every second byte of much of the text is 0."""
+    for name, first in (("utf-16-le", 1), ("utf-16-be", 0)):
+        zeros, others = start[first::2].count(0), start[1 - first :: 2].count(0)
+        if len(start) >= 8 and zeros > 0.4 * len(start) / 2 and others < 0.05 * len(start) / 2:
+            return name
+    return None
+
+
+def _guessed(path: Path, marked: bool) -> str:
+    """The encoding of text that is not UTF-8; damaged UTF-8 and what is no text are errors."""
+    sample, place = b"", (0, 0)
+    with open_bytes(path) as file:
+        for number, line in enumerate(file, start=1):
+            if not line.isascii():
+                if not place[0] and (wrong := _wrong_byte(line)) is not None:
+                    place = number, wrong
+                sample += line
+            if len(sample) > SAMPLE and place[0]:
+                break
+    text = sample.decode(UTF8, "surrogateescape")
+    damaged = sum("\udc80" <= one <= "\udcff" for one in text)
+    fine = sum(one > "\x7f" for one in text) - damaged
+    if marked or b"\0" in sample or (damaged and fine >= damaged):
+        raise not_text(path, *place)
+    try:
+        from charset_normalizer import from_bytes
+    except ImportError as error:
+        raise DataError(
+            f"{not_text(path, *place)}; to have encodings recognised, install crowdwise[tables]", parameter="encoding"
+        ) from error
+    found = from_bytes(sample[-SAMPLE:], cp_isolation=_LIKELY).best()
+    if found is None:
+        raise not_text(path, *place)
+    same = [found.encoding, *found.could_be_from_charset]  # they give the same text
+    name = next((name for name in _LIKELY if name in same), found.encoding)
+    if name not in _LATIN:
+        return name
+    if b"\xff" in sample:  # no letter that occurs in any of them
+        raise not_text(path, *place)
+    return _LATIN[0] if damaged < FEW else name  # too little text to tell them apart: the usual one
+
+
+def _wrong_byte(line: bytes) -> int | None:
+    try:
+        line.decode(UTF8)
+    except UnicodeDecodeError as error:
+        return line[error.start]
+    return None
