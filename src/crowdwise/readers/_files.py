@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.errors import DataError
+from crowdwise.readers._columnar import read_arrow, read_parquet
 from crowdwise.readers._node import parse_line
-from crowdwise.storage.limits import Bounded, too_large, unpack_limit
+from crowdwise.storage.limits import Bounded
 
 Columns = dict[str, Any]  # name -> arrow column, or list of Python values
 Choose = Callable[[Sequence[str]], Sequence[str]]  # names of all columns -> names of the wanted ones
@@ -36,7 +37,6 @@ FORMATS = {
     "ipc": "arrow",
 }
 PACKED = (".gz", ".zst")
-CELL = 4  # bytes that a value of a Parquet file takes in memory, at least
 NESTED = 500  # brackets in a line beyond which arrow might crash
 BLOCK = 1 << 24  # bytes that arrow's text readers take at a time: the longest record that can be read
 
@@ -70,9 +70,9 @@ def load_columns(path: Path, choose: Choose) -> Columns:
     check_file(path)
     try:
         if kind == "parquet":
-            return _parquet(path, choose)
+            return dict(read_parquet(path, choose))
         if kind == "arrow":
-            return _arrow(path, choose)
+            return dict(read_arrow(path, choose))
         _check_encoding_mark(path)
         return _jsonl(path, choose) if kind == "jsonl" else _delimited(path, choose)
     except (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error, UnicodeDecodeError) as error:
@@ -108,25 +108,6 @@ def open_bytes(path: Path) -> IO[bytes]:
         return path.open("rb")
     stream = gzip.GzipFile(path) if packed == ".gz" else pa.CompressedInputStream(str(path), "zstd")
     return io.BufferedReader(Bounded(stream, path))
-
-
-def _parquet(path: Path, choose: Choose) -> Columns:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        wanted = choose(file.schema_arrow.names)
-        if CELL * file.metadata.num_rows * len(wanted) > unpack_limit(path):  # a repeated value takes no space
-            raise too_large(path, unpack_limit(path))
-        table = file.read(columns=list(wanted))
-    table.validate(full=True)  # text that is not UTF-8 would fail later
-    return {name: table.column(name) for name in wanted}
-
-
-def _arrow(path: Path, choose: Choose) -> Columns:
-    with pa.memory_map(str(path)) as source:
-        table = _open_arrow(source).read_all()
-        table.validate(full=True)  # damaged offsets would crash later
-    return {name: table.column(name) for name in choose(table.column_names)}
 
 
 def _open_arrow(source: Any) -> Any:
