@@ -146,6 +146,7 @@ class RunDirectory:
         """Begin a new run here."""
         if (self.path / "run.json").exists():
             raise ConfigError(f"{self.path} already holds a run; pass resume={str(self.path)!r} to resume it")
+        self._refuse_links()
         left = [*sorted((self.path / "stages").glob("*.safetensors")), *filter(Path.exists, self.checkpoint_files)]
         if left:
             raise ConfigError(
@@ -174,10 +175,16 @@ class RunDirectory:
         for key, wanted in sorted(wanted_all.items()):
             if found.get(key) != wanted:
                 raise ConfigError(f"{self.path} was started with another {key}: {_difference(found.get(key), wanted)}")
+        self._refuse_links()
         with storing(self.path / "stages"):
             (self.path / "stages").mkdir(exist_ok=True)
             tidy(self.path)
             tidy(self.path / "stages")
+
+    def _refuse_links(self) -> None:
+        """Whoever can put a link into the folder must not decide where stages are written."""
+        if (self.path / "stages").is_symlink():
+            raise ConfigError(f"{self.path / 'stages'} is a symbolic link: remove it, or choose another folder")
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep other processes out, except those of the same run."""

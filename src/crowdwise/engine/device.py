@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import zlib
 from collections.abc import Callable, Iterator
 from typing import TypeVar
@@ -14,6 +15,7 @@ from torch import Tensor
 from crowdwise.errors import ConfigError
 
 S = TypeVar("S", bound=Tensor)
+_GENERATORS = threading.RLock()  # who draws from torch's default generators
 _SIDE_STREAMS: dict[torch.device, torch.cuda.Stream] = {}
 
 
@@ -52,9 +54,12 @@ def derive_seed(seed: int, *keys: int | str) -> int:
 
 @contextlib.contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """torch's default generators seeded inside, restored outside."""
+    """torch's default generators seeded inside, restored outside.
+
+    They belong to the whole process: other threads wait, so that fits in threads draw what they draw one after the other.
+    """
     devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
+    with _GENERATORS, torch.random.fork_rng(devices=devices):
         torch.manual_seed(seed)
         yield
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.errors import DataError, spelled
+from crowdwise.readers._columnar import read_arrow, read_parquet
 from crowdwise.readers._node import parse_line
 from crowdwise.readers._sheets import SHEETS, read_sheet
 from crowdwise.readers._text import (
@@ -29,7 +30,6 @@ from crowdwise.readers._text import (
     packing,
     skipped_lines,
 )
-from crowdwise.storage.limits import too_large, unpack_limit
 
 Columns = dict[str, Any]  # name -> arrow column, or list of Python values
 Choose = Callable[[Sequence[str]], Sequence[str]]  # names of all columns -> names of the wanted ones
@@ -47,7 +47,6 @@ WRITTEN = {
     "ipc": "arrow",
 }
 FORMATS = WRITTEN | {"txt": "csv", "psv": "csv"} | dict.fromkeys(SHEETS, "sheet")
-CELL = 4  # bytes that a value of a Parquet file takes in memory, at least
 NESTED = 500  # brackets in a line beyond which arrow might crash
 BLOCK = 1 << 24  # bytes that arrow's text readers take at a time: the longest record that can be read
 
@@ -71,9 +70,9 @@ def load_columns(path: Path, choose: Choose, layout: Layout = PLAIN) -> Columns:
     check_file(path)
     try:
         if kind == "parquet":
-            return _parquet(path, choose)
+            return dict(read_parquet(path, choose))
         if kind == "arrow":
-            return _arrow(path, choose)
+            return dict(read_arrow(path, choose))
         if kind == "sheet":
             columns = read_sheet(path, layout).columns()
             return {name: pa.chunked_array([pa.array(columns[name], pa.string())]) for name in choose(list(columns))}
@@ -102,25 +101,6 @@ def check_file(path: Path) -> None:
         raise DataError(f"{path}: no such file")
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty")
-
-
-def _parquet(path: Path, choose: Choose) -> Columns:
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path) as file:
-        wanted = choose(file.schema_arrow.names)
-        if CELL * file.metadata.num_rows * len(wanted) > unpack_limit(path):  # a repeated value takes no space
-            raise too_large(path, unpack_limit(path))
-        table = file.read(columns=list(wanted))
-    table.validate(full=True)  # text that is not UTF-8 would fail later
-    return {name: table.column(name) for name in wanted}
-
-
-def _arrow(path: Path, choose: Choose) -> Columns:
-    with pa.memory_map(str(path)) as source:
-        table = _open_arrow(source).read_all()
-        table.validate(full=True)  # damaged offsets would crash later
-    return {name: table.column(name) for name in choose(table.column_names)}
 
 
 def _open_arrow(source: Any) -> Any:

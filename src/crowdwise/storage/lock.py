@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import IO, Any
 
-from crowdwise.errors import InUseError
+from crowdwise.errors import InUseError, StorageError
 from crowdwise.storage.documents import json_value
 from crowdwise.storage.files import storing
 
@@ -38,7 +38,10 @@ def locked(folder: Path) -> Iterator[None]:
     path = folder / NAME
     with storing(path):
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+        if path.is_symlink():  # whose target would be emptied
+            raise StorageError(f"{path} is a symbolic link, which a lock never is: remove it, or use another folder")
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+        file = os.fdopen(os.open(path, flags, 0o666), "a+", encoding="utf-8")
     with file:
         _acquire(file, path)
         token = _held.set(_held.get() | {place})

@@ -20,7 +20,6 @@ import hashlib
 import importlib
 import importlib.util
 import os
-import shutil
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +38,7 @@ from crowdwise.storage.lock import locked
 from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.checkpoint import Checkpoint
 from crowdwise.streaming.crowd import StreamedCrowd
+from crowdwise.streaming.folder import check_own, claim, release
 from crowdwise.streaming.output import Figures, annotator_table, check_output, figures, write_labels
 from crowdwise.streaming.passes import Passes, Threads
 from crowdwise.streaming.preparation import prepare
@@ -121,7 +121,9 @@ def aggregate(
     columns = {"instance": instance, "annotator": annotator, "label": label}
     if importlib.util.find_spec("numba") is None:
         raise ConfigError("streaming needs numba: install it, or aggregate in memory")
+    check_own(folder)
     with locked(folder), passes.start(folder) as team, Progress(verbose) as progress:
+        claim(folder)
         tidy(folder)
         store = prepare(path, folder, columns, bound, cores, progress)
         crowd, reason = StreamedCrowd(store, team, bound, progress), None
@@ -133,8 +135,7 @@ def aggregate(
         model.fit_crowd(crowd)
         found, repeats = _write(crowd, model, out, profile, proba=proba)
     if work is None:
-        (folder / "table" / MANIFEST).unlink(missing_ok=True)  # so that what a kill leaves is no damaged table
-        shutil.rmtree(folder, ignore_errors=True)
+        release(folder)
     return Streamed(
         method=chosen,
         reason=reason,
