@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     some = texts(options.texts, options.words, options.seed)
-    before = time.perf_counter()
+    before, busy = time.perf_counter(), time.process_time()
     encoder = Tfidf().fitted(some)
     learnt = time.perf_counter()
     encoded = encoder.transform(some)
@@ -48,6 +48,7 @@ def main() -> None:
                 "columns": encoded.shape[1],
                 "learn_seconds": round(learnt - before, 1),
                 "encode_seconds": round(after - learnt, 1),
+                "processor_seconds": round(time.process_time() - busy, 1),
                 "peak_gb": round(peak, 2),
                 "load": [round(each, 1) for each in os.getloadavg()],
                 "processors": os.cpu_count(),

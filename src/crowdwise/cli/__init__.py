@@ -15,6 +15,7 @@ from crowdwise.cli.aggregate import aggregate
 from crowdwise.cli.agreement import agreement
 from crowdwise.cli.annotators import annotators
 from crowdwise.cli.bench import app as bench
+from crowdwise.cli.cache import cache
 from crowdwise.cli.compare import compare
 from crowdwise.cli.convert import convert
 from crowdwise.cli.demo import demo
@@ -46,6 +47,7 @@ _VERBS = (
     info,
     presets,
     methods,
+    cache,
 )
 for _verb in _VERBS:
     app.command()(_verb)

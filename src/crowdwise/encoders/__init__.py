@@ -71,8 +71,9 @@ def as_encoder(encoder: Any) -> Encoder | None:
     if isinstance(encoder, Mapping):
         return make_encoder(encoder)
     if isinstance(encoder, str):
-        if encoder in ENCODERS:
-            return make_encoder({"name": encoder})
+        name, colon, model = encoder.partition(":")
+        if name in ENCODERS:
+            return make_encoder({"name": name, "model": model} if colon else {"name": name})
         raise ConfigError(
             f"unknown encoder {encoder!r}{suggest(encoder, ['auto', 'none', *ENCODERS])}", parameter="encoder"
         )

@@ -19,7 +19,8 @@ from crowdwise.progress import progress_bar
 ROWS = 50_000  # texts of which the terms are learnt
 REDUCED_FROM = 10_000  # texts of which the reduction is learnt
 WORDS, CHARACTERS = 50_000, 30_000  # terms of each kind that are kept, the most frequent ones
-MEMORY = 1 << 30  # bytes of features that widths chosen here may take
+MANY = 20_000  # texts from which on fewer columns are enough
+CHARACTER_WEIGHT = 0.7  # of runs of characters beside words: they help with real language, and are noise at worst
 _BLOCK = 4096  # texts that are reduced together
 
 
@@ -46,7 +47,7 @@ class Tfidf(Encoder):
     min_texts: PositiveInt = 2
     """Number of training texts that must have a term."""
     width: Annotated[int, Interval(0, 10_000)] | None = None
-    """Columns of the result; 0: a sparse matrix with a column for each term; None: by the number of texts, up to 1,000."""
+    """Columns of the result; 0: a sparse matrix with a column for each term; None: 800, or 300 for more than 20,000 texts."""
 
     def learn(self, rows: Any, seed: int) -> None:
         if self.characters is not None and not 1 <= self.characters[0] <= self.characters[1] <= 10:
@@ -70,7 +71,7 @@ class Tfidf(Encoder):
 
     def _learn_reduction(self, texts: Sequence[str], n: int, seed: int) -> None:
         A = self._sparse(texts[:: -(-len(texts) // REDUCED_FROM)])
-        wanted = self.width if self.width is not None else min(1000, max(300, MEMORY // 4 // max(n, 1)))
+        wanted = self.width if self.width is not None else 800 if n <= MANY else 300
         components = leading_directions(A, max(min(wanted, min(A.shape) - 1), 1), seed)
         # Turned at random, so that every column has its share of everything. Optimisers like Adam give all columns the same
         # step: with the directions themselves as columns, those that hardly matter would be learnt as fast as the main ones.
@@ -97,7 +98,7 @@ class Tfidf(Encoder):
         return result
 
     def _sparse(self, texts: Sequence[str]) -> sp.csr_array:
-        """Weighted counts (n, V); words and characters each have length 1."""
+        """Weighted counts (n, V): words have length 1, characters `CHARACTER_WEIGHT`."""
         parts = []
         for part in ("word", "character"):
             if f"{part}_terms" in self.arrays_:
@@ -105,7 +106,8 @@ class Tfidf(Encoder):
                 count.data = 1 + np.log(count.data)
                 weighted = sp.csr_array(count @ sp.diags_array(self.arrays_[f"{part}_weights"]))
                 length = np.sqrt(weighted.power(2).sum(axis=1))
-                weighted.data /= np.repeat(np.where(length > 0, length, 1), np.diff(weighted.indptr))
+                length = np.where(length > 0, length, 1) / (1 if part == "word" else CHARACTER_WEIGHT)
+                weighted.data /= np.repeat(length, np.diff(weighted.indptr))
                 parts.append(weighted)
         joined = parts[0] if len(parts) == 1 else sp.hstack(parts, format="csr")
         return sp.csr_array(joined.astype(np.float32))
