@@ -197,6 +197,14 @@ class TestLabels:
         with pytest.raises(ReadError, match=r"label '\?' .* is none of the classes"):
             read(path, gold=str(table), classes=["cat", "dog"], map={"Katze": "cat"})
 
+    def test_a_column_that_merely_looks_like_gold_is_no_error(self, tmp_path: Path) -> None:
+        path = put(tmp_path / "a.csv", f"{HEADER},truth", [(0, "a", "Cat", "who knows"), (0, "b", "cat", "nobody")])
+        export = read(path, classes=["cat", "dog"])
+        assert export.gold is None
+        assert "not taken for gold" in export.message
+        with pytest.raises(ReadError, match=r"label 'who knows' .* is none of the classes"):
+            read(path, classes=["cat", "dog"], gold="truth")
+
     def test_ids_that_look_alike_are_reported_only(self, tmp_path: Path) -> None:
         path = put(tmp_path / "a.csv", HEADER, [("t1", "Ann", "x"), ("t1", "ann ", "y"), ("T1", "bob", "x")])
         export = read(path)

@@ -31,7 +31,7 @@ from crowdwise.data.codes import (
 )
 from crowdwise.data.factorise import Column, Ids, Vocabulary, encode, encode_classes, merge
 from crowdwise.data.types import Array, Ints, RandomState
-from crowdwise.errors import AnnotationError, ConfigError
+from crowdwise.errors import AnnotationError, ConfigError, spelled
 
 __all__ = ["Annotations", "Grouped"]
 
@@ -480,7 +480,8 @@ class Annotations:
             (annotator,) = self.annotator_vocabulary.take(self.annotator[[row]]).to_pylist()
             raise AnnotationError(
                 f"{where(row)}: annotator {annotator!r} labels instance {instance!r} again (repeats in all: "
-                f"{self.n_duplicates}); pass duplicates='keep', 'first' or 'last'"
+                f"{self.n_duplicates}); say {spelled('duplicates', 'first')}, last or keep",
+                parameter="duplicates",
             )
         return self._rows(rows, self.instance, self.instance_vocabulary)
 

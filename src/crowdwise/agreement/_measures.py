@@ -18,7 +18,7 @@ from crowdwise.agreement._votes import Bootstrap, Statistic, Votes, following
 from crowdwise.annotations import Annotations
 from crowdwise.constraints import check_value
 from crowdwise.data.types import Floats, RandomState
-from crowdwise.errors import AnnotationError, ConfigError
+from crowdwise.errors import AnnotationError, ConfigError, spelled
 
 Level = Literal["nominal", "ordinal", "interval", "ratio"]
 
@@ -203,7 +203,10 @@ def _interval(votes: Votes, number: Floats) -> Disagreement:
 
 def _ratio(votes: Votes, number: Floats) -> Disagreement:
     if number.min(initial=0) < 0:
-        raise AnnotationError(f"ratio alpha needs classes of 0 or more, got {number.min():g}; use level='interval'")
+        raise AnnotationError(
+            f"ratio alpha needs classes of 0 or more, got {number.min():g}; say {spelled('level', 'interval')}",
+            parameter="level",
+        )
     observed = within(votes, lambda c, k: _relative(number[c], number[k]))
     table = _relative(number[:, None], number)
     return observed, lambda labels: np.einsum("bc,bc->b", labels @ table, labels)

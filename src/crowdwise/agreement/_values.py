@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from crowdwise.annotations import Annotations
 from crowdwise.data.types import Floats
-from crowdwise.errors import AnnotationError, ConfigError
+from crowdwise.errors import AnnotationError, ConfigError, spelled
 
 Values = Sequence[float] | npt.NDArray[np.floating] | npt.NDArray[np.integer]
 Weights = Literal["linear", "quadratic"]
@@ -39,8 +39,9 @@ def class_values(annotations: Annotations, values: Values | None, need: str | No
     if need:
         label = classes[np.argmax(~np.isfinite(numbers))]
         raise AnnotationError(
-            f"{need} needs classes that are numbers, but class {str(label)!r} is not; pass values=[...] with a number "
-            f"for each class of {[str(label) for label in classes[:8]]}{', ...' if len(classes) > 8 else ''}"
+            f"{need} needs classes that are numbers, but class {str(label)!r} is not; give values, a number for each "
+            f"class of {[str(label) for label in classes[:8]]}{', ...' if len(classes) > 8 else ''}, or read each class "
+            f"as a number ({spelled('map', f'{label}=1')})"
         )
     return np.arange(annotations.n_classes, dtype=np.float64)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import shlex
 import statistics
 import sys
@@ -101,7 +102,11 @@ def run(
         raise KeyboardInterrupt(f"finished runs are kept; go on with  {again}") from None
     failed = [record for record in records if "error" in record]
     if len(failed) < len(records):
-        _show(tasks.table(experiment, out=out), Format.terminal)
+        made = tasks.table(experiment, out=out)
+        _show(made, Format.terminal)
+        chosen = tasks.best(planned, made)
+        if chosen is not None:
+            say(f"train the first of them:  {_training(chosen)}")
     for record in failed:
         complain("failed", f"{record['column']}, {record['row']}, seed {record['seed']}: {record['error']}")
     if failed:
@@ -165,6 +170,15 @@ def list_experiments() -> Any:
     rows = [[each.name, each.description, str(len(each.cells()))] for each in experiments()]
     show_table("experiments", ("name", "what it is", "runs"), rows, right=("runs",))
     return [{"name": name, "description": description, "runs": int(runs)} for name, description, runs in rows]
+
+
+def _training(cell: Cell) -> str:
+    """The command that trains what a run was about, on all annotations."""
+    files = [(name, cell.data.get(name)) for name in ("inputs", "annotations", "ids")]
+    words = ["crowdwise", "train", "--method", cell.method]
+    words += [word for name, value in files if value is not None for word in (f"--{name}", str(value))]
+    words += [word for key, value in cell.parameters.items() for word in ("--set", f"{key}={json.dumps(value)}")]
+    return shlex.join([*words, "-o", f"runs/{cell.dataset}-{cell.method}"])
 
 
 def _show(made: Any, form: Format) -> None:

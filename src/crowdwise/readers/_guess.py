@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -54,12 +55,12 @@ class _Candidate:
     def avoids(self, other: _Candidate) -> bool:
         """Whether equal values here meet equal values there clearly less than by chance: nobody labels a thing twice."""
         _, both, chance = self.meetings(other)
-        return chance - both > CLEAR * np.sqrt(chance)
+        return chance - both > CLEAR * math.sqrt(chance)
 
     def excess(self, other: _Candidate) -> float:
         """How far rows with the same value here agree in the other column beyond chance; 0 if not clearly."""
         own, both, chance = self.meetings(other)
-        clear = both - chance > CLEAR * np.sqrt(chance)
+        clear = both - chance > CLEAR * math.sqrt(chance)
         return (both - chance) / own if clear else 0.0
 
 
@@ -70,7 +71,8 @@ def _sizes(column: _Candidate) -> Floats:
 @lru_cache(maxsize=2 * MOST**2)
 def _times(one: _Candidate, other: _Candidate) -> Floats:
     """How often each pair of values of two columns occurs."""
-    return np.unique(one.codes * other.size + other.codes, return_counts=True)[1].astype(np.float64)
+    times: Floats = np.unique(one.codes * other.size + other.codes, return_counts=True)[1].astype(np.float64)
+    return times
 
 
 Triple = tuple[_Candidate, _Candidate, _Candidate]

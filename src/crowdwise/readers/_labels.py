@@ -53,20 +53,19 @@ class LabelRules:
         renamed = {str(old).strip(): str(new).strip() for old, new in (map or {}).items()}
         return cls(clean, listed, tuple(text.strip().casefold() for text in absent), renamed)
 
-    @property
-    def any(self) -> bool:
-        """Whether the user says anything."""
-        return bool(self.clean or self.classes is not None or self.missing or self.map)
+    def resolve(self, labels: Mapping[Any, int], gold: Mapping[Any, int], *, sure: bool = True) -> Resolution:
+        """The class that each label, and each gold label, stands for; both are given with their counts.
 
-    def resolve(self, labels: Mapping[Any, int], gold: Mapping[Any, int]) -> Resolution:
-        """The class that each label, and each gold label, stands for; both are given with their counts."""
+        ``sure``: gold is what the user calls so, and must be among the classes, not a column that merely looks like it.
+        """
         counts: Counter[Any] = Counter(labels)
         counts.update(gold)
         found: dict[Any, Any] = {value: self._named(value) for value in counts}
         remarks = [f"no label is {old!r}" for old in self.map if old not in {str(value).strip() for value in counts}]
         if self.classes is not None:
             found = {
-                value: None if name is None else self._listed(name, counts[value]) for value, name in found.items()
+                value: name if name is None else self._listed(name, counts[value], sure or value in labels)
+                for value, name in found.items()
             }
         elif self.clean:
             found, merged = _merged(found, counts)
@@ -101,13 +100,15 @@ class LabelRules:
             return None
         return self.map.get(text, value)
 
-    def _listed(self, value: Any, times: int) -> Any:
-        """The class among those listed that a label stands for."""
+    def _listed(self, value: Any, times: int, required: bool) -> Any:
+        """The class among those listed that a label stands for; where one is not required, perhaps the label itself."""
         assert self.classes is not None
         text = str(value).strip()
         if text in self.classes:
             return text if isinstance(value, str) else value
         same = next((name for name in self.classes if alike(name) == alike(text)), None)
+        if same is None and not required:
+            return value
         if same is None:
             raise AnnotationError(
                 f"label {text!r} ({count(times, 'times')}) is none of the classes {', '.join(map(repr, self.classes))}"
@@ -157,12 +158,14 @@ def _bare(text: str) -> str:
     return bare or "".join(text.split())
 
 
-def resolved(rules: LabelRules, label: Column, gold: Column | None) -> tuple[Column, Column | None, list[str]]:
+def resolved(
+    rules: LabelRules, label: Column, gold: Column | None, *, sure: bool = True
+) -> tuple[Column, Column | None, list[str]]:
     """Columns of labels and gold in one vocabulary, null where there is none; and remarks."""
     mine, truth = _plain(label), None if gold is None else _plain(gold)
     if mine is None or (gold is not None and truth is None):
         return label, gold, []  # of a type that no class can have: who encodes it says so
-    found = rules.resolve(_counts(mine), {} if truth is None else _counts(truth))
+    found = rules.resolve(_counts(mine), {} if truth is None else _counts(truth), sure=sure)
     changed = _replaced(label, mine, found.labels)
     return changed, gold if gold is None or truth is None else _replaced(gold, truth, found.gold), found.remarks
 

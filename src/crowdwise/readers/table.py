@@ -124,7 +124,7 @@ def read_columns(
         read = {role: Column.of(loaded[name], f"column {name!r}", record_name) for role, name in columns.items()}
         if not len(read["instance"].data):
             raise DataError(f"{path}: the table has columns but no rows")
-        read["label"], truth, more = resolved(rules, read["label"], read.get("gold"))
+        read["label"], truth, more = resolved(rules, read["label"], read.get("gold"), sure=gold is not None)
         if truth is not None:
             read["gold"] = truth
         read, loaded, where, blank = _labelled(read, {name: loaded[name] for name in others})
