@@ -65,8 +65,8 @@ def read_arrow(path: Path, choose: Choose) -> dict[str, pa.ChunkedArray]:
             size += _decoded_size(message)
             if size > limit:
                 raise too_large(path, limit)
-        source.seek(start)
-        table = pa.ipc.open_stream(source).read_all()
+        source.seek(0)
+        table = (pa.ipc.open_file(source) if start else pa.ipc.open_stream(source)).read_all()
         table.validate(full=True)  # damaged offsets would crash later
     wanted = choose(table.column_names)
     return {name: _plain(path, table.column(name), table.schema.field(name).type, limit) for name in wanted}
