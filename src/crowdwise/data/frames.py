@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from crowdwise.data.factorise import Column, is_missing
 from crowdwise.data.types import Array, Ints
-from crowdwise.errors import AnnotationError, CrowdwiseWarning, spelled, suggest
+from crowdwise.errors import AnnotationError, CrowdwiseWarning, shorten, spelled, suggest
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "instance": ("instance", "item", "task", "example", "sample", "question"),
@@ -73,7 +73,7 @@ def known_column(name: Any, role: str, columns: Sequence[Any]) -> Any:
 
 def listing(columns: Sequence[Any]) -> str:
     """Column names for a message."""
-    return ", ".join(map(repr, columns)) or "none"
+    return shorten(columns, 40) or "none"
 
 
 def frame_columns(frame: Any) -> list[Any]:

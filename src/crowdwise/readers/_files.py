@@ -7,6 +7,7 @@ import gzip
 import io
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -20,6 +21,7 @@ from crowdwise.errors import DataError
 from crowdwise.readers._columnar import read_arrow, read_parquet
 from crowdwise.readers._node import parse_line
 from crowdwise.storage.limits import Bounded
+from crowdwise.storage.text import restored
 
 Columns = dict[str, Any]  # name -> arrow column, or list of Python values
 Choose = Callable[[Sequence[str]], Sequence[str]]  # names of all columns -> names of the wanted ones
@@ -131,7 +133,7 @@ def _delimited(path: Path, choose: Choose) -> Columns:
     from pyarrow import csv as arrow_csv
 
     names, delimiter = header(path)
-    repeated = [name for name in names if names.count(name) > 1]
+    repeated = [name for name, number in Counter(names).items() if number > 1]
     if repeated:
         raise DataError(f"{path}: the header names column {repeated[0]!r} twice")
     wanted = list(choose(names))
@@ -161,7 +163,7 @@ def _delimited(path: Path, choose: Choose) -> Columns:
         _check_width(path, read)
         raise DataError(f"{path}: cannot be read: {error}") from error
     _check_last_quote(path, delimiter)
-    return {name: table.column(name) for name in wanted}
+    return {name: restored(table.column(name)) for name in wanted}
 
 
 def _jsonl(path: Path, choose: Choose) -> Columns:

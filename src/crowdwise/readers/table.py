@@ -24,6 +24,7 @@ from crowdwise.data.frames import choose_columns, find_column, known_column
 from crowdwise.errors import AnnotationError, DataError
 from crowdwise.readers._files import Choose, Columns, format_of, load_columns, packing
 from crowdwise.storage import files
+from crowdwise.storage.text import inert_table
 
 GOLD = ("gold", "golden", "goldlabel", "truelabel", "truth", "groundtruth")
 
@@ -240,7 +241,7 @@ def _write(table: pa.Table, kind: str, file: IO[bytes]) -> None:
     else:
         from pyarrow import csv
 
-        csv.write_csv(table, file, csv.WriteOptions(delimiter="\t" if kind == "tsv" else ","))
+        csv.write_csv(inert_table(table), file, csv.WriteOptions(delimiter="\t" if kind == "tsv" else ","))
 
 
 def _json_lines(batch: pa.RecordBatch) -> bytes:
