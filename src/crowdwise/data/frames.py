@@ -186,7 +186,8 @@ def _matrix(matrix: Any) -> Array:
     if is_frame(matrix):
         cells = _narwhals(pa.table(matrix) if isinstance(matrix, Mapping) else matrix).to_numpy()
     elif isinstance(matrix, np.ma.MaskedArray) and np.ma.getmaskarray(matrix).any():
-        cells = matrix.astype(object).filled(None)
+        cells = np.asarray(matrix.data).astype(object)
+        cells[np.ma.getmaskarray(matrix)] = None
     elif hasattr(matrix, "__array__"):
         cells = np.asarray(matrix)
     else:
