@@ -31,7 +31,8 @@ from crowdwise.data.codes import (
 )
 from crowdwise.data.factorise import Column, Ids, Vocabulary, encode, encode_classes, merge
 from crowdwise.data.types import Array, Ints, RandomState
-from crowdwise.errors import AnnotationError, ConfigError, spelled
+from crowdwise.errors import AnnotationError, ConfigError, shorten, spelled
+from crowdwise.system import total_memory
 
 __all__ = ["Annotations", "Grouped"]
 
@@ -343,6 +344,19 @@ class Annotations:
     def labels_per_annotator(self) -> Ints:
         """Number of annotations of every annotator, (R,)."""
         return freeze(np.bincount(self.annotator, minlength=self.n_annotators))
+
+    def check_size(self) -> None:
+        """Refuse a table of all instances and classes that no memory holds: most often something else was taken for labels."""
+        needed, there = (
+            3 * 8 * self.n_instances * self.n_classes,
+            total_memory(),
+        )  # votes, posterior, and one on the way
+        if there is not None and needed > there:
+            raise AnnotationError(
+                f"{self.n_instances:,} instances by {self.n_classes:,} classes need {needed / 1e9:,.0f} GB, this machine has "
+                f"{there / 1e9:,.0f}: are {shorten(self.class_vocabulary.arrow[:3].to_pylist())} labels?",
+                parameter="label",
+            )
 
     def votes(self) -> Ints:
         """How often each class was chosen for each instance, (n, C)."""

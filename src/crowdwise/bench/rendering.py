@@ -31,6 +31,7 @@ from crowdwise.bench.comparison import LEVEL
 from crowdwise.bench.results import Mark, ResultTable, TableCell, TableColumn
 from crowdwise.errors import ConfigError
 from crowdwise.storage.files import replacing
+from crowdwise.storage.text import inert
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -379,8 +380,7 @@ def _letters(number: int) -> str:
 
 
 def _inert(text: str) -> str:
-    text = plain(text)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@") and text else text
+    return inert(plain(text))
 
 
 def _exact(value: float | None) -> str:

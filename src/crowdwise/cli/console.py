@@ -15,6 +15,7 @@ import typer
 from typer.models import OptionInfo
 
 from crowdwise.errors import CrowdwiseError, UsageError, spelling
+from crowdwise.storage.text import printable
 from crowdwise.tasks.observer import Observer
 
 WIDE = 120  # columns where nobody looks: in files and pipes
@@ -43,7 +44,7 @@ def verb(function: Callable[..., Any]) -> Callable[..., None]:
 
                     typer.echo(document(result))
         except UsageError as error:
-            raise typer.BadParameter(str(error)) from None
+            raise typer.BadParameter(printable(str(error))) from None
         except BrokenPipeError:
             raise  # `crowdwise info ... | head`: the reader has seen enough
         except (CrowdwiseError, OSError) as error:
@@ -98,13 +99,13 @@ class Terminal(Observer):
 def complain(kind: str, message: str) -> None:
     """One line on stderr."""
     typer.secho(kind, bold=True, fg="yellow" if kind == "warning" else "red", nl=False, err=True)
-    lines = [line.strip() for line in message.splitlines()]
+    lines = [line.strip() for line in printable(message).splitlines()]
     typer.echo(f": {'; '.join(filter(None, lines))}" if message else "", err=True)
 
 
 def say(line: str = "") -> None:
     """One line on stdout, as it is: long paths are not broken. It goes to stderr where a program reads the result."""
-    typer.echo(line, err=not for_people())
+    typer.echo(printable(line), err=not for_people())
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:
@@ -120,7 +121,7 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
     for column in columns:
         table.add_column(column, justify="right" if column in right else "left")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(printable(cell)) for cell in row))
     Console(highlight=False, width=None if sys.stdout.isatty() else WIDE).print(table)
 
 
@@ -128,7 +129,7 @@ def show_facts(title: str, facts: Mapping[str, Any]) -> None:
     """A title, and below it one line per fact; a fact that is None is left out."""
     if not for_people():
         return
-    typer.secho(title, bold=True)
+    typer.secho(printable(title), bold=True)
     shown = {name: value for name, value in facts.items() if value is not None}
     width = max(map(len, shown), default=0)
     for name, value in shown.items():

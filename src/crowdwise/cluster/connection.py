@@ -124,7 +124,8 @@ def _start(ray: Any, address: str, workers: int | None) -> None:
             raise _too_many(workers, address, have)
         paths = [str(Path(crowdwise.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
         passed["PYTHONPATH"] = os.pathsep.join(filter(None, paths))  # the workers' crowdwise is this one
-        ray.init("local", num_cpus=workers or have, runtime_env={"env_vars": passed}, **options)
+        own = {"_node_ip_address": "127.0.0.1"}  # nobody else can reach it
+        ray.init("local", num_cpus=workers or have, runtime_env={"env_vars": passed}, **own, **options)
         return
     _knock(address)
     try:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +41,12 @@ class Column:
     def of(cls, values: Any, name: str, where: Callable[[int], str] = "row {}".format) -> Column:
         """Any one-dimensional array or sequence as a column; mixed types are refused."""
         try:
-            return cls(_chunked(values), name, where)
+            data = _chunked(values)
+            if isinstance(data.type, pa.BaseExtensionType):  # uuid, for instance
+                data = pa.chunked_array(
+                    [pa.array([None if v is None else str(v) for v in data.to_pylist()], pa.string())]
+                )
+            return cls(data, name, where)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError) as error:
             raise _mixed_types(values, name, where) or AnnotationError(
                 f"{name}: cannot be read as ids ({error})"
@@ -77,9 +83,7 @@ class Vocabulary:
         if self.ids is None:
             return freeze(np.arange(self.size))
         array: Array = self.ids.to_numpy(zero_copy_only=False)
-        if self.size and is_text(self.ids.type) and pc.max(pc.utf8_length(self.ids)).as_py() <= FIXED_WIDTH:
-            array = array.astype(str)
-        return freeze(array)
+        return freeze(array.astype(str) if self.size and _fits_fixed_width(self.ids) else array)
 
     @property
     def arrow(self) -> pa.Array:
@@ -147,6 +151,8 @@ def factorise(column: Column) -> tuple[Codes, Vocabulary]:
         raise AnnotationError(f"{column.name}: ids cannot be of type {kind}; use a column of strings or integers")
     if is_text(kind) and not pa.types.is_string(kind):  # older versions of arrow cannot hash string views
         data = data.cast(pa.large_string())
+    if pa.types.is_floating(kind):
+        data = pc.add(data.cast(pa.float64()), 0.0)  # -0.0 is 0.0
     _check_complete(Column(data, column.name, column.where))
     if len(data) == 0:
         return freeze(np.empty(0, np.int32)), Vocabulary(0)
@@ -228,9 +234,19 @@ def is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value))) or _is_na(value)
 
 
+def _fits_fixed_width(ids: pa.Array) -> bool:
+    """Whether ids are short texts without a final NUL, which numpy would drop."""
+    short = is_text(ids.type) and pc.max(pc.utf8_length(ids)).as_py() <= FIXED_WIDTH
+    return short and not pc.any(pc.ends_with(ids, "\0")).as_py()
+
+
 def _natural(text: str) -> list[str | int]:
     """Text and numbers in turn."""
     return [int(part) if place % 2 else part for place, part in enumerate(_NUMBER.split(text))]
+
+
+def _are_objects(values: Any) -> bool:
+    return isinstance(values, list) or values.dtype.kind == "O"
 
 
 def _is_na(value: Any) -> bool:
@@ -254,6 +270,9 @@ def _chunked(values: Any) -> pa.ChunkedArray:
     if isinstance(values, np.ma.MaskedArray):
         return pa.chunked_array([pa.array(values.data, mask=np.ma.getmaskarray(values), from_pandas=True)])
     values = np.asarray(values) if hasattr(values, "__array__") else list(values)
+    first = next((value for value in values if not is_missing(value)), None) if _are_objects(values) else None
+    if isinstance(first, UUID):
+        values = [str(value) if isinstance(value, UUID) else value for value in values]
     return pa.chunked_array([pa.array(values, from_pandas=True)])
 
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from crowdwise.data.factorise import Column, is_missing
 from crowdwise.data.types import Array, Ints
-from crowdwise.errors import AnnotationError, CrowdwiseWarning, spelled, suggest
+from crowdwise.errors import AnnotationError, CrowdwiseWarning, shorten, spelled, suggest
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "instance": ("instance", "item", "task", "example", "sample", "question"),
@@ -73,7 +73,7 @@ def known_column(name: Any, role: str, columns: Sequence[Any]) -> Any:
 
 def listing(columns: Sequence[Any]) -> str:
     """Column names for a message."""
-    return ", ".join(map(repr, columns)) or "none"
+    return shorten(columns, 40) or "none"
 
 
 def frame_columns(frame: Any) -> list[Any]:
@@ -186,7 +186,8 @@ def _matrix(matrix: Any) -> Array:
     if is_frame(matrix):
         cells = _narwhals(pa.table(matrix) if isinstance(matrix, Mapping) else matrix).to_numpy()
     elif isinstance(matrix, np.ma.MaskedArray) and np.ma.getmaskarray(matrix).any():
-        cells = matrix.astype(object).filled(None)
+        cells = np.asarray(matrix.data).astype(object)
+        cells[np.ma.getmaskarray(matrix)] = None
     elif hasattr(matrix, "__array__"):
         cells = np.asarray(matrix)
     else:

@@ -107,6 +107,7 @@ def as_annotations(data: Any, n: int | None = None) -> Annotations:
 
 def check_labels(crowd: Annotations) -> None:
     """Refuse classes and annotators that a model could not be saved with, before anything is trained; warn of a single class."""
+    crowd.check_size()
     for what, vocabulary in (("classes", crowd.class_vocabulary), ("annotators", crowd.annotator_vocabulary)):
         kind = vocabulary.arrow.type
         plain_kind = (

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -30,6 +31,7 @@ from crowdwise.readers._text import (
     packing,
     skipped_lines,
 )
+from crowdwise.storage.text import restored
 
 Columns = dict[str, Any]  # name -> arrow column, or list of Python values
 Choose = Callable[[Sequence[str]], Sequence[str]]  # names of all columns -> names of the wanted ones
@@ -116,7 +118,7 @@ def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
 
     names, delimiter = header(path, layout)
     skip, own = skipped_lines(path, layout), None if layout.columns is None else names
-    repeated = [name for name in names if names.count(name) > 1]
+    repeated = [name for name, number in Counter(names).items() if number > 1]
     if repeated:
         raise DataError(
             f"{path}: the header names column {repeated[0]!r} twice; if the file has no header, name the columns with "
@@ -152,7 +154,7 @@ def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
         _check_width(path, read, headed=own is None)
         raise DataError(f"{path}: cannot be read: {error}") from error
     _check_last_quote(path, delimiter, layout)
-    return {name: table.column(name) for name in wanted}
+    return {name: restored(table.column(name)) for name in wanted}
 
 
 def _jsonl(path: Path, choose: Choose, layout: Layout) -> Columns:

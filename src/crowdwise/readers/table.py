@@ -27,6 +27,7 @@ from crowdwise.readers._guess import guess_columns
 from crowdwise.readers._labels import NO_RULES, LabelRules, resolved, similar_ids
 from crowdwise.readers._text import packing
 from crowdwise.storage import files
+from crowdwise.storage.text import inert_table
 
 GOLD = ("gold", "golden", "goldlabel", "truelabel", "truth", "groundtruth")
 
@@ -300,7 +301,7 @@ def _write(table: pa.Table, kind: str, file: IO[bytes]) -> None:
     else:
         from pyarrow import csv
 
-        csv.write_csv(table, file, csv.WriteOptions(delimiter="\t" if kind == "tsv" else ","))
+        csv.write_csv(inert_table(table), file, csv.WriteOptions(delimiter="\t" if kind == "tsv" else ","))
 
 
 def _json_lines(batch: pa.RecordBatch) -> bytes:

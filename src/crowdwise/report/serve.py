@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -12,6 +15,16 @@ from typing import Any
 from crowdwise.report.limits import safe_json
 
 HOST = "127.0.0.1"
+TIMEOUT = 10.0  # seconds
+_POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy" content="([^"]*)">')
+
+
+def policy_of(content: str) -> str:
+    """The policy that a page declares, for its header; nothing at all may be loaded by what declares none."""
+    found = _POLICY.search(content[:4096])
+    return (
+        f"{html.unescape(found[1])}; frame-ancestors 'none'" if found else "default-src 'none'; frame-ancestors 'none'"
+    )
 
 
 class ReportServer(ThreadingHTTPServer):
@@ -39,9 +52,15 @@ class ReportServer(ThreadingHTTPServer):
                 return self._build(), "text/html"
             return (safe_json(self._progress()), "application/json") if path == "/progress" else None
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing is printed when a client goes away; anything else is a bug, and is."""
+        if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     server: ReportServer
+    timeout = TIMEOUT  # of a client that says nothing
 
     def do_GET(self) -> None:
         # a website whose name was made to resolve to this machine must not read the report
@@ -60,6 +79,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", f"{answer[1]}; charset=utf-8")
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("Content-Security-Policy", policy_of(answer[0]))
         if status != HTTPStatus.OK:
             self.send_header("Refresh", "2")
         self.end_headers()

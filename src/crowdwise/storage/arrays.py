@@ -19,6 +19,7 @@ from crowdwise.storage.limits import BLOCK, too_large, unpack_limit
 
 Array = npt.NDArray[Any]
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_MOST_EMPTY = 1 << 20  # rows without values
 # What numpy and zipfile raise for damaged files; neither documents a common class.
 DAMAGE = (
     *(OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, SyntaxError, MemoryError, OverflowError),
@@ -78,6 +79,8 @@ def _read(file: BinaryIO, size: int, *, mapped: bool = False) -> Array:
     count, there = math.prod(shape), size - file.tell()
     if min(shape, default=0) < 0 or count * dtype.itemsize != there or (count and not dtype.itemsize):
         raise ValueError(f"its header says shape {shape} of {dtype}, but it holds {there:,} bytes of values")
+    if not count and max(shape, default=0) > _MOST_EMPTY:
+        raise ValueError(f"its header says shape {shape}, which is nothing, {max(shape):,} times")
     if mapped:
         return np.empty(0)
     array = np.empty(shape, dtype, order="F" if by_columns else "C")

@@ -6,6 +6,7 @@ Anybody may have written a document: whatever is wrong with one is an error that
 from __future__ import annotations
 
 import json
+import stat
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
@@ -140,6 +141,8 @@ def _value(kind: Any, value: Any, where: str, error: Error) -> Any:
 
 def _content(path: Path, error: Error) -> bytes:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise error(f"{path} is not a regular file")  # a device may have no end
         if path.stat().st_size > SMALL:
             raise error(f"{path} has {path.stat().st_size:,} bytes; a document may have {SMALL:,} at most")
         return path.read_bytes()

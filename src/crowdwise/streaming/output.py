@@ -17,6 +17,7 @@ from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.errors import DataError
 from crowdwise.quality import Tally, class_counts, profile, skill_of
 from crowdwise.readers import format_of, packing
+from crowdwise.storage.text import inert_table
 from crowdwise.streaming.crowd import Question, StreamedCrowd
 from crowdwise.streaming.passes import Sums
 from crowdwise.streaming.store import Part
@@ -58,7 +59,7 @@ def write_labels(crowd: StreamedCrowd, posterior: Question, out: Path, *, proba:
         size = len(piece["n_annotations"])
         table = pa.table({"instance": ids.slice(start, size), **piece, "label": classes.take(piece["label"])})
         writer = _writer(out, table.schema) if writer is None else writer
-        writer.write_table(table)
+        writer.write_table(inert_table(table) if format_of(out) in ("csv", "tsv") else table)
         start += size
 
     crowd.progress.title = "writing labels"

@@ -162,6 +162,7 @@ class Aggregator(Estimator):
                 f"{type(self).__name__} has no parameters of annotators that a history could inform; "
                 "leave history out, or use DawidSkene"
             )
+        annotations.check_size()
         counts = None if history is None else AnnotatorHistory.coerce(history).counts_for(annotations)
         threads = resolve_threads(getattr(self, "n_jobs", None))
         earlier = earlier if getattr(self, "warm_start", False) else None

@@ -29,7 +29,7 @@ from crowdwise.engine.recipe import FEATURES, Augment, Recipe, Schedule, find_re
 from crowdwise.engine.stage import Loss
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError, CrowdwiseError, ModelFileError
-from crowdwise.methods.core.files import fingerprint, load_model, packed_ids, save_model, unpacked_ids
+from crowdwise.methods.core.files import fingerprint, load_model, named_ids, packed_ids, save_model, unpacked_ids
 from crowdwise.methods.core.labels import label_arrays
 from crowdwise.methods.core.prediction import Array, Predictor
 from crowdwise.methods.core.skill import annotator_skill
@@ -481,8 +481,8 @@ class CrowdClassifier(Predictor):
             Fitted(classifier, transition, arrays),
             prepare,
             intake,
-            np.array(about["classes"]),
-            np.array(about["annotators"]),
+            named_ids(about["classes"], "classes"),
+            named_ids(about["annotators"], "annotators"),
         )
         self.mirrored_ = bool(about.get("mirrored", False))
         ids = unpacked_ids({name: tensor.numpy() for name, tensor in part("instances").items()})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -76,6 +77,8 @@ def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if about.pop("sha256") != _digest(about):
         raise ModelFileError(f"{path / MODEL_JSON} was changed after it was written: its checksum does not match")
     try:
+        if not stat.S_ISREG((path / WEIGHTS).stat().st_mode):
+            raise ModelFileError(f"{path / WEIGHTS} is not a regular file")  # a device may have no end
         weights = (path / WEIGHTS).read_bytes()
     except OSError as error:
         raise ModelFileError(f"{path / WEIGHTS} cannot be read: {error.strerror}") from error
@@ -102,6 +105,17 @@ def unpacked_ids(arrays: Mapping[str, Array]) -> Array | None:
     data, ends = arrays["text"].tobytes(), [0, *arrays["ends"].tolist()]
     texts = [data[start:end].decode("utf-8", "surrogatepass") for start, end in pairwise(ends)]
     return Vocabulary(len(texts), pa.array(texts, pa.large_string())).values
+
+
+def named_ids(values: Sequence[Any], what: str) -> Array:
+    """Ids from ``model.json``, which must be distinct texts, numbers or booleans, all of one kind."""
+    kinds = {"text" if isinstance(value, str) else type(value).__name__ for value in values}
+    if not kinds <= {"text", "int", "float", "bool"} or (len(kinds) > 1 and kinds != {"int", "float"}):
+        raise ModelFileError(f"{what} must be texts, numbers or booleans, all of one kind")
+    if len(set(values)) < len(values):
+        raise ModelFileError(f"{what} are not distinct")
+    lossy = any(isinstance(value, str) and value.endswith("\0") for value in values)  # numpy drops a final NUL
+    return np.array(values, dtype=object if lossy else None)
 
 
 def fingerprint(inputs: Inputs, annotations: Annotations) -> dict[str, Any]:

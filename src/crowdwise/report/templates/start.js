@@ -28,7 +28,8 @@ function startNext() {
   }
 
   function download() {
-    const quoted = (text) => `"${String(text).replaceAll('"', '""')}"`;
+    const inert = (text) => (/^'*[=+\-@\t\r]/.test(text) && isNaN(text) ? `'${text}` : text); // for a spreadsheet, no formula
+    const quoted = (text) => `"${inert(String(text)).replaceAll('"', '""')}"`;
     const lines = [["item", "annotator", "expected_gain"], ...rows.slice(0, budget()).map((row) => [row.item, row.annotator, row.gain])];
     const file = new Blob([lines.map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n"], { type: "text/csv" });
     const link = make("a", { href: URL.createObjectURL(file), download: "label-next.csv" });
