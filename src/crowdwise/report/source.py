@@ -58,8 +58,8 @@ class Source:
     """Further lines of the overview."""
 
 
-def from_export(path: Path, read: Export) -> Source:
-    """A file of labels, with its times, texts and pictures."""
+def from_export(path: Path, read: Export, root: Path | None = None) -> Source:
+    """A file of labels, with its times, texts and pictures, which lie below ``root`` or beside the file."""
     truth = None if not read.gold else gold_codes(read.annotations, read.gold)
     return Source(
         path.name,
@@ -71,7 +71,7 @@ def from_export(path: Path, read: Export) -> Source:
         kinds=read.kinds,
         texts=None if read.texts is None else read.texts.to_pylist(),
         pictures=None if read.pictures is None else read.pictures.to_pylist(),
-        folder=path.parent,
+        folder=path.parent if root is None else root,
     )
 
 
