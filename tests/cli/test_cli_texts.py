@@ -179,3 +179,5 @@ def test_a_column_of_paths_and_an_export_of_label_studio(cli):
         assert accuracy(f"{run}.csv", {f"p{row:02d}.png": label for row, label in enumerate(truth)}) > 0.8
     cli("report", "b", "-o", "page.html")
     assert "data:image/" in Path("page.html").read_text("utf-8")
+    cli("report", "export.json", "--root", "photos", "-o", "labels.html")
+    assert "data:image/" in Path("labels.html").read_text("utf-8")

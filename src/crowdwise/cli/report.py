@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import Terminal, complain, say, verb
-from crowdwise.cli.options import Method, Seed, as_words, reads
+from crowdwise.cli.options import Method, Root, Seed, as_words, reads
 
 
 @verb
@@ -42,6 +42,7 @@ def report(
     bench: Annotated[
         Path | None, typer.Option(metavar="DIR", help="A benchmark whose methods are compared in the report.")
     ] = None,
+    root: Root = None,
     method: Method = "auto",
     budget: Annotated[int, typer.Option(min=0, help="Labels to suggest in the section on what to label next.")] = 200,
     seed: Seed = 0,
@@ -55,7 +56,8 @@ def report(
     """Make a page to look at: annotators, items, what to label next; one file that opens anywhere."""
     from crowdwise.tasks.report import Request, serve_report, write_report
 
-    request = Request(what, annotations, inputs, bench, method, reading, budget, seed)
+    folder = None if root is None else Path(root)
+    request = Request(what, annotations, inputs, bench, method, reading, budget, seed, folder)
     if serve:
         return serve_report(
             request, port, out, ready=lambda address: say(f"{address}  (Ctrl-C ends it)"), observer=Terminal()

@@ -21,7 +21,7 @@ FILES = {"model": "model", "labels": LABELS, "metrics": METRICS, "results": RESU
 def train(
     labels: Annotated[
         str | None,
-        typer.Argument(metavar="[LABELS]", help="Short for --annotations.", show_default=False),
+        typer.Argument(metavar="LABELS", help="Short for --annotations.", show_default=False),
     ] = None,
     method: Annotated[
         str | None,

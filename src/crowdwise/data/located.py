@@ -24,7 +24,7 @@ def located(names: Sequence[str | None], ids: Sequence[str], root: Path) -> Pict
         raise DataError(f"{root}: there is no such folder of pictures", parameter="root")
     files, missing = [], []
     for name in names:
-        found = _find(name, base) if name else None
+        found = find_picture(name, base) if name else None
         if found is None:
             missing.append(name or "(no name)")
         else:
@@ -39,7 +39,9 @@ def located(names: Sequence[str | None], ids: Sequence[str], root: Path) -> Pict
     return Pictures(tuple(files), tuple(ids))
 
 
-def _find(name: str, base: Path) -> Path | None:
+def find_picture(name: str, root: Path) -> Path | None:
+    """The file below ``root`` that a name in a table or an export stands for; None where there is none."""
+    base = root.resolve()
     for candidate in _candidates(name):
         try:
             path = (base / candidate).resolve()

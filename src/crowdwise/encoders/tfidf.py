@@ -20,7 +20,6 @@ ROWS = 50_000  # texts of which the terms are learnt
 REDUCED_FROM = 10_000  # texts of which the reduction is learnt
 WORDS, CHARACTERS = 50_000, 30_000  # terms of each kind that are kept, the most frequent ones
 MANY = 20_000  # texts from which on fewer columns are enough
-CHARACTER_WEIGHT = 0.7  # of runs of characters beside words: they help with real language, and are noise at worst
 _BLOCK = 4096  # texts that are reduced together
 
 
@@ -98,7 +97,7 @@ class Tfidf(Encoder):
         return result
 
     def _sparse(self, texts: Sequence[str]) -> sp.csr_array:
-        """Weighted counts (n, V): words have length 1, characters `CHARACTER_WEIGHT`."""
+        """Weighted counts (n, V); words and characters each have length 1."""
         parts = []
         for part in ("word", "character"):
             if f"{part}_terms" in self.arrays_:
@@ -106,8 +105,7 @@ class Tfidf(Encoder):
                 count.data = 1 + np.log(count.data)
                 weighted = sp.csr_array(count @ sp.diags_array(self.arrays_[f"{part}_weights"]))
                 length = np.sqrt(weighted.power(2).sum(axis=1))
-                length = np.where(length > 0, length, 1) / (1 if part == "word" else CHARACTER_WEIGHT)
-                weighted.data /= np.repeat(length, np.diff(weighted.indptr))
+                weighted.data /= np.repeat(np.where(length > 0, length, 1), np.diff(weighted.indptr))
                 parts.append(weighted)
         joined = parts[0] if len(parts) == 1 else sp.hstack(parts, format="csr")
         return sp.csr_array(joined.astype(np.float32))

@@ -60,8 +60,8 @@ class Source:
     """Further lines of the overview."""
 
 
-def from_export(path: Path, read: Export) -> Source:
-    """A file of labels, with its times, texts, pictures and other columns."""
+def from_export(path: Path, read: Export, root: Path | None = None) -> Source:
+    """A file of labels, with its times, texts, pictures and other columns; pictures lie below ``root`` or beside the file."""
     truth = None if not read.gold else gold_codes(read.annotations, read.gold)
     return Source(
         path.name,
@@ -73,7 +73,7 @@ def from_export(path: Path, read: Export) -> Source:
         kinds=read.kinds,
         texts=None if read.texts is None else read.texts.to_pylist(),
         pictures=None if read.pictures is None else read.pictures.to_pylist(),
-        folder=path.parent,
+        folder=path.parent if root is None else root,
         extra=read.extra,
     )
 

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from crowdwise.data.located import find_picture
+
 SIDE = 96  # pixels
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")  # other decoders of pillow can run programs
 LOSSLESS = 32 * 32  # pixels up to which a grey picture is kept exactly
@@ -18,7 +20,7 @@ LOSSLESS = 32 * 32  # pixels up to which a grey picture is kept exactly
 def thumbnail(picture: Any, folder: Path | None = None) -> str | None:
     """A picture of at most `SIDE` pixels as a ``data:`` URL; None for anything else.
 
-    Paths must lead to files below ``folder``; nothing is downloaded.
+    Paths must lead to files below ``folder``, also as Label Studio writes them; nothing is downloaded.
 
     >>> thumbnail(np.zeros((2, 2), np.uint8))[:22]
     'data:image/png;base64,'
@@ -31,7 +33,7 @@ def thumbnail(picture: Any, folder: Path | None = None) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # about pictures that unpack to more than memory holds
             if isinstance(picture, str):
-                path = _below(folder, picture)
+                path = None if folder is None else find_picture(picture, folder)
                 if path is None:
                     return None
                 image: Any = Image.open(path, formats=FORMATS)
@@ -46,13 +48,6 @@ def thumbnail(picture: Any, folder: Path | None = None) -> str | None:
         return None
     kind = "png" if exact else "jpeg"
     return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
-
-
-def _below(folder: Path | None, name: str) -> Path | None:
-    if folder is None or "://" in name:
-        return None
-    path = (folder / name).resolve()
-    return path if path.is_relative_to(folder.resolve()) and path.is_file() else None
 
 
 def _pixels(array: Any) -> Any:

@@ -45,6 +45,8 @@ class Request:
     reading: Reading = dataclasses.field(default_factory=dict)
     budget: int = 200
     seed: int = 0
+    root: Path | None = None
+    """Folder of the pictures that a file of labels names; by default the file's own."""
 
     @property
     def path(self) -> Path:
@@ -105,7 +107,9 @@ def is_result(path: Path) -> bool:
 
 
 def _labels(path: Path, request: Request, observer: Observer) -> Source:
-    return from_export(path, read_annotations(path, request.reading, observer, details=True))
+    if request.root is not None and not request.root.is_dir():
+        raise DataError(f"{request.root}: there is no such folder of pictures", parameter="root")
+    return from_export(path, read_annotations(path, request.reading, observer, details=True), request.root)
 
 
 def _run(request: Request, observer: Observer) -> Source | Content:
@@ -142,7 +146,10 @@ def _run_from_python(request: Request, model: CrowdClassifier | None, observer: 
         return dataclasses.replace(_labels(request.annotations, request, observer), title=title)
     from crowdwise.data.training import from_files
 
-    data = from_files(str(request.inputs), str(request.annotations), None, request.reading)
+    root = None if request.root is None else str(request.root)
+    encoder = model.intake_.encoder
+    expects = "" if encoder is None else encoder.takes
+    data = from_files(str(request.inputs), str(request.annotations), None, request.reading, root=root, expects=expects)
     observer.note(data.message)
     return from_training(_known_to(model, data), model, title)
 
