@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from crowdwise.data.factorise import Column, is_missing
 from crowdwise.data.types import Array, Ints
-from crowdwise.errors import AnnotationError, spelled, suggest
+from crowdwise.errors import AnnotationError, shorten, spelled, suggest
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "instance": ("instance", "item", "task", "example", "sample", "question"),
@@ -72,7 +72,7 @@ def known_column(name: Any, role: str, columns: Sequence[Any]) -> Any:
 
 def listing(columns: Sequence[Any]) -> str:
     """Column names for a message."""
-    return ", ".join(map(repr, columns)) or "none"
+    return shorten(columns, 30) or "none"
 
 
 def frame_columns(frame: Any) -> list[Any]:

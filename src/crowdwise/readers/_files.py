@@ -6,6 +6,7 @@ import csv
 import io
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -136,7 +137,7 @@ def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
 
     names, delimiter = header(path, layout)
     skip, own = skipped_lines(path, layout), None if layout.columns is None else names
-    repeated = [name for name in names if names.count(name) > 1]
+    repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
         raise DataError(
             f"{path}: the header names column {repeated[0]!r} twice; if the file has no header, name the columns with "
