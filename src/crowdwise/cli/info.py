@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import complain, say, show_facts, show_stages, show_table, verb
-from crowdwise.cli.options import completed
+from crowdwise.cli.options import completed, reads
 
 USES = {
     "method": "crowdwise train --method {} --set PARAMETER=VALUE",
@@ -19,6 +19,7 @@ USES = {
 
 
 @verb
+@reads
 def info(
     path: Annotated[
         str | None,
@@ -29,6 +30,8 @@ def info(
             autocompletion=completed("method", "aggregator", "encoder", "format", "data set", "preset"),
         ),
     ] = None,
+    *,
+    reading: dict[str, Any],
 ) -> Any:
     """Say what a file or directory holds, or what a name stands for."""
     from crowdwise.tasks.info import FAMILIES, describe, known_names
@@ -37,7 +40,7 @@ def info(
         names = {family: known_names(family) for family in FAMILIES}
         show_facts("Names", {family: ", ".join(each) or None for family, each in names.items()})
         return names
-    described = describe(path)
+    described = describe(path, reading)
     for found in described:
         if found.title:
             show_facts(found.title, found.facts)

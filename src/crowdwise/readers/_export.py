@@ -243,15 +243,8 @@ class Collector:
         kept = [k for k, label in enumerate(self._label) if found.labels[label] is not None]
         if len(kept) < len(self._label):
             self.left_out["without a label"] += len(self._label) - len(kept)
-            for values in (
-                self._nodes,
-                self._instance,
-                self._annotator,
-                self._label,
-                self._time,
-                self._seconds,
-                self._extra,
-            ):
+            columns: list[list[Any]] = [self._nodes, self._instance, self._annotator, self._label, self._time]
+            for values in (*columns, self._seconds, self._extra):
                 values[:] = [values[k] for k in kept]
         self._label[:] = [found.labels[label] for label in self._label]
         self._gold = {

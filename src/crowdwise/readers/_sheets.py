@@ -6,6 +6,7 @@ import datetime
 import re
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -104,7 +105,7 @@ def _text(cell: Any) -> str | None:
 
 def _names(path: Path, first: list[str]) -> list[str]:
     names = [name or f"column {place}" for place, name in enumerate(first, start=1)]
-    repeated = [name for name in names if names.count(name) > 1] if len(set(names)) < len(names) else []
+    repeated = [name for name, times in Counter(names).items() if times > 1]
     if repeated:
         raise DataError(f"{path}: the header names column {repeated[0]!r} twice")
     return names

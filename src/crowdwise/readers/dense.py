@@ -21,6 +21,7 @@ from crowdwise.storage.arrays import read_npy, read_npz
 MISSING = ("", "-1", "nan", "NaN", "NA", "None", "null")  # cells of a text file that hold no label
 _IDS = ("", "id", "index", *ALIASES["instance"])  # names of a first column that holds the instances
 _SAMPLE = 1000  # rows inspected to tell a matrix from other tables
+_CELLS = 200_000  # likewise cells
 _COLUMNS = 60  # likewise columns
 _ENOUGH = 10  # cells of a column that tell which values it has
 
@@ -41,7 +42,7 @@ class Dense(Reader):
         if any(find_column(ALIASES[role], source.names) for role in ("annotator", "label")):
             return None
         try:
-            rows = list(islice(source.rows(), _SAMPLE))
+            rows = _sample(source)
         except ReadError:  # the table reader explains better what is wrong
             return None
         start = int(_has_ids(rows))
@@ -51,7 +52,8 @@ class Dense(Reader):
         if start and len({row[0] for row in rows}) < len(rows):  # an instance has one row
             return None
         data = [row for row in rows[not _is_data(rows[0]) :] if len(row) == width]
-        columns = [[row[place] for row in data if row[place] not in MISSING] for place in range(start, width)]
+        places = range(start, min(width, start + _COLUMNS))
+        columns = [[row[place] for row in data if row[place] not in MISSING] for place in places]
         return f"it has {width - start} columns of the same few values" if _same_values(columns, start) else None
 
     def read(self, source: InputFile, options: ReadOptions) -> Export:
@@ -61,7 +63,7 @@ class Dense(Reader):
 
 
 def _read_text(source: InputFile, options: ReadOptions) -> Export:
-    ids = _has_ids(list(islice(source.rows(), _SAMPLE)))
+    ids = _has_ids(_sample(source))
     rows = source.rows()
     first = next(rows, [])
     named = ids or not _is_data(first)
@@ -82,12 +84,19 @@ def _read_text(source: InputFile, options: ReadOptions) -> Export:
     return collector.export(None)
 
 
+def _sample(source: InputFile) -> list[list[str]]:
+    """The first rows, fewer of a wide table."""
+    rows = source.rows()
+    first = list(islice(rows, 1))
+    return first + list(islice(rows, max(10, min(_SAMPLE, _CELLS // max(len(first[0]), 1))))) if first else []
+
+
 def _same_values(columns: list[list[str]], ids: int) -> bool:
     """Whether columns hold labels by different people: few values, which most columns share with most others.
 
     Instances, annotators and labels in three columns are not like that, even where all of them are small numbers.
     """
-    columns = [column for column in columns if column][:_COLUMNS]
+    columns = [column for column in columns if column]
     cells = [cell for column in columns for cell in column]
     if not 0 < 2 * len(set(cells)) <= len(cells):
         return False

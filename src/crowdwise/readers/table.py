@@ -29,6 +29,7 @@ from crowdwise.readers._text import packing
 from crowdwise.storage import files
 from crowdwise.storage.text import inert_table
 
+WIDEST = 1000  # columns among which instances, annotators and labels are looked for by content
 GOLD = ("gold", "golden", "goldlabel", "truelabel", "truth", "groundtruth")
 
 
@@ -100,7 +101,7 @@ def read_columns(
             named = chosen.get(role)
             found = find_column(aliases, free) if named is None else known_column(named, role, names)
             known.update({} if found is None else {role: found})
-        if names and len(known) < len(ALIASES):
+        if names and len(known) < len(ALIASES) and len(names) <= WIDEST:
             return list(names)  # all of them, to guess by content
         return settle(names, choose_columns(names, chosen))
 

@@ -20,7 +20,7 @@ from crowdwise.errors import ConfigError, CrowdwiseError, DataError, DatasetErro
 from crowdwise.readers import READERS, Export, load_columns, read
 from crowdwise.readers.write import WRITTEN
 from crowdwise.registry import AGGREGATORS, METHODS
-from crowdwise.tasks.reading import about
+from crowdwise.tasks.reading import Reading, about
 from crowdwise.tasks.runs import RESULTS, RUN, finished, is_run, read_history, read_run, result_facts, resumable
 
 
@@ -62,13 +62,16 @@ def known_names(family: str | None = None) -> list[str]:
     return sorted({name for each in ([family] if family else FAMILIES) for name in FAMILIES[each]()})
 
 
-def describe(what: str | Path) -> list[Description]:
-    """What a path holds or a name stands for; a path that exists goes before a name."""
+def describe(what: str | Path, reading: Reading | None = None) -> list[Description]:
+    """What a path holds or a name stands for; a path that exists goes before a name.
+
+    ``reading`` says how a file of annotations is read.
+    """
     path, name = Path(what), str(what)
     if path.is_dir():
         return [_directory(path)]
     if path.is_file():
-        return [_file(path)]
+        return [_file(path, reading or {})]
     found = []
     if name in METHODS:
         found.append(_member(METHODS[name], name, "method"))
@@ -83,9 +86,9 @@ def describe(what: str | Path) -> list[Description]:
     if name in datasets.names():
         found.append(_dataset(name, alone=not found))
     if not found:
-        hint = suggest(name, known_names())
+        hint, families = suggest(name, known_names()), list(FAMILIES)
         raise ConfigError(
-            f"there is no file or directory {name}, nor a {', '.join(FAMILIES)} of that name"
+            f"there is no file or directory {name}, nor a {', '.join(families[:-1])} or {families[-1]} of that name"
             f"{hint if 'did you mean' in hint else ''}"
         )
     return found
@@ -144,14 +147,14 @@ def _model(path: Path) -> Description:
     )
 
 
-def _file(path: Path) -> Description:
+def _file(path: Path, reading: Reading) -> Description:
     if path.suffix.lower() in ARRAYS:
         sizes = {name: f"{_shape(each.shape) or 'one value'} {each.dtype}" for name, each in read_arrays(path).items()}
         return Description(f"{path.suffix[1:]} file {path}", {name or "array": size for name, size in sizes.items()})
     if path.suffix.lower() == ".toml":
         return _preset(presets.load_preset(path))
     try:
-        export = read(path)
+        export = read(path, **reading)
     except ReadError as error:
         try:
             columns = load_columns(path, lambda names: names)
