@@ -25,6 +25,7 @@ LAYERS = [
     ["presets"],
     ["data.inputs", "data.gold", "data.training"],
     ["report"],
+    ["reviewing"],
     ["bench"],
     ["cluster"],
     ["tasks"],

@@ -22,6 +22,7 @@ from crowdwise.cli.methods import methods
 from crowdwise.cli.predict import predict
 from crowdwise.cli.presets import presets
 from crowdwise.cli.report import report
+from crowdwise.cli.review import review
 from crowdwise.cli.simulate import simulate
 from crowdwise.cli.train import train
 
@@ -38,6 +39,7 @@ _VERBS = (
     agreement,
     annotators,
     report,
+    review,
     convert,
     simulate,
     train,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from crowdwise.readers._export import MODEL, PERSON, READERS, Export
+from crowdwise.readers._export import is_picture as is_picture
 from crowdwise.readers._files import FORMATS, bare_suffix, format_of, load_columns, packing
 from crowdwise.readers._read import formats, read
 from crowdwise.readers._source import InputFile
