@@ -110,7 +110,7 @@ def test_a_wrong_token_gets_no_cookie(client: Client, review: Review) -> None:
 
 def test_the_cookie_is_strict_and_the_policy_allows_no_inline_script(client: Client, review: Review) -> None:
     path = review.links["ann"].partition(client.host)[2]
-    status, headers, body = client.ask("GET", path, Cookie=None, Origin=None)
+    status, headers, _ = client.ask("GET", path, Cookie=None, Origin=None)
     assert status == 200
     assert headers["set-cookie"].endswith("; HttpOnly; SameSite=Strict; Path=/")
     for path in ("/", "/state", "/static/review.css", "/nowhere"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode
@@ -75,9 +76,10 @@ class Pages:
         templates.filters |= {"percent": percent, "query": lambda view: "?" + urlencode(view) if view else "/"}
         self._templates = templates
         crowd = session.crowd
+        names = [session.class_name(code) for code in range(crowd.n_classes)]
         self._classes = [
-            {"code": code, "name": session.class_name(code), "key": KEYS[code] if code < len(KEYS) else None}
-            for code in range(crowd.n_classes)
+            {"code": code, "name": name, "key": key}
+            for code, (name, key) in enumerate(zip(names, class_keys(names), strict=True))
         ]
         self._annotators = [str(name) for name in crowd.annotator_vocabulary.arrow.to_pylist()]
 
@@ -226,6 +228,18 @@ class Pages:
     def _address(self, view: View, *, item: int | None = None, blind: bool = False) -> str:
         asked = self._asked(view) | ({"item": item} if item is not None else {}) | ({"blind": 1} if blind else {})
         return "/?" + urlencode(asked) if asked else "/"
+
+
+def class_keys(names: Sequence[str]) -> list[str | None]:
+    """A key for every class: its own name where all names are keys, else one after the other, as far as they go.
+
+    >>> class_keys(["cat", "dog"]), class_keys(["0", "1"])
+    (['1', '2'], ['0', '1'])
+    """
+    own = [name.lower() for name in names]
+    if len(set(own)) == len(own) and all(len(name) == 1 and name in KEYS for name in own):
+        return list(own)
+    return [KEYS[code] if code < len(KEYS) else None for code in range(len(names))]
 
 
 def percent(share: float) -> str:

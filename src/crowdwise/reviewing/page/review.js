@@ -8,6 +8,7 @@ const HEIGHT = 58, CHUNK = 100, LONGEST = 500000, SPARE = 8;
 const address = new URLSearchParams(location.search);
 address.delete("item");
 const query = (more) => { const all = new URLSearchParams(address); for (const [name, value] of Object.entries(more)) if (value != null) all.set(name, value); return `?${all}`; };
+const trail = []; // items that were shown before
 let shownAt = performance.now(), saving = false, resend = null;
 
 // -- the item ---------------------------------------------------------------------------------------------------------
@@ -15,6 +16,7 @@ let shownAt = performance.now(), saving = false, resend = null;
 const current = () => { const value = at("item").dataset.item; return value === "" ? null : Number(value); };
 
 function swap(html) {
+  if (current() != null) trail.push(current());
   const open = at("evidence")?.open, blind = address.has("blind");
   main.innerHTML = html; // made and escaped by the server; the policy of the page lets no script in it run
   if (at("evidence")) at("evidence").open = blind ? false : open ?? true;
@@ -80,7 +82,7 @@ main.addEventListener("input", (event) => {
 const keys = {
   c: () => at("comment")?.focus(),
   v: () => { if (at("evidence")) at("evidence").open = !at("evidence").open; },
-  j: () => step(1), k: () => step(-1),
+  j: onward, k: back,
   "/": () => at("find")?.focus(),
   "?": () => { at("help").open = !at("help").open; },
 };
@@ -113,7 +115,7 @@ document.addEventListener("click", (event) => {
 
 // -- the list: only lines in sight exist, and their order stays as it is while somebody is at it -----------------------
 
-const cache = new Map(), wanted = new Set(), ticked = new Map();
+const cache = new Map(), wanted = new Map(), ticked = new Map();
 let version = Number(at("item").dataset.version), total = Number(at("item").dataset.total), first = current();
 let latest = version, touched = -Infinity, drawn = new Map();
 const size = () => Math.min(total, LONGEST);
@@ -134,16 +136,20 @@ function line(place) {
     link.className = done ? "done" : "";
     if (data.item === current()) link.setAttribute("aria-current", "true");
     const sure = 100 * (1 - data.doubt);
-    link.append(part("bdi", "name", data.id), part("span", "guess", done ? `✓ ${mine ?? "reviewed"}` : `${data.label} ${sure >= 99.5 ? sure.toFixed(1) : sure.toFixed(0)} %`), part("span", "words", data.text ?? ""));
+    link.append(part("bdi", "name", data.id), part("span", "guess", done ? `✓ ${mine ?? "reviewed"}` : `${data.label} · ${sure >= 99.5 ? sure.toFixed(1) : sure.toFixed(0)} %`), part("span", "words", data.text ?? ""));
     link.lastChild.dir = "auto";
   } else link.append(part("span", "words", "…"));
   entry.append(link);
   return entry;
 }
 
-async function load(chunk) {
-  if (cache.has(chunk) || wanted.has(chunk)) return;
-  wanted.add(chunk);
+function load(chunk) {
+  if (cache.has(chunk)) return Promise.resolve();
+  if (!wanted.has(chunk)) wanted.set(chunk, fetchRows(chunk).finally(() => wanted.delete(chunk)));
+  return wanted.get(chunk);
+}
+
+async function fetchRows(chunk) {
   const asked = version;
   try {
     const reply = await fetch(`/queue${query({ version: asked, first, start: chunk * CHUNK, count: CHUNK })}`);
@@ -155,9 +161,7 @@ async function load(chunk) {
     cache.set(chunk, got.rows);
     for (const place of drawn.keys()) if (Math.floor(place / CHUNK) === chunk) { drawn.get(place).remove(); drawn.delete(place); }
     draw();
-  } catch { /* the server is gone; the next answer says so */ } finally {
-    wanted.delete(chunk);
-  }
+  } catch { /* the server is gone; the next answer says so */ }
 }
 
 let due = false, resting;
@@ -210,9 +214,19 @@ function follow() {
 
 function tick(item, name) { ticked.set(item, name); }
 
-function step(by) {
-  const data = row(place() + by);
-  if (data) visit(data.item);
+async function onward() {
+  if (place() < 0) await load(0);
+  const next = place() + 1;
+  if (next === 0) return;
+  await load(Math.floor(next / CHUNK));
+  if (row(next)) visit(row(next).item);
+}
+
+async function back() {
+  const item = trail.pop();
+  if (item == null) return;
+  await visit(item);
+  trail.pop(); // where it came from is no step of its own
 }
 
 list.addEventListener("scroll", scrolled, { passive: true });
