@@ -306,7 +306,8 @@ def test_a_list_of_100_000_items_scrolls_smoothly(large: Review, opened: Open) -
     page.evaluate(
         """() => {
              window.long = [];
-             new PerformanceObserver((found) => window.long.push(...found.getEntries().map((each) => each.duration))).observe({ type: "longtask" });
+             const keep = (found) => window.long.push(...found.getEntries().map((each) => each.duration));
+             new PerformanceObserver(keep).observe({ type: "longtask" });
            }"""
     )
     frames = page.evaluate(
@@ -361,12 +362,20 @@ CONTRAST = """() => {
   const channel = (value) => { const c = value / 255; return c <= .03928 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4; };
   const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
   const light = ([r, g, b]) => .2126 * channel(r) + .7152 * channel(g) + .0722 * channel(b);
-  const ground = (element) => { for (let each = element; each; each = each.parentElement) { const c = rgb(getComputedStyle(each).backgroundColor); if (c.length < 4 || c[3] > 0) return c; } return [255, 255, 255]; };
-  return [...document.querySelectorAll("body *")].filter((each) => each.checkVisibility() && !each.matches(":disabled, .hidden, option, [aria-hidden=true]")
-      && [...each.childNodes].some((node) => node.nodeType === 3 && node.data.trim())).flatMap((each) => {
+  const ground = (element) => {
+    for (let each = element; each; each = each.parentElement) {
+      const colour = rgb(getComputedStyle(each).backgroundColor);
+      if (colour.length < 4 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const left_out = ":disabled, .hidden, option, [aria-hidden=true]";
+  const written = (each) => [...each.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+  const shown = [...document.querySelectorAll("body *")].filter((each) => each.checkVisibility() && written(each));
+  return shown.filter((each) => !each.matches(left_out)).flatMap((each) => {
     const [one, other] = [light(rgb(getComputedStyle(each).color)), light(ground(each))].sort((a, b) => b - a);
     const ratio = (one + .05) / (other + .05);
-    return ratio < 4.5 ? [`${each.tagName} ${each.className} ${each.textContent.trim().slice(0, 20)}: ${ratio.toFixed(2)}`] : [];
+    return ratio < 4.5 ? [`${each.outerHTML.slice(0, 80)}: ${ratio.toFixed(2)}`] : [];
   });
 }"""
 

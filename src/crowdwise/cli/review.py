@@ -52,6 +52,7 @@ def review(
 ) -> None:
     """Look at doubtful items in a browser and put them right; the consensus follows, and no answer is lost."""
     from crowdwise.constraints import check_value
+    from crowdwise.data.codes import count
     from crowdwise.reviewing.consensus import Trust
     from crowdwise.tasks.review import Request, export_review, serve_review
 
@@ -61,7 +62,7 @@ def review(
     for path, what in ((export, "annotations"), (labels, "labels")):
         if path is not None:
             progress = export_review(request, path, what=what, to=to, observer=Terminal())
-            say(f"{path}: {what} after {progress.reviewed:,} reviewed items")
+            say(f"{path}: {what}, {count(progress.reviewed, 'items')} reviewed")
     if export is None and labels is None:
 
         def ready(links: dict[str, str], progress: Any) -> None:
