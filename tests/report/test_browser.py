@@ -153,7 +153,7 @@ def test_the_map_selects_by_list_and_by_click(page_file: Path, opened: Any) -> N
     page = opened(page_file)
     page.select_option("#map-select", label="person 3")
     assert page.inner_text("#annotator-detail h3") == "person 3"
-    page.locator("#chart-after svg .mark-symbol path").nth(1).click(force=True)
+    page.locator("#chart-map svg .mark-symbol path").nth(1).click(force=True)
     assert page.inner_text("#annotator-detail h3") == page.inner_text("#map-detail h3") != "person 3"
 
 

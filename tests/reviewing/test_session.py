@@ -12,9 +12,9 @@ import pytest
 import crowdwise
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, DataError, InUseError
+from crowdwise.quality import outlook
 from crowdwise.readers import read
-from crowdwise.reviewing.consensus import outlook
-from crowdwise.reviewing.exporting import annotations, labels, save
+from crowdwise.reviewing.exporting import all_annotations, consensus_labels, save
 from crowdwise.reviewing.items import export_of
 from crowdwise.reviewing.queue import ORDERS, View, queue
 from crowdwise.reviewing.session import JOURNAL, Session
@@ -254,7 +254,7 @@ def test_label_studio_gets_annotations_and_predictions(make, tmp_path):
 def test_the_labels_say_who_reviewed_and_what_was_remarked(make, tmp_path):
     session = make()
     session.answer(ME, "label", 3, 1, comment='=1+1 "quoted"')
-    rows = labels(session).to_pylist()
+    rows = consensus_labels(session).to_pylist()
     assert rows[3]["reviewed_by"] == ME
     assert rows[3]["comment"] == '=1+1 "quoted"'
     assert rows[4]["reviewed_by"] is None
@@ -263,7 +263,7 @@ def test_the_labels_say_who_reviewed_and_what_was_remarked(make, tmp_path):
 
 
 def test_without_answers_the_export_is_the_file(make, export):
-    assert annotations(make()) is export
+    assert all_annotations(make()) is export
 
 
 def test_reviews_that_find_more_errors_than_promised_lower_the_outlook():

@@ -44,6 +44,13 @@ def report(
     ] = None,
     method: Method = "auto",
     budget: Annotated[int, typer.Option(min=0, help="Labels to suggest in the section on what to label next.")] = 200,
+    cost: Annotated[
+        float | None,
+        typer.Option(min=0, help="Price of a label, for what further ones would cost.", show_default=False),
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Folder of the pictures; by default that of INPUT.")
+    ] = None,
     seed: Seed = 0,
     serve: Annotated[
         bool, typer.Option("--serve", help="Show it on localhost, anew whenever INPUT changes, until Ctrl-C.")
@@ -55,7 +62,7 @@ def report(
     """Make a page to look at: annotators, items, what to label next; one file that opens anywhere."""
     from crowdwise.tasks.report import Request, serve_report, write_report
 
-    request = Request(what, annotations, inputs, bench, method, reading, budget, seed)
+    request = Request(what, annotations, inputs, bench, method, reading, budget, seed, cost=cost, root=root)
     if serve:
         return serve_report(
             request, port, out, ready=lambda address: say(f"{address}  (Ctrl-C ends it)"), observer=Terminal()

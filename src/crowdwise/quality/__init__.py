@@ -13,6 +13,8 @@ from crowdwise.quality._belief import majority_posterior as majority_posterior
 from crowdwise.quality._calibration import Calibration, calibration
 from crowdwise.quality._instances import instances, issues
 from crowdwise.quality._next import next_labels
+from crowdwise.quality._outlook import Outlook as Outlook
+from crowdwise.quality._outlook import outlook as outlook
 from crowdwise.quality._skill import skill_of as skill_of
 
 __all__ = ["Calibration", "annotators", "calibration", "instances", "issues", "next_labels"]

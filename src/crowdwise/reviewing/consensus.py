@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from scipy.special import entr
-from scipy.stats import gamma
 
 from crowdwise import quality
 from crowdwise.aggregation.core.crowd import MemoryCrowd
@@ -25,7 +23,6 @@ from crowdwise.reviewing.answers import Answers
 Trust = Literal["gold", "expert"]
 VOTES = "majority-vote"
 EXPERT, EXPERT_LABELS = 0.95, 50.0  # an expert is right so often, as if seen so often in every class
-PRIOR = 5.0  # expected errors before the reviews outweigh what the model promised
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +62,7 @@ class Consensus:
         crowd = self.annotations
         right = np.bincount(crowd.annotator, self.posterior[crowd.instance, crowd.label], crowd.n_annotators)
         number = crowd.labels_per_annotator
-        return np.divide(right, number, out=np.full(len(right), np.nan), where=number > 0)
+        return np.asarray(np.divide(right, number, out=np.full(len(right), np.nan), where=number > 0))
 
     @cached_property
     def disagreement(self) -> Floats:
@@ -113,7 +110,7 @@ def refit(
     """
     crowd = MemoryCrowd.of(annotations)
     name, reason = suitable_method(crowd) if method == "auto" else (method, "")
-    kind = AGGREGATORS[name]
+    kind: Any = AGGREGATORS[name]
     as_gold = trust == "gold" or name == VOTES or not kind.uses_history
     gold = np.where(agreed >= 0, agreed, known).astype(np.int32) if as_gold else known
     if name == VOTES:
@@ -139,45 +136,3 @@ def _experts(annotations: Annotations, n_crowd: int) -> Floats:
     np.fill_diagonal(record, EXPERT)
     history[n_crowd:] = EXPERT_LABELS * record
     return history
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """What is expected of the labels that nobody has reviewed."""
-
-    right: float
-    """Share of them expected to be right, given how often reviewers found the consensus wrong so far."""
-    low: float
-    high: float
-    more: int
-    """Reviews after which the rest is expected to reach the target, the most doubtful first."""
-
-
-def outlook(confidence: Floats, checked: Sequence[tuple[float, bool]], n_classes: int, target: float) -> Outlook:
-    """What to expect of items with this ``confidence`` (k,), given pairs of confidence and rightness of those ``checked``.
-
-    Errors are Poisson with a rate that is a multiple of the promised one; the multiple has a Gamma prior around 1.
-
-    >>> outlook(np.array([0.9, 0.9]), [], 2, 0.97).right
-    0.9
-    >>> round(outlook(np.array([0.9, 0.9]), [(0.9, False)] * 10, 2, 0.97).right, 2)
-    0.75
-    """
-    doubt = np.sort(1 - confidence)[::-1]
-    if not len(doubt):
-        return Outlook(1.0, 1.0, 1.0, 0)
-    expected = sum(1 - promised for promised, _ in checked)
-    wrong = sum(not right for _, right in checked)
-    shape, rate = PRIOR + wrong, PRIOR + expected
-    most = 1 - 1 / max(n_classes, 2)
-
-    def share(times: float) -> float:
-        return float(np.minimum(times * doubt, most).mean())
-
-    doubts = np.minimum(shape / rate * doubt, most)
-    left = np.arange(len(doubt), 0, -1)
-    rest = doubts[::-1].cumsum()[::-1] / left  # mean of what remains after 0, 1, ... reviews
-    enough = np.flatnonzero(rest <= 1 - target)
-    more = int(enough[0]) if len(enough) else len(doubt)
-    low, high = gamma.ppf([0.025, 0.975], shape, scale=1 / rate)
-    return Outlook(1 - share(shape / rate), 1 - share(high), 1 - share(low), more)

@@ -14,7 +14,7 @@ from crowdwise.reviewing.consensus import merged
 from crowdwise.reviewing.session import Session
 
 
-def annotations(session: Session) -> Export:
+def all_annotations(session: Session) -> Export:
     """The crowd's annotations and those of the reviewers, with times and durations."""
     export, everything = session.export, merged(session.crowd, session.answers)
     given = session.answers.triples()[3]
@@ -38,7 +38,7 @@ def annotations(session: Session) -> Export:
     )
 
 
-def labels(session: Session) -> pa.Table:
+def consensus_labels(session: Session) -> pa.Table:
     """The consensus: instance, label and confidence, who reviewed it, and what they remarked."""
     now, crowd = session.settle(), session.crowd
     reviewers: dict[int, list[str]] = {}
@@ -68,8 +68,14 @@ def labels(session: Session) -> pa.Table:
 def save(session: Session, path: Path, what: str = "annotations", to: str = AUTO) -> None:
     """Write the annotations or the labels; a file for Label Studio has both, labels as predictions."""
     if output_format(path, to) == LABEL_STUDIO:
-        write(annotations(session), path, LABEL_STUDIO, labels=labels(session), model=session.consensus.method)
+        write(
+            all_annotations(session),
+            path,
+            LABEL_STUDIO,
+            labels=consensus_labels(session),
+            model=session.consensus.method,
+        )
     elif what == "annotations":
-        write(annotations(session), path, to)
+        write(all_annotations(session), path, to)
     else:
-        write_labels(labels(session), path, to)
+        write_labels(consensus_labels(session), path, to)

@@ -76,7 +76,9 @@ class Review:
     """
 
     def __init__(self, export: Export, folder: Path, port: int = 0, **options: Any) -> None:
-        self._started, self._stop, self._failure = threading.Event(), lambda: None, None
+        self._started = threading.Event()
+        self._stop: Callable[[], None] = lambda: None
+        self._failure: Exception | None = None
         self.guard: Guard
         self.session: Session
         self._thread = threading.Thread(target=self._run, args=(export, folder, port, options), daemon=True)
@@ -94,7 +96,7 @@ class Review:
                 run, self._stop = _runner(self.session, port, self._ready, framed=True)
                 run()
         except Exception as error:  # of any kind: whoever waits gets it
-            self._failure: Exception | None = error
+            self._failure = error
         finally:
             self._started.set()
 
@@ -110,9 +112,9 @@ class Review:
     @property
     def labels(self) -> Any:
         """The consensus so far: a table of instance, label, confidence, reviewed_by and comment."""
-        from crowdwise.reviewing.exporting import labels
+        from crowdwise.reviewing.exporting import consensus_labels
 
-        return labels(self.session)
+        return consensus_labels(self.session)
 
     @property
     def annotations(self) -> Any:

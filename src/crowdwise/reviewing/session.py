@@ -15,10 +15,11 @@ import numpy as np
 from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.data.types import Ints
 from crowdwise.errors import ConfigError, DataError, spelled
+from crowdwise.quality import Outlook, outlook
 from crowdwise.readers import MODEL, Export
 from crowdwise.registry import AGGREGATORS
 from crowdwise.reviewing.answers import COMMENT, HEADER, VERSION, Action, Answer, Answers
-from crowdwise.reviewing.consensus import Consensus, Outlook, Trust, merged, outlook, refit
+from crowdwise.reviewing.consensus import Consensus, Trust, merged, refit
 from crowdwise.reviewing.queue import View, pinned, queue
 from crowdwise.storage.journal import Journal
 
@@ -314,7 +315,7 @@ class Session:
 
     def text(self, item: int, most: int | None = None) -> str | None:
         """The text of an item, or its beginning."""
-        value = None if self.texts is None else self.texts[item]
+        value: Any = None if self.texts is None else self.texts[item]
         value = value.as_py() if hasattr(value, "as_py") else value
         if value is None:
             return None

@@ -45,6 +45,10 @@ class Request:
     reading: Reading = dataclasses.field(default_factory=dict)
     budget: int = 200
     seed: int = 0
+    cost: float | None = None
+    """Price of a label."""
+    root: Path | None = None
+    """Folder of the pictures; by default that of the file."""
 
     @property
     def path(self) -> Path:
@@ -103,7 +107,8 @@ def is_result(path: Path) -> bool:
 
 
 def _labels(path: Path, request: Request, observer: Observer) -> Source:
-    return from_export(path, read_annotations(path, request.reading, observer, details=True))
+    source = from_export(path, read_annotations(path, request.reading, observer, details=True))
+    return source if request.root is None else dataclasses.replace(source, folder=request.root)
 
 
 def _run(request: Request, observer: Observer) -> Source | Content:

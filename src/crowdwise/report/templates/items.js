@@ -73,6 +73,9 @@ function startItems() {
 
   for (const id of ["item-class", "item-kind", "item-annotator"]) at(id).addEventListener("change", filter);
   at("item-search").addEventListener("input", filter);
+  at("item-download").addEventListener("click", () => download("items.csv", [["item", "consensus", "probability", "likely_wrong", "labels", "truth", "text"], ...found.map((item) => [
+    item.id, report.classes[item.likely[0][0]], item.likely[0][1], item.doubt, votes(item).map(([who, label]) => `${report.items.people[who]}: ${report.classes[label]}`).join("; "),
+    item.truth == null ? "" : report.classes[item.truth], item.text ?? ""])]));
   at("item-back").addEventListener("click", () => { page -= 1; show(); });
   at("item-on").addEventListener("click", () => { page += 1; show(); });
   showItemsOf = (id) => { at("item-annotator").value = id; filter(); at("items").scrollIntoView(); };
