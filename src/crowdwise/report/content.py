@@ -121,8 +121,8 @@ def comparison(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for column, group in groupby(sorted(records, key=place), lambda record: str(record["column"])):
         own = list(group)
-        metric = next((name for name in METRICS if any(record.get(name) is not None for record in own)), None)
-        known = [record for record in own if metric is not None and record.get(metric) is not None]
+        metric = next((name for name in METRICS if any(record.get(name) is not None for record in own)), TRUE)
+        known = [record for record in own if record.get(metric) is not None]
         for row, runs in groupby(known, lambda record: str(record["row"])):
             values = [float(record[metric]) for record in runs]
             spread = stdev(values) if len(values) > 1 else None
@@ -131,7 +131,7 @@ def comparison(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 {
                     "column": column,
                     "row": row,
-                    "metric": METRICS[str(metric)],
+                    "metric": METRICS[metric],
                     "digits": digits,
                     "mean": number(fmean(values), digits),
                     "spread": _known(spread),

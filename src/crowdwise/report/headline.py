@@ -11,6 +11,7 @@ import numpy.typing as npt
 from crowdwise import quality
 from crowdwise.readers import MODEL
 from crowdwise.report.analysis import Analysis
+from crowdwise.report.overview import SPAMMER
 from crowdwise.report.wording import listed
 
 RELABELLED = 0.1  # share of the items that is relabelled in the second sentence
@@ -102,12 +103,14 @@ def _ask(rows: Sequence[dict[str, Any]], *, best: bool, n_classes: int) -> dict[
         return _finding("Ask more", listed([row["name"] for row in chosen], NAMED), words, "annotators")
     chance, typical = 1 / n_classes, float(np.median([row["skill"] for row in people]))
     bar = chance + USELESS * max(typical - chance, 0)
-    weak = sorted((row for row in people if row["high"] < bar), key=lambda row: row["skill"])
+    weak = [row for row in people if row["high"] < bar or row.get("spammer", 0) > SPAMMER]
+    weak.sort(key=lambda row: row["skill"])
     if not weak:
         words = "No annotator is so weak that their labels could safely be dropped."
         return _finding("Keep asking", "everybody", words, "annotators")
-    most, labels = percent(max(row["high"] for row in weak)), sum(row["labels"] for row in weak)
-    words = f"Right in {most} of cases at best, hardly better than a guess. They gave {labels:,} of the labels."
+    right, most = (percent(max(row[name] for row in weak)) for name in ("skill", "high"))
+    labels = sum(row["labels"] for row in weak)
+    words = f"Right in {right} of cases ({most} at best); a guess is right in {percent(chance)}. {labels:,} labels are theirs."
     return _finding("Stop asking", listed([row["name"] for row in weak], NAMED), words, "annotators")
 
 
@@ -144,8 +147,10 @@ def _more(suggested: Sequence[dict[str, Any]], cost: float | None) -> dict[str, 
     right = sum(row["better"] for row in suggested[:number])
     price = f", for {number * cost:,.2f}" if cost is not None else ""
     each = f" ({number * cost / right:,.2f} each)" if cost is not None and right >= 0.05 else ""
-    words = f"That many items more would be right{each}, by asking the annotators who know best about the most doubtful items."
-    return _finding(f"+ {right:.1f}", f"right labels from {number:,} more{price}", words, "next")
+    words = (
+        f"So many items would be put right{each} by asking the annotators who know best about the most doubtful items."
+    )
+    return _finding(f"+ {right:.1f}", f"right labels expected from {number:,} more{price}", words, "next")
 
 
 def percent(share: float) -> str:

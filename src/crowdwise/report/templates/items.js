@@ -20,6 +20,13 @@ const kinds = [
   ["wrong", "consensus is not the truth", (item) => item.truth != null && item.truth !== item.likely[0][0]],
 ];
 
+// A long text begins folded.
+function folded(text) {
+  const quote = make("blockquote", { class: "data" }, short(text, 280));
+  if ([...text].length > 280) quote.append(" ", make("button", { type: "button", class: "plain", "aria-label": "Show the whole text", click: () => fill(quote, text) }, "more"));
+  return quote;
+}
+
 function card(item) {
   const name = (code) => report.classes[code];
   const likely = make("div", { class: "likely" }, item.likely.flatMap(([label, share]) => {
@@ -33,7 +40,7 @@ function card(item) {
   return make("li", { class: `card item${item.picture ? " pictured" : ""}` },
     item.picture ? make("img", { src: item.picture, alt: `Item ${item.id}` }) : null,
     make("h3", {}, make("span", { class: "data" }, item.id), make("span", { class: "muted" }, `${percent(item.doubt)} likely wrong`)),
-    item.text != null ? make("blockquote", { class: "data" }, item.text) : null,
+    item.text != null ? folded(item.text) : null,
     item.address != null && !item.picture ? make("p", { class: "muted data" }, item.address) : null,
     likely, predicted || truth ? make("p", {}, predicted, predicted && truth ? " " : null, truth) : null, item.labels.length ? given : null);
 }
