@@ -26,6 +26,7 @@ LAYERS = [
     ["presets"],
     ["data.inputs", "data.labelled", "data.located", "data.training"],
     ["report"],
+    ["reviewing"],
     ["bench"],
     ["cluster"],
     ["tasks"],

@@ -18,6 +18,7 @@ _EXPORTS = {
     "load": "crowdwise.methods.core.base",
     "CrowdClassifier": "crowdwise.methods.core.base",
     "compare": "crowdwise.comparison",
+    "review": "crowdwise.reviewing",
     "Comparison": "crowdwise.comparison",
     "Concord": "crowdwise.methods.concord",
     "AnnotMix": "crowdwise.methods.annot_mix",
@@ -53,6 +54,7 @@ _MODULES = (
     "quality",
     "readers",
     "report",
+    "reviewing",
     "simulate",
     "streaming",
     "tasks",
@@ -86,6 +88,7 @@ if TYPE_CHECKING:
     from crowdwise.methods.trace_reg import TraceReg as TraceReg
     from crowdwise.methods.union_net import UnionNet as UnionNet
     from crowdwise.readers import read as read
+    from crowdwise.reviewing import review as review
 
 
 def __getattr__(name: str) -> Any:

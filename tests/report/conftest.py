@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from browsers import browser as browser
 from crowdwise.report.source import Source
 from report_crowds import crowd
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 Open = Callable[..., Any]
 
 
 @pytest.fixture
 def source() -> Source:
     return crowd()
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """Headless Chromium; tests that need it are skipped, with a warning, where it is missing."""
-    executable = os.environ.get("CROWDWISE_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        executable = None
-    if executable is None:
-        reason = "no Chromium (apt-get install chromium, pip install playwright): the page is not tried in a browser"
-        warnings.warn(reason, stacklevel=1)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

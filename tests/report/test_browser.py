@@ -153,8 +153,71 @@ def test_the_map_selects_by_list_and_by_click(page_file: Path, opened: Any) -> N
     page = opened(page_file)
     page.select_option("#map-select", label="person 3")
     assert page.inner_text("#annotator-detail h3") == "person 3"
-    page.locator("#chart-after svg .mark-symbol path").nth(1).click(force=True)
+    page.locator("#chart-map svg .mark-symbol path").nth(1).click(force=True)
     assert page.inner_text("#annotator-detail h3") == page.inner_text("#map-detail h3") != "person 3"
+
+
+def test_the_map_draws_confirmed_pairs_or_all_near_ones_and_names_annotators(page_file: Path, opened: Any) -> None:
+    page = opened(page_file)
+    lines = page.locator("#chart-map svg .mark-rule line")
+    page.check("input[name=map-lines][value=before]")
+    page.locator("#map-words", has_text="err most alike").wait_for()
+    page.wait_for_timeout(300)
+    every = lines.count()
+    page.check("input[name=map-lines][value=after]")
+    page.wait_for_timeout(300)
+    assert lines.count() <= every
+    assert "person 0" in " ".join(page.locator("#chart-map svg .mark-text text").all_text_contents())
+    assert set(page.locator("#chart-skills svg .role-axis-label text").all_text_contents()) >= {"person 0", "person 5"}
+
+
+@pytest.mark.parametrize(
+    ("button", "header", "lines"),
+    [
+        ("#annotator-download", '"name","labels","skill"', 7),
+        ("#item-download", '"item","consensus","probability"', 61),
+        ("#overview details button", '"Measure","Value","95% interval"', None),
+        ("#annotator-detail details button", '"","cat","dog","owl"', 4),
+    ],
+)
+def test_every_table_can_be_downloaded(
+    page_file: Path, opened: Any, button: str, header: str, lines: int | None
+) -> None:
+    page = opened(page_file)
+    for folded in page.locator("#overview details, #annotator-detail details").all():
+        folded.locator("summary").click()
+    with page.expect_download() as download:
+        page.click(button)
+    content = Path(download.value.path()).read_text("utf-8").splitlines()
+    assert content[0].startswith(header)
+    assert lines is None or len(content) == lines
+
+
+def test_the_first_thing_said_is_how_good_the_labels_are(page_file: Path, opened: Any) -> None:
+    page = opened(page_file)
+    first = page.locator(".headline li").first.inner_text()
+    assert "%" in first
+    assert "of the labels are right" in first
+    assert "a small crowd" in page.inner_text("#about")
+    assert page.locator("#overview", has_text="a small crowd").count() == 0
+    page.locator(".headline a").first.click()
+    assert page.url.endswith("#items")
+
+
+def test_the_table_of_annotators_fits_on_a_phone(page_file: Path, opened: Any) -> None:
+    page = opened(page_file, viewport={"width": 390, "height": 844})
+    wide, room = page.locator("#annotator-table").evaluate(
+        "table => [table.scrollWidth, table.closest('.scroll').clientWidth]"
+    )
+    assert wide <= room
+
+
+def test_long_texts_begin_folded(opened: Any, tmp_path: Path) -> None:
+    page = opened(write(gather(SHAPES["long names"], budget=5), tmp_path / "report.html"))
+    quote = page.locator(".item blockquote").first
+    before = len(quote.inner_text())
+    quote.get_by_role("button").click()
+    assert len(quote.inner_text()) > before
 
 
 def test_items_are_filtered_by_class_disagreement_and_annotator(page_file: Path, opened: Any) -> None:

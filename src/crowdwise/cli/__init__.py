@@ -24,6 +24,7 @@ from crowdwise.cli.methods import methods
 from crowdwise.cli.predict import predict
 from crowdwise.cli.presets import presets
 from crowdwise.cli.report import report
+from crowdwise.cli.review import review
 from crowdwise.cli.simulate import simulate
 from crowdwise.cli.train import train
 
@@ -39,6 +40,7 @@ _VERBS = (
     agreement,
     annotators,
     report,
+    review,
     convert,
     simulate,
     compare,

@@ -45,6 +45,10 @@ def report(
     root: Root = None,
     method: Method = "auto",
     budget: Annotated[int, typer.Option(min=0, help="Labels to suggest in the section on what to label next.")] = 200,
+    cost: Annotated[
+        float | None,
+        typer.Option(min=0, help="Price of a label, for what further ones would cost.", show_default=False),
+    ] = None,
     seed: Seed = 0,
     serve: Annotated[
         bool, typer.Option("--serve", help="Show it on localhost, anew whenever INPUT changes, until Ctrl-C.")
@@ -57,7 +61,7 @@ def report(
     from crowdwise.tasks.report import Request, serve_report, write_report
 
     folder = None if root is None else Path(root)
-    request = Request(what, annotations, inputs, bench, method, reading, budget, seed, folder)
+    request = Request(what, annotations, inputs, bench, method, reading, budget, seed, cost=cost, root=folder)
     if serve:
         return serve_report(
             request, port, out, ready=lambda address: say(f"{address}  (Ctrl-C ends it)"), observer=Terminal()

@@ -9,9 +9,12 @@ from crowdwise.quality._annotators import Tally as Tally
 from crowdwise.quality._annotators import annotators
 from crowdwise.quality._annotators import class_counts as class_counts
 from crowdwise.quality._annotators import profile as profile
+from crowdwise.quality._belief import majority_posterior as majority_posterior
 from crowdwise.quality._calibration import Calibration, calibration
 from crowdwise.quality._instances import instances, issues
 from crowdwise.quality._next import next_labels
+from crowdwise.quality._outlook import Outlook as Outlook
+from crowdwise.quality._outlook import outlook as outlook
 from crowdwise.quality._skill import skill_of as skill_of
 
 __all__ = ["Calibration", "annotators", "calibration", "instances", "issues", "next_labels"]

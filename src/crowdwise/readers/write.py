@@ -24,15 +24,32 @@ WRITTEN = (TABLE, CROWD_KIT, LABEL_STUDIO)
 """Formats that can be written."""
 
 
-def write(export: Export, path: str | os.PathLike[str], to: str = AUTO) -> None:
+def write(
+    export: Export,
+    path: str | os.PathLike[str],
+    to: str = AUTO,
+    *,
+    labels: pa.Table | None = None,
+    model: str = OWN,
+) -> None:
     """Write annotations, with all details, so that `read` gets everything back.
 
     ``to`` is "table" (by suffix: csv, tsv, jsonl, parquet, arrow), "crowd-kit" (the same, with its column names) or
     "label-studio" (json); "auto" means "label-studio" for .json, else "table". The file appears whole or not at all.
+    Consensus ``labels``, as in `write_labels`, become predictions of ``model`` beside the annotations of Label Studio;
+    the other formats have no place for them.
     """
     path = Path(path)
     kind = output_format(path, to)
-    if kind == LABEL_STUDIO:
+    if kind == LABEL_STUDIO and labels is not None:
+        rows = {row["instance"]: row for row in labels.to_pylist()}
+
+        def both(code: int, one: Any) -> dict[str, Any]:
+            answers = _given(export, code, one)
+            return answers | {"predictions": answers["predictions"] + _consensus(rows.get(one), export, _own(model))}
+
+        _write_json(_tasks(export, both), path)
+    elif kind == LABEL_STUDIO:
         _write_json(_tasks(export, partial(_given, export)), path)
     else:
         write_table(_annotation_table(export, kind), path)
@@ -57,8 +74,9 @@ def write_labels(
         if export is None:
             raise ConfigError("to='label-studio' needs export=..., which has the tasks")
         rows = {row["instance"]: row for row in labels.to_pylist()}
-        name = model if model.startswith(OWN) else f"{OWN}-{model}"
-        _write_json(_tasks(export, lambda _, one: {"predictions": _consensus(rows.get(one), export, name)}), path)
+        _write_json(
+            _tasks(export, lambda _, one: {"predictions": _consensus(rows.get(one), export, _own(model))}), path
+        )
         return
     if kind == CROWD_KIT:
         names = {"instance": "task", "label": "agg_label"}
@@ -159,6 +177,11 @@ def _given(export: Export, code: int, instance: Any) -> dict[str, Any]:
     if export.gold is not None and instance in export.gold:
         people.append({"result": [_result(export, export.gold[instance])], "ground_truth": True})
     return {"annotations": people, "predictions": models}
+
+
+def _own(model: str) -> str:
+    """The name by which a consensus is known again, and not taken for a model's labels."""
+    return model if model.startswith(OWN) else f"{OWN}-{model}"
 
 
 def _consensus(row: Mapping[str, Any] | None, export: Export, model: str) -> list[dict[str, Any]]:

@@ -146,7 +146,9 @@ def _picked() -> Any:
 
 def _skills() -> Any:
     base = _chart("skills", 150, "Skill of every annotator with its interval, the best first")
-    x = alt.X("rank:O", title=None, axis=None)
+    tag = "(data('skills')[datum.value] || {}).tag || ''"  # ranks are places in the data
+    names = alt.Axis(labelExpr=tag, labelAngle=-40, labelLimit=110, labelOverlap=False, ticks=False, domain=False)
+    x = alt.X("rank:O", title=None, axis=names)
     chosen = "datum.id === picked"
     whisker = base.mark_rule(opacity=0.45).encode(
         x=x,
@@ -224,8 +226,12 @@ def _map() -> Any:
         stroke=alt.condition(chosen, alt.value("#d55e00"), alt.value("#ffffff")),
         tooltip=_tips(("name:N", "", "annotator"), ("group:N",), ("skill:Q", ".0%"), ("neighbours:N",)),
     )
+    names = alt.Chart(alt.NamedData("nodes")).mark_text(dy=-12, fontSize=11, aria=False).encode(x=x, y=y)
+    tags = names.transform_filter("datum.tag && datum.id !== picked").encode(text="tag:N")
+    own = names.transform_filter(chosen).mark_text(dy=-16, fontSize=13, fontWeight="bold", aria=False)
     words = "Annotators by how they err; lines join similar ones"
-    chart = alt.layer(edges, nodes).properties(width="container", height=400, description=words)
+    layers = alt.layer(edges, nodes, tags, own.encode(text="name:N"))
+    chart = layers.properties(width="container", height=440, description=words)
     return chart.add_params(_picked())
 
 
@@ -249,7 +255,7 @@ def _training(field: str, title: str) -> Any:
 
 
 def _comparison() -> Any:
-    base = _chart("comparison", 120, "Test accuracy of every method, mean and standard deviation")
+    base = _chart("comparison", 120, "Every method, mean and standard deviation")
     y = alt.Y("row:N", sort=None, title=None, axis=alt.Axis(labelLimit=220))
     numbers = (("mean:Q", ".2f"), ("spread:Q", ".2f", "standard deviation"), ("runs:Q",))
     tooltip = _tips(("row:N", "", "method"), *numbers)

@@ -16,6 +16,7 @@ from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import AGGREGATORS
 from crowdwise.report.analysis import analyse
 from crowdwise.report.annotators import profiles, profiles_of_model
+from crowdwise.report.headline import headline
 from crowdwise.report.items import items, next_labels
 from crowdwise.report.limits import PAGE_BYTES, RESERVED, number, size
 from crowdwise.report.overview import overview
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
     from crowdwise.methods.core.base import CrowdClassifier
 
 BUDGET = 200  # labels to suggest
+TRUE = "test_accuracy"
+METRICS = {  # of a benchmark's records, the most telling first -> in words
+    TRUE: "test accuracy, %",
+    "heldout_log_likelihood": "log-likelihood of held-out labels",
+    "heldout_agreement": "agreement with held-out labels",
+    "validation_agreement": "agreement with validation labels",
+}
 
 
 @dataclass
@@ -54,8 +62,10 @@ def empty(title: str) -> Content:
     return Content(title, f"{datetime.date.today().isoformat()}, crowdwise {crowdwise.__version__}")
 
 
-def gather(source: Source, *, method: str = "auto", budget: int = BUDGET, seed: int = 0) -> Content:
-    """Everything the page says about a crowd."""
+def gather(
+    source: Source, *, method: str = "auto", budget: int = BUDGET, seed: int = 0, cost: float | None = None
+) -> Content:
+    """Everything the page says about a crowd; ``cost`` is the price of a label."""
     if method != "auto" and method not in AGGREGATORS:
         raise ConfigError(f"unknown method {method!r}{suggest(method, ['auto', *AGGREGATORS])}")
     if budget < 0:
@@ -69,6 +79,7 @@ def gather(source: Source, *, method: str = "auto", budget: int = BUDGET, seed: 
         page.annotators = {"rows": shown.rows, "total": shown.total}
     page.map = shown.chart or {}
     page.next = next_labels(analysis, budget) if budget else []
+    page.overview["headline"] = headline(analysis, shown.rows, page.next, cost)
     page.items = items(analysis, shown.shown, PAGE_BYTES - RESERVED - size(dataclasses.asdict(page)))
     return page
 
@@ -98,7 +109,7 @@ def training(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def comparison(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Mean and spread of the test accuracies (in per cent) of each ``row`` (method) in each ``column`` (setting).
+    """Mean and spread of each ``row`` (method) in each ``column`` (setting), by the first of `METRICS` that the column has.
 
     >>> comparison([{"column": "digits", "row": "CE", "test_accuracy": value} for value in (80.0, 82.0)])[0]["mean"]
     81.0
@@ -107,33 +118,45 @@ def comparison(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     def place(record: Mapping[str, Any]) -> tuple[str, str]:
         return str(record["column"]), str(record["row"])
 
-    known = [record for record in records if record.get("test_accuracy") is not None]
     rows = []
-    for (column, row), group in groupby(sorted(known, key=place), place):
-        values = [float(record["test_accuracy"]) for record in group]
-        spread = stdev(values) if len(values) > 1 else None
-        rows.append(
-            {
-                "column": column,
-                "row": row,
-                "mean": number(fmean(values), 2),
-                "spread": _known(spread),
-                "low": number(fmean(values) - (spread or 0), 2),
-                "high": number(fmean(values) + (spread or 0), 2),
-                "runs": len(values),
-            }
-        )
+    for column, group in groupby(sorted(records, key=place), lambda record: str(record["column"])):
+        own = list(group)
+        metric = next((name for name in METRICS if any(record.get(name) is not None for record in own)), TRUE)
+        known = [record for record in own if record.get(metric) is not None]
+        for row, runs in groupby(known, lambda record: str(record["row"])):
+            values = [float(record[metric]) for record in runs]
+            spread = stdev(values) if len(values) > 1 else None
+            digits = 2 if metric == TRUE else 4
+            rows.append(
+                {
+                    "column": column,
+                    "row": row,
+                    "metric": METRICS[metric],
+                    "digits": digits,
+                    "mean": number(fmean(values), digits),
+                    "spread": _known(spread),
+                    "low": number(fmean(values) - (spread or 0), digits),
+                    "high": number(fmean(values) + (spread or 0), digits),
+                    "runs": len(values),
+                }
+            )
     return rows
 
 
 def compared(records: Sequence[Mapping[str, Any]]) -> str:
-    """The number of runs in a comparison, as a sentence.
+    """What was compared, in a sentence or two.
 
     >>> compared([{"test_accuracy": 80.0}, {"error": "out of memory"}])
     'From 1 run; 1 failed.'
     """
-    known = sum(record.get("test_accuracy") is not None for record in records)
-    return f"From {count(known, 'runs')}" + (f"; {len(records) - known:,} failed." if len(records) > known else ".")
+    known = sum(any(record.get(name) is not None for name in METRICS) for record in records)
+    runs = f"From {count(known, 'runs')}" + (f"; {len(records) - known:,} failed." if len(records) > known else ".")
+    if known and not any(record.get(TRUE) is not None for record in records):
+        runs += (
+            " There is no truth to compare with: methods are judged by how well they foretell labels of the crowd that they "
+            "were not shown. That ranks them, but it is not the share of right predictions."
+        )
+    return runs
 
 
 def _known(value: Any) -> float | None:

@@ -11,7 +11,16 @@ import pyarrow as pa
 from crowdwise import quality
 from crowdwise.readers import MODEL
 from crowdwise.report.analysis import Analysis, Ints
-from crowdwise.report.limits import MOST_DETAILS, MOST_ITEMS, PICTURE_BYTES, TEXT_LENGTH, number, size
+from crowdwise.report.limits import (
+    LONG_TEXT,
+    LONG_TEXTS,
+    MOST_DETAILS,
+    MOST_ITEMS,
+    PICTURE_BYTES,
+    TEXT_LENGTH,
+    number,
+    size,
+)
 from crowdwise.report.thumbnails import thumbnail
 
 LIKELY = 3  # classes to give for an item
@@ -34,7 +43,7 @@ def items(analysis: Analysis, shown: Ints, budget: int) -> dict[str, Any]:
         own = crowd.by_instance[code]
         strangers = [who for who in dict.fromkeys(crowd.annotator[own].tolist()) if who not in place]
         place |= {who: len(place) + at for at, who in enumerate(strangers)}
-        row = _item(analysis, code, float(doubt[code]))
+        row = _item(analysis, code, float(doubt[code]), LONG_TEXT if len(rows) < LONG_TEXTS else TEXT_LENGTH)
         pairs = zip(crowd.annotator[own].tolist(), crowd.label[own].tolist(), strict=True)
         row["labels"] = [part for who, label in pairs for part in (place[who], label)]
         if source.extra is not None:
@@ -49,8 +58,8 @@ def items(analysis: Analysis, shown: Ints, budget: int) -> dict[str, Any]:
     return {"rows": rows, "total": total, "people": people}
 
 
-def _item(analysis: Analysis, code: int, doubt: float) -> dict[str, Any]:
-    """One item, without its labels."""
+def _item(analysis: Analysis, code: int, doubt: float, most: int) -> dict[str, Any]:
+    """One item, without its labels, and with so many characters of its text."""
     source, crowd = analysis.source, analysis.source.annotations
     belief = analysis.posterior[code]
     likely = np.argsort(-belief, kind="stable")[:LIKELY].tolist()
@@ -70,7 +79,7 @@ def _item(analysis: Analysis, code: int, doubt: float) -> dict[str, Any]:
     text = None if source.texts is None else source.texts[code]
     if text is not None:
         text = str(text)
-        row["text"] = text if len(text) <= TEXT_LENGTH else text[: TEXT_LENGTH - 1] + "…"
+        row["text"] = text if len(text) <= most else text[: most - 1] + "…"
     return row
 
 

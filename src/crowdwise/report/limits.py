@@ -13,7 +13,8 @@ MATRIX_NUMBERS = 500_000  # entries of all matrices together
 PAGE_BYTES = 4_900_000
 RESERVED = 1_300_000  # bytes for scripts, markup, training curves and compared methods
 PICTURE_BYTES = 700_000
-TEXT_LENGTH = 280  # characters of an item's text
+TEXT_LENGTH = 280  # characters of an item's text that are shown at first
+LONG_TEXT, LONG_TEXTS = 3_000, 200  # characters, of the most doubtful items, that unfold
 MOST_DETAILS = 20  # values of other columns that an item shows
 
 _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}

@@ -14,13 +14,13 @@ from crowdwise.errors import spelled
 from crowdwise.readers import MODEL
 from crowdwise.report.analysis import Analysis
 from crowdwise.report.limits import number
+from crowdwise.report.wording import listed
 
 RESAMPLES = 200  # for the intervals of agreement
 LARGE = 500_000  # labels; no intervals above that
 SPAMMER, SPAM_LABELS = 0.9, 10
 HURRIED = 0.25  # of the crowd's median seconds per label
 OVERCONFIDENT = 0.02  # predicted minus measured accuracy that earns a warning
-NAMED = 5  # annotators to name in a warning
 
 
 def overview(analysis: Analysis, rows: Sequence[dict[str, Any]], *, seed: int = 0) -> dict[str, Any]:
@@ -112,7 +112,9 @@ def _warnings(
         ]
     labelled = max(int(np.count_nonzero(crowd.labels_per_instance)), 1)
     alpha = next((row["value"] for row in measured if row["measure"].startswith("Krippendorff")), None)
-    if alpha is None:
+    if crowd.n_classes < 2:
+        found.append("All labels are the same class, so there is nothing to compare.")
+    elif alpha is None:
         found.append("No item has two labels, so agreement and annotators' errors cannot be estimated.")
     elif alpha < 0.4:
         found.append(
@@ -142,10 +144,10 @@ def _warnings(
         found.append(f"{count(crowd.n_duplicates, 'labels')} by annotators who had already labelled the item.")
     silent = [str(name) for name in crowd.annotators[crowd.labels_per_annotator == 0]]
     if silent:
-        found.append(f"{_listed(silent)} gave no label.")
+        found.append(f"{listed(silent)} gave no label.")
     unseen = [str(name) for name in crowd.classes[np.bincount(crowd.label, minlength=crowd.n_classes) == 0]]
     if unseen:
-        found.append(f"Nobody chose {_listed(unseen)}.")
+        found.append(f"Nobody chose {listed(unseen)}.")
     found += _annotator_warnings(rows)
     return found
 
@@ -154,26 +156,14 @@ def _annotator_warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
     found = []
     spam = [row["name"] for row in rows if row.get("spammer", 0) > SPAMMER and row["labels"] >= SPAM_LABELS]
     if spam:
-        found.append(f"The labels of {_listed(spam)} hardly depend on the item: check them before you use them.")
+        found.append(f"The labels of {listed(spam)} hardly depend on the item: check them before you use them.")
     pace = [row["seconds"] for row in rows if row.get("seconds")]
     if len(pace) >= 3:
         usual = float(np.median(pace))
         fast = [row["name"] for row in rows if row.get("seconds") is not None and row["seconds"] < HURRIED * usual]
         if fast:
-            found.append(f"{_listed(fast)} took less than a quarter of the usual {usual:.1f} s per label.")
+            found.append(f"{listed(fast)} took less than a quarter of the usual {usual:.1f} s per label.")
     worse = [row["name"] for row in rows if row.get("driftHigh", 0) is not None and row.get("driftHigh", 0) < 0]
     if worse:
-        found.append(f"{_listed(worse)} became less reliable over time.")
+        found.append(f"{listed(worse)} became less reliable over time.")
     return found
-
-
-def _listed(names: Sequence[str]) -> str:
-    """The first names, and how many more.
-
-    >>> _listed(["ann", "bob"])
-    '“ann” and “bob”'
-    """
-    quoted = [f"“{name}”" for name in names[:NAMED]]
-    if len(names) > NAMED:
-        return f"{', '.join(quoted)} and {len(names) - NAMED:,} more"
-    return " and ".join(filter(None, [", ".join(quoted[:-1]), quoted[-1]]))

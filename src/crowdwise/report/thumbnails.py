@@ -25,6 +25,12 @@ def thumbnail(picture: Any, folder: Path | None = None) -> str | None:
     >>> thumbnail(np.zeros((2, 2), np.uint8))[:22]
     'data:image/png;base64,'
     """
+    found = encoded(picture, folder, SIDE)
+    return None if found is None else f"data:image/{found[1]};base64,{base64.b64encode(found[0]).decode()}"
+
+
+def encoded(picture: Any, folder: Path | None, side: int, quality: int = 70) -> tuple[bytes, str] | None:
+    """A picture of at most ``side`` pixels, drawn anew, and its type (png or jpeg); None for anything else."""
     from PIL import Image
 
     if isinstance(picture, tuple):  # a data set of pictures gives (pixels, number)
@@ -40,14 +46,13 @@ def thumbnail(picture: Any, folder: Path | None = None) -> str | None:
             else:
                 image = Image.fromarray(_pixels(np.asarray(picture)))
             image = image.convert("L" if image.mode in ("1", "L", "I", "F") else "RGB")
-            image.thumbnail((SIDE, SIDE))
+            image.thumbnail((side, side))
             exact = image.mode == "L" and image.width * image.height <= LOSSLESS
             file = io.BytesIO()
-            image.save(file, "PNG" if exact else "JPEG", optimize=True, **({} if exact else {"quality": 70}))
+            image.save(file, "PNG" if exact else "JPEG", optimize=True, **({} if exact else {"quality": quality}))
     except (OSError, ValueError, TypeError, Warning, Image.DecompressionBombError):
         return None
-    kind = "png" if exact else "jpeg"
-    return f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
+    return file.getvalue(), "png" if exact else "jpeg"
 
 
 def _pixels(array: Any) -> Any:

@@ -101,7 +101,7 @@ def _about_crowd(request: Request, observer: Observer) -> Content:
     found = find(request, observer)
     if isinstance(found, Content):
         return found
-    return gather(found, method=request.method, budget=request.budget, seed=request.seed)
+    return gather(found, method=request.method, budget=request.budget, seed=request.seed, cost=request.cost)
 
 
 def _with_progress(page: Content, request: Request) -> Content:

@@ -45,8 +45,10 @@ class Request:
     reading: Reading = dataclasses.field(default_factory=dict)
     budget: int = 200
     seed: int = 0
+    cost: float | None = None
+    """Price of a label."""
     root: Path | None = None
-    """Folder of the pictures that a file of labels names; by default the file's own."""
+    """Folder of the pictures; by default that of the file."""
 
     @property
     def path(self) -> Path:

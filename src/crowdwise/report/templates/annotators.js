@@ -51,7 +51,7 @@ function cell(row, id, column) {
     skill: () => [percent(value), ...(row.low == null ? [] : [make("span", { class: "hidden" }, `, ${percent(row.low)} to ${percent(row.high)}`), skillBar(row)])],
     worst: () => [own(short(value)), ` (${percent(row.worstSkill)})`], seconds: () => value.toFixed(1), drift: () => signed(value), group: () => [dot(value), ` ${value + 1}`],
   }[column.key];
-  const attributes = column.key === "name" ? { scope: "row" } : { class: column.number ? "number" : "words" };
+  const attributes = column.key === "name" ? { scope: "row" } : { class: `${column.number ? "number" : "words"} of-${column.key}` };
   return make(column.key === "name" ? "th" : "td", attributes, value == null ? "–" : content());
 }
 
@@ -59,7 +59,7 @@ function startAnnotators() {
   const body = document.querySelector("#annotator-table tbody");
   if (!body) return;
   const lines = people.map((row, id) => make("tr", { "data-id": id }, columns.map((column) => cell(row, id, column))));
-  const heads = columns.map((column) => make("th", { scope: "col", class: column.number ? "number" : null, title: column.hint },
+  const heads = columns.map((column) => make("th", { scope: "col", class: `${column.number ? "number" : ""} of-${column.key}`, title: column.hint },
     make("button", { type: "button", click: () => sort(column) }, column.title)));
   fill(document.querySelector("#annotator-table thead tr"), heads);
   let order = { key: null, ascending: true };
@@ -103,6 +103,10 @@ function startAnnotators() {
     line.querySelector("button").focus();
   });
   at("annotator-search").addEventListener("input", search);
+  at("annotator-download").addEventListener("click", () => {
+    const kept = [...new Set(people.flatMap((row) => Object.keys(row)))].filter((key) => people.every((row) => row[key] == null || typeof row[key] !== "object"));
+    download("annotators.csv", [kept, ...people.map((row) => kept.map((key) => row[key] ?? ""))]);
+  });
   followers.push((id) => {
     lines.forEach((line, place) => { // one stop of the tab key is enough: arrow keys go on from there
       line.classList.toggle("picked", place === id);
@@ -120,7 +124,8 @@ function startAnnotators() {
   search();
   sort(columns.find((column) => column.key === "skill") || columns[0]);
   const ranked = people.map((row, id) => ({ ...row, id })).filter((row) => row.skill != null).sort((a, b) => b.skill - a.skill);
-  const points = ranked.map(({ id, name, skill, low, high, labels }, rank) => ({ id, name, skill, low, high, labels, rank }));
+  const every = Math.ceil(ranked.length / Math.max(4, Math.floor((at("chart-skills").clientWidth || 900) / 20))); // so that names have room
+  const points = ranked.map(({ id, name, skill, low, high, labels }, rank) => ({ id, name, skill, low, high, labels, rank, tag: rank % every ? "" : short(name, 16) }));
   draw(at("chart-skills"), "skills", { skills: points }, { signals: { picked }, listeners: { click: (datum) => datum && pick(datum.id) } });
 }
 
@@ -160,7 +165,7 @@ function matrix(row, prefix, slides) {
   const slider = make("input", { type: "range", min: 0, max: row.moments?.length, value: 0, step: 1, "aria-label": "Item at which the matrix is shown", "aria-valuetext": mean, input: move });
 
   function show({ matrix: flat }) {
-    table.replaceChildren(table.firstChild, many ? errorTable(flat) : matrixTable(flat));
+    table.replaceChildren(table.firstChild, ...withDownload(many ? errorTable(flat) : matrixTable(flat), `matrix of ${row.name}`));
     draw(chart, "matrix", { matrix: cells(flat).filter(({ whole }) => !many || whole > 0) }, { renderer: many ? "canvas" : "svg" }); // thousands of cells
   }
 

@@ -5,6 +5,7 @@ const people = report.annotators.rows || [];
 const at = (id) => document.getElementById(id);
 const percent = (share, digits = 0) => (share == null ? "–" : `${(100 * share).toFixed(digits)}%`);
 const count = (value) => value.toLocaleString("en");
+const sentence = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
 const short = (text, most = 24) => ([...text].length > most ? `${[...text].slice(0, most - 1).join("")}…` : text);
 const own = (text) => make("bdi", {}, text); // text from data inside a sentence, whichever way it is written
@@ -28,6 +29,22 @@ function options(select, entries) {
   fill(select, entries.map(([value, text]) => make("option", { value }, text)));
 }
 
+// A file of comma-separated values; text that a spreadsheet would compute is marked as text.
+function download(name, lines) {
+  const plain = (value) => (typeof value === "string" && /^'*[=+\-@\t\r]/.test(value) && Number.isNaN(Number(value)) ? `'${value}` : String(value));
+  const quoted = (value) => `"${plain(value).replaceAll('"', '""')}"`;
+  const file = new Blob([lines.map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n"], { type: "text/csv" });
+  const link = make("a", { href: URL.createObjectURL(file), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+// A table, and a button that downloads it.
+function withDownload(table, name) {
+  const lines = () => [...table.rows].map((row) => [...row.cells].map((each) => each.textContent));
+  return [table, make("button", { type: "button", class: "quiet", click: () => download(`${name}.csv`, lines()) }, "Download as CSV")];
+}
+
 function facts(pairs) {
   return make("dl", {}, pairs.filter(([, value]) => value != null && value !== "").flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
 }
@@ -43,6 +60,7 @@ function theme() {
 
 async function embed(element, chart) {
   const spec = { ...report.specs[chart.name], datasets: chart.datasets, ...(chart.height ? { height: chart.height } : {}) };
+  if (chart.title) spec.layer = spec.layer.map((layer) => ({ ...layer, encoding: { ...layer.encoding, x: { ...layer.encoding.x, title: chart.title } } }));
   if (chart.signals && spec.params) spec.params = spec.params.map((param) => ({ ...param, value: chart.signals[param.name] ?? param.value }));
   const result = await vegaEmbed(element, spec, { config: report.themes[theme()], renderer: chart.renderer || "svg", actions: false, ast: true, tooltip: { theme: theme() } });
   chart.view = result.view;
@@ -66,11 +84,11 @@ function nextTurn() {
 }
 
 // Draw a chart, or give one that is there new data and signals.
-function draw(element, name, datasets, { signals, listeners, height, renderer } = {}) {
+function draw(element, name, datasets, { signals, listeners, height, renderer, title } = {}) {
   const chart = drawn.get(element);
   if (!element) return Promise.resolve();
   if (!chart || !element.isConnected) {
-    const fresh = { name, datasets, signals, listeners, height, renderer };
+    const fresh = { name, datasets, signals, listeners, height, renderer, title };
     fresh.ready = turn(element).then(() => embed(element, fresh));
     drawn.set(element, fresh);
     return fresh.ready;

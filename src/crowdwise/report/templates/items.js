@@ -20,6 +20,13 @@ const kinds = [
   ["wrong", "consensus is not the truth", (item) => item.truth != null && item.truth !== item.likely[0][0]],
 ];
 
+// A long text begins folded.
+function folded(text) {
+  const quote = make("blockquote", { class: "data" }, short(text, 280));
+  if ([...text].length > 280) quote.append(" ", make("button", { type: "button", class: "plain", "aria-label": "Show the whole text", click: () => fill(quote, text) }, "more"));
+  return quote;
+}
+
 function card(item) {
   const name = (code) => report.classes[code];
   const likely = make("div", { class: "likely" }, item.likely.flatMap(([label, share]) => {
@@ -34,7 +41,7 @@ function card(item) {
   return make("li", { class: `card item${item.picture ? " pictured" : ""}` },
     item.picture ? make("img", { src: item.picture, alt: `Item ${item.id}` }) : null,
     make("h3", {}, make("span", { class: "data" }, item.id), make("span", { class: "muted" }, `${percent(item.doubt)} likely wrong`)),
-    item.text != null ? make("blockquote", { class: "data" }, item.text) : null,
+    item.text != null ? folded(item.text) : null,
     item.address != null && !item.picture ? make("p", { class: "muted data" }, item.address) : null,
     likely, predicted || truth ? make("p", {}, predicted, predicted && truth ? " " : null, truth) : null, item.labels.length ? given : null, item.more?.length ? more : null);
 }
@@ -74,6 +81,9 @@ function startItems() {
 
   for (const id of ["item-class", "item-kind", "item-annotator"]) at(id).addEventListener("change", filter);
   at("item-search").addEventListener("input", filter);
+  at("item-download").addEventListener("click", () => download("items.csv", [["item", "consensus", "probability", "likely_wrong", "labels", "truth", "text"], ...found.map((item) => [
+    item.id, report.classes[item.likely[0][0]], item.likely[0][1], item.doubt, votes(item).map(([who, label]) => `${report.items.people[who]}: ${report.classes[label]}`).join("; "),
+    item.truth == null ? "" : report.classes[item.truth], item.text ?? ""])]));
   at("item-back").addEventListener("click", () => { page -= 1; show(); });
   at("item-on").addEventListener("click", () => { page += 1; show(); });
   showItemsOf = (id) => { at("item-annotator").value = id; filter(); at("items").scrollIntoView(); };

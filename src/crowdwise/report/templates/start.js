@@ -6,6 +6,7 @@ function startOverview() {
   if (agreement.length) draw(at("chart-agreement"), "agreement", { agreement });
   const shares = [["labels", classes.labels], ["consensus", classes.consensus]].filter(([, values]) => values.some(Boolean));
   draw(at("chart-classes"), "classes", { classes: report.classes.flatMap((name, code) => shares.map(([what, values]) => ({ class: name, what, share: values[code] }))) });
+  for (const table of at("overview").querySelectorAll("table")) table.after(withDownload(table.cloneNode(true), table.closest("details") ? "agreement" : "accuracy")[1]);
   const first = Math.min(confidence.findIndex(Boolean), confidence.length / 2);
   const bins = confidence.map((items, bin) => ({ low: bin / confidence.length, high: (bin + 1) / confidence.length, items }));
   draw(at("chart-confidence"), "confidence", { confidence: bins.slice(Math.max(0, first)) });
@@ -27,18 +28,8 @@ function startNext() {
     draw(at("chart-gain"), "gain", { gain });
   }
 
-  function download() {
-    const inert = (text) => (/^'*[=+\-@\t\r]/.test(text) && isNaN(text) ? `'${text}` : text); // for a spreadsheet, no formula
-    const quoted = (text) => `"${inert(String(text)).replaceAll('"', '""')}"`;
-    const lines = [["item", "annotator", "expected_gain"], ...rows.slice(0, budget()).map((row) => [row.item, row.annotator, row.gain])];
-    const file = new Blob([lines.map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n"], { type: "text/csv" });
-    const link = make("a", { href: URL.createObjectURL(file), download: "label-next.csv" });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-  }
-
   at("next-budget").addEventListener("input", show);
-  at("next-download").addEventListener("click", download);
+  at("next-download").addEventListener("click", () => download("label-next.csv", [["item", "annotator", "expected_gain"], ...rows.slice(0, budget()).map((row) => [row.item, row.annotator, row.gain])]));
   show();
 }
 
@@ -54,11 +45,11 @@ function startTraining() {
     const comparison = report.comparison.filter((row) => row.column === setting).sort((a, b) => b.mean - a.mean);
     const chart = make("div", { class: "chart" });
     const lines = comparison.map((row) => make("tr", {}, make("th", { scope: "row", class: "data" }, row.row),
-      make("td", { class: "number" }, row.mean.toFixed(2)), make("td", { class: "number" }, row.spread == null ? "–" : row.spread.toFixed(2)), make("td", { class: "number" }, row.runs)));
-    const heads = ["Method", "Accuracy, %", "Standard deviation", "Runs"].map((title, place) => make("th", { scope: "col", class: place ? "number" : null }, title));
+      make("td", { class: "number" }, row.mean.toFixed(row.digits ?? 2)), make("td", { class: "number" }, row.spread == null ? "–" : row.spread.toFixed(row.digits ?? 2)), make("td", { class: "number" }, row.runs)));
+    const heads = ["Method", sentence(comparison[0].metric ?? "test accuracy, %"), "Standard deviation", "Runs"].map((title, place) => make("th", { scope: "col", class: place ? "number" : null }, title));
     at("comparison").append(make("figure", { class: "card" }, make("figcaption", { class: "data" }, setting.replaceAll("|", " · ")), chart,
-      make("details", {}, make("summary", {}, "As a table"), make("table", {}, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, lines)))));
-    draw(chart, "comparison", { comparison }, { height: 32 * comparison.length });
+      make("details", {}, make("summary", {}, "As a table"), withDownload(make("table", {}, make("thead", {}, make("tr", {}, heads)), make("tbody", {}, lines)), `methods on ${setting}`))));
+    draw(chart, "comparison", { comparison }, { height: 32 * comparison.length, title: comparison[0].metric });
   }
 }
 

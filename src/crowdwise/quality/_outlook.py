@@ -1,0 +1,57 @@
+"""How many labels are right: what their confidence promises, corrected by what checks have found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from crowdwise.data.types import Floats
+
+PRIOR = 5.0  # expected errors before checks outweigh what the model promised
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is expected of labels that nobody has checked."""
+
+    right: float
+    """Share of them expected to be right, given how often the consensus was wrong where it was checked; ``low`` and ``high``
+    are the ends of its 95 % interval."""
+    low: float
+    high: float
+    more: int
+    """Checks after which the rest is expected to reach the target, the most doubtful first."""
+
+
+def outlook(confidence: Floats, checked: Sequence[tuple[float, bool]], n_classes: int, target: float) -> Outlook:
+    """What to expect of items with this ``confidence`` (k,), given pairs of confidence and rightness of those ``checked``.
+
+    Errors are Poisson with a rate that is a multiple of the promised one; the multiple has a Gamma prior around 1.
+
+    >>> outlook(np.array([0.9, 0.9]), [], 2, 0.97).right
+    0.9
+    >>> round(outlook(np.array([0.9, 0.9]), [(0.9, False)] * 10, 2, 0.97).right, 2)
+    0.75
+    """
+    from scipy.stats import gamma  # slow to import
+
+    doubt = np.sort(1 - confidence)[::-1]
+    if not len(doubt):
+        return Outlook(1.0, 1.0, 1.0, 0)
+    expected = sum(1 - promised for promised, _ in checked)
+    wrong = sum(not right for _, right in checked)
+    shape, rate = PRIOR + wrong, PRIOR + expected
+    most = 1 - 1 / max(n_classes, 2)
+
+    def share(times: float) -> float:
+        return float(np.minimum(times * doubt, most).mean())
+
+    doubts = np.minimum(shape / rate * doubt, most)
+    left = np.arange(len(doubt), 0, -1)
+    rest = doubts[::-1].cumsum()[::-1] / left  # mean of what remains after 0, 1, ... checks
+    enough = np.flatnonzero(rest <= 1 - target)
+    more = int(enough[0]) if len(enough) else len(doubt)
+    low, high = (float(gamma.ppf(tail, shape, scale=1 / rate)) for tail in (0.025, 0.975))
+    return Outlook(1 - share(shape / rate), 1 - share(high), 1 - share(low), more)

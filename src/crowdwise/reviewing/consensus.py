@@ -1,0 +1,138 @@
+"""The consensus of crowd and reviewers, fitted anew after answers, and what it promises about the rest."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from scipy.special import entr
+
+from crowdwise import quality
+from crowdwise.aggregation.core.crowd import MemoryCrowd
+from crowdwise.aggregation.recommend import suitable_method
+from crowdwise.annotations import Annotations
+from crowdwise.data.factorise import Vocabulary, is_text
+from crowdwise.data.types import Array, Floats, Ints
+from crowdwise.registry import AGGREGATORS
+from crowdwise.reviewing.answers import Answers
+
+Trust = Literal["gold", "expert"]
+VOTES = "majority-vote"
+EXPERT, EXPERT_LABELS = 0.95, 50.0  # an expert is right so often, as if seen so often in every class
+
+
+@dataclass(frozen=True, eq=False)
+class Consensus:
+    """Posterior (n, C) of every item, and how it was made."""
+
+    version: int
+    method: str
+    reason: str
+    annotations: Annotations
+    """The crowd's labels, then those of the reviewers."""
+    posterior: Floats
+    reviewed: Array  # (n,) whether anybody has reviewed the item
+
+    @cached_property
+    def label(self) -> Ints:
+        """Most likely class of every item, (n,); the first if tied."""
+        return np.asarray(self.posterior.argmax(axis=1))
+
+    @cached_property
+    def confidence(self) -> Floats:
+        """Probability of the most likely class, (n,)."""
+        return np.asarray(self.posterior.max(axis=1))
+
+    @cached_property
+    def information(self) -> Floats:
+        """Bits that a reviewer's label is expected to tell about the class, (n,): H(label) - H(label | class)."""
+        classes = self.posterior.shape[1]
+        wrong = (1 - EXPERT) / max(classes - 1, 1)
+        labels = wrong + (EXPERT - wrong) * self.posterior
+        given = entr(EXPERT) + (classes - 1) * entr(wrong)
+        return np.asarray(np.maximum(entr(labels).sum(axis=1) - given, 0) / np.log(2))
+
+    @cached_property
+    def skill(self) -> Floats:
+        """Expected share of right labels of every annotator, (R,); NaN without labels."""
+        crowd = self.annotations
+        right = np.bincount(crowd.annotator, self.posterior[crowd.instance, crowd.label], crowd.n_annotators)
+        number = crowd.labels_per_annotator
+        return np.asarray(np.divide(right, number, out=np.full(len(right), np.nan), where=number > 0))
+
+    @cached_property
+    def disagreement(self) -> Floats:
+        """Share of pairs of labels that differ, (n,); 0 where there are no pairs."""
+        votes, number = self.annotations.votes(), self.annotations.labels_per_instance
+        pairs = number * (number - 1)
+        return np.asarray((pairs - (votes * (votes - 1)).sum(axis=1)) / np.maximum(pairs, 1))
+
+
+def merged(crowd: Annotations, answers: Answers) -> Annotations:
+    """The annotations of the crowd and, after them, those of the reviewers, who follow in the order of their names."""
+    items, who, labels, _ = answers.triples()
+    if not len(items):
+        return crowd
+    names = sorted(set(who))
+    ids = crowd.annotator_vocabulary.arrow
+    known = ids if is_text(ids.type) else pa.array([str(name) for name in ids.to_pylist()], pa.string())
+    annotators = pa.concat_arrays([known, pa.array(names, known.type)])
+    code = {name: crowd.n_annotators + at for at, name in enumerate(names)}
+    return Annotations(
+        np.concatenate([crowd.instance, items]).astype(np.int32),
+        np.concatenate([crowd.annotator, np.array([code[name] for name in who])]).astype(np.int32),
+        np.concatenate([crowd.label, labels]).astype(np.int32),
+        crowd.instance_vocabulary,
+        Vocabulary(len(annotators), annotators),
+        crowd.class_vocabulary,
+    )
+
+
+def refit(
+    annotations: Annotations,
+    n_crowd: int,
+    agreed: Array,
+    known: Array,
+    *,
+    version: int = 0,
+    method: str = "auto",
+    trust: Trust = "gold",
+    seed: int = 0,
+) -> Consensus:
+    """Fit a method to ``annotations``, in which annotators from ``n_crowd`` on are reviewers.
+
+    Gold: what reviewers ``agreed`` on (n,), -1 where nothing, is true, as is what was ``known`` (n,) before; reviewers
+    count as experts where they do not agree. Expert: reviewers are annotators who start with a good record, see `EXPERT`.
+    """
+    crowd = MemoryCrowd.of(annotations)
+    name, reason = suitable_method(crowd) if method == "auto" else (method, "")
+    kind: Any = AGGREGATORS[name]
+    as_gold = trust == "gold" or name == VOTES or not kind.uses_history
+    gold = np.where(agreed >= 0, agreed, known).astype(np.int32) if as_gold else known
+    if name == VOTES:
+        posterior = quality.majority_posterior(annotations)
+        known = np.flatnonzero(gold >= 0)
+        posterior[known] = np.eye(annotations.n_classes)[gold[known]]
+    else:
+        history = _experts(annotations, n_crowd) if kind.uses_history and annotations.n_annotators > n_crowd else None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # it was said before the review began
+            model = kind(random_state=seed).fit_crowd(MemoryCrowd.of(annotations, gold, history))
+        posterior = model.posterior_
+    reviewed = np.zeros(annotations.n_instances, bool)
+    reviewed[annotations.instance[annotations.annotator >= n_crowd]] = True
+    return Consensus(version, name, reason, annotations, posterior, reviewed)
+
+
+def _experts(annotations: Annotations, n_crowd: int) -> Floats:
+    """Earlier labels of the reviewers, (R, C, C) as [annotator, label, class]."""
+    classes = annotations.n_classes
+    history = np.zeros((annotations.n_annotators, classes, classes))
+    record = np.full((classes, classes), (1 - EXPERT) / max(classes - 1, 1))
+    np.fill_diagonal(record, EXPERT)
+    history[n_crowd:] = EXPERT_LABELS * record
+    return history

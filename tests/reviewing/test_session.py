@@ -1,0 +1,317 @@
+"""A review without a browser: answers, the queue, the consensus, what is kept and what is exported."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import crowdwise
+from crowdwise.annotations import Annotations
+from crowdwise.errors import ConfigError, DataError, InUseError
+from crowdwise.quality import outlook
+from crowdwise.readers import read
+from crowdwise.reviewing.exporting import all_annotations, consensus_labels, save
+from crowdwise.reviewing.items import export_of
+from crowdwise.reviewing.queue import ORDERS, View, queue
+from crowdwise.reviewing.session import JOURNAL, Session
+from crowdwise.storage.lock import locked
+from review_crowds import tasks
+
+ME = "reviewer"
+
+
+def triples(crowd: Annotations) -> set[tuple[str, str, str]]:
+    return {tuple(map(str, row.values())) for row in crowd.to_frame().to_pylist()}
+
+
+def test_the_most_doubtful_item_comes_first_and_answered_ones_leave_the_queue(make):
+    session = make()
+    first = session.next_item(ME, View())
+    assert first == int(session.consensus.confidence.argmin())
+    session.answer(ME, "label", first, 0)
+    assert session.next_item(ME, View()) != first
+    now = session.settle()
+    assert first not in queue(now, View())
+    assert now.posterior[first, 0] == 1
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_every_order_holds_every_item_once(make, order):
+    session = make()
+    items = queue(session.consensus, View(order))
+    assert sorted(items.tolist()) == list(range(60))
+
+
+def test_filters_keep_a_class_or_an_annotator(make):
+    session = make()
+    crowd = session.crowd
+    of_class = queue(session.consensus, View(of_class=1))
+    voted = set(crowd.instance[crowd.label == 1].tolist())
+    assert set(of_class.tolist()) >= voted
+    of_annotator = queue(session.consensus, View(of_annotator=2))
+    assert set(of_annotator.tolist()) == set(crowd.instance[crowd.annotator == 2].tolist())
+    own = {int(crowd.instance[k]): int(crowd.label[k]) for k in np.flatnonzero(crowd.annotator == 2)}
+    wrong = [1 - session.consensus.posterior[item, own[item]] for item in of_annotator.tolist()]
+    assert wrong == sorted(wrong, reverse=True)
+
+
+def test_skipped_items_come_last_and_undo_brings_the_last_answer_back(make):
+    session = make()
+    first = session.next_item(ME, View())
+    session.answer(ME, "skip", first)
+    second = session.next_item(ME, View())
+    assert second != first
+    session.answer(ME, "label", second, 2, comment="sure?")
+    assert session.answer(ME, "undo") == second
+    assert (session.answers.reviewed[second], session.answers.comments) == (0, {})
+    assert session.answer(ME, "undo") == first
+    assert session.next_item(ME, View()) == first
+    assert session.answer(ME, "undo") is None  # nothing is left to undo
+    session.answer(ME, "skip", first)
+    for item in range(60):
+        if item != first:
+            session.answer(ME, "label", item, 0)
+    assert session.next_item(ME, View()) == first
+    session.answer(ME, "label", first, 0)
+    assert session.next_item(ME, View()) is None
+
+
+def test_an_answer_is_changed_by_a_later_one_and_undo_restores_the_first(make):
+    session = make()
+    session.answer(ME, "label", 5, 0)
+    session.answer(ME, "label", 5, 1)
+    assert session.answers.agreed()[5] == 1
+    session.answer(ME, "undo")
+    assert (session.answers.agreed()[5], session.answers.reviewed[5]) == (0, 1)
+
+
+def test_a_request_that_comes_twice_counts_once(make):
+    session = make()
+    for _ in range(2):
+        session.answer(ME, "label", 5, 0, key="abc")
+    session.answer(ME, "undo", key="def")
+    session.answer(ME, "undo", key="def")
+    session.answer(ME, "label", 5, 0, key="abc")  # a late copy of what was undone
+    assert session.answers.reviewed[5] == 0
+
+
+def test_two_reviewers_get_different_items_and_disagreement_is_not_gold(make):
+    session = make(reviewers=("ann", "bob"))
+    one, other = session.next_item("ann", View()), session.next_item("bob", View())
+    assert one != other
+    session.answer("ann", "label", 7, 0)
+    session.answer("bob", "label", 7, 1)
+    now = session.settle()
+    assert session.answers.agreed()[7] == -1
+    assert 0 < now.posterior[7, 0] < 1
+    assert session.progress("ann").mine == 1
+    assert session.progress("ann").reviewed == 1
+
+
+def test_an_expert_persuades_and_gold_decides(make):
+    session = make(trust="expert")
+    item = session.next_item(ME, View())
+    other = int((session.consensus.label[item] + 1) % 3)
+    before = session.consensus.posterior[item, other]
+    session.answer(ME, "label", item, other)
+    assert before < session.settle().posterior[item, other] < 1
+
+
+@pytest.mark.parametrize("method", ["majority-vote", "dawid-skene", "glad", "one-coin"])
+def test_every_kind_of_method_takes_answers(make, method):
+    session = make(method=method)
+    session.answer(ME, "label", 3, 2)
+    assert session.settle().posterior[3, 2] > 0.99
+
+
+def test_started_again_it_goes_on(make, export, tmp_path):
+    session = make(reviewers=("ann", "bob"))
+    session.answer("ann", "label", 3, 1, comment="unsure", seconds=2.5)
+    session.answer("bob", "skip", 4)
+    session.answer("ann", "label", 5, 1)
+    session.answer("ann", "undo")
+    before = session.settle(), session.progress("ann")
+    session.close()
+    again = make(reviewers=("ann", "bob"))
+    assert again.answers.comments == {("ann", 3): "unsure"}
+    assert again.progress("ann").reviewed == 1
+    assert again.answers.skipped["bob"].keys() == {4}
+    np.testing.assert_array_equal(again.consensus.posterior, before[0].posterior)
+    assert again.progress("ann").outlook == before[1].outlook
+    assert again.answer("ann", "undo") == 3
+
+
+def test_answers_about_what_the_file_lost_are_kept_and_counted(make, export, tmp_path):
+    session = make()
+    session.answer(ME, "label", 3, 1)
+    session.close()
+    path = tmp_path / "review" / JOURNAL
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, lines[-1].replace("item", "gone").replace('"gone":', '"item":')]) + "\n")
+    again = make()
+    assert again.answers.strange == 1
+    assert again.progress(ME).reviewed == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"reviewer": "a", "action": "dance"}, "unknown action 'dance'"),
+        ({"reviewer": "a", "action": "skip", "surprise": 1}, "surprise"),
+        ({"reviewer": 3, "action": "skip"}, "reviewer cannot be 3"),
+        ({"action": "skip"}, "reviewer"),
+        ({"reviewer": "a", "action": "skip", "item": [1]}, "item cannot be"),
+    ],
+)
+def test_a_forged_journal_is_refused(make, tmp_path, line, message):
+    make().close()
+    with open(tmp_path / "review" / JOURNAL, "a") as file:
+        file.write(json.dumps(line) + "\n")
+    with pytest.raises(DataError, match=message):
+        make()
+
+
+def test_other_files_are_no_journal(make, tmp_path):
+    (tmp_path / "review").mkdir()
+    (tmp_path / "review" / JOURNAL).write_text('{"mine": 1}\n')
+    with pytest.raises(DataError, match="does not begin a journal"):
+        make()
+
+
+def test_one_process_at_a_time(file, tmp_path):
+    export = read(file)
+    with crowdwise.review(export, folder=tmp_path / "r") as page:
+        with pytest.raises(InUseError):
+            crowdwise.review(export, folder=tmp_path / "r")
+        assert page.links[ME].startswith("http://127.0.0.1:")
+        assert "localhost" in page._repr_html_()
+    with locked(tmp_path / "r"):
+        pass  # it was released
+
+
+def test_what_cannot_be_reviewed_is_refused(make, export):
+    with pytest.raises(ConfigError, match="already an annotator"):
+        make(reviewers=("person 1",))
+    with pytest.raises(ConfigError, match="name of a reviewer"):
+        make(reviewers=("a\nb",))
+    with pytest.raises(ConfigError, match="unknown method"):
+        make(method="dawid")
+    with pytest.raises(DataError, match="nothing to decide"):
+        make(export=export_of([["a", "a"], ["a", "a"]], None)[0])
+    with pytest.raises(DataError, match="2 items, but the annotations cover 3"):
+        export_of([[0, 1], [1, 1], [0, 0]], ["a", "b"])
+    session = make()
+    for wrong in ({"item": 60, "label": 0}, {"item": None, "label": 0}, {"item": 3, "label": 3}, {"item": 3}):
+        with pytest.raises(DataError, match="out of range"):
+            session.answer(ME, "label", **wrong)
+    with pytest.raises(DataError, match="are the most"):
+        session.answer(ME, "comment", 3, comment="x" * 3000)
+
+
+def test_items_from_python(tmp_path):
+    votes = [[0, 1], [1, 1], [0, 0]]
+    assert export_of(votes, ["a", "b", None])[0].texts.to_pylist() == ["a", "b", None]
+    assert export_of(votes, np.array(["a", "b", "c"]))[0].texts.to_pylist() == ["a", "b", "c"]
+    assert export_of(votes, ["a.png", "b.jpg", "c.png"])[1] == ["a.png", "b.jpg", "c.png"]
+    pixels = np.zeros((3, 8, 8))
+    assert export_of(votes, pixels)[1] is pixels
+    export, pictures = export_of(votes, np.zeros((3, 5)))
+    assert (export.texts, pictures) == (None, None)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.parquet", "a.arrow"])
+@pytest.mark.parametrize("to", ["table", "crowd-kit"])
+def test_an_export_reads_back_equal(make, tmp_path, name, to):
+    session = make(reviewers=("ann", "=bob"))
+    for item in range(10):
+        session.answer("ann", "label", item, item % 3, seconds=1.5)
+    session.answer("=bob", "label", 3, 1)
+    save(session, tmp_path / name, to=to)
+    back = read(tmp_path / name)
+    assert triples(back.annotations) == triples(session.settle().annotations)
+    assert len(back.annotations) == 240 + 11
+    assert np.isnat(back.timestamps[:240]).all()
+    assert not np.isnat(back.timestamps[240:]).any()
+    assert back.durations[240] == 1.5
+
+
+def test_label_studio_gets_annotations_and_predictions(make, tmp_path):
+    session = make(export=tasks(tmp_path / "tasks.json"))
+    session.answer(ME, "label", 0, 0)
+    save(session, tmp_path / "out.json")
+    written = json.loads((tmp_path / "out.json").read_text())
+    assert len(written[0]["annotations"]) == 4
+    assert written[0]["predictions"][0]["model_version"].startswith("crowdwise")
+    assert written[0]["predictions"][0]["result"][0]["from_name"] == "kind"
+    back = read(tmp_path / "out.json")
+    assert triples(back.annotations) == triples(session.settle().annotations)  # the consensus is not read as a label
+
+
+def test_the_labels_say_who_reviewed_and_what_was_remarked(make, tmp_path):
+    session = make()
+    session.answer(ME, "label", 3, 1, comment='=1+1 "quoted"')
+    rows = consensus_labels(session).to_pylist()
+    assert rows[3]["reviewed_by"] == ME
+    assert rows[3]["comment"] == '=1+1 "quoted"'
+    assert rows[4]["reviewed_by"] is None
+    save(session, tmp_path / "labels.csv", "labels")
+    assert len((tmp_path / "labels.csv").read_text().splitlines()) == 61
+
+
+def test_without_answers_the_export_is_the_file(make, export):
+    assert all_annotations(make()) is export
+
+
+def test_reviews_that_find_more_errors_than_promised_lower_the_outlook():
+    confidence = np.full(100, 0.9)
+    fresh = outlook(confidence, [], 2, 0.97)
+    assert fresh.low < fresh.right < fresh.high
+    assert fresh.right == pytest.approx(0.9)
+    assert fresh.more == 100
+    worse = outlook(confidence, [(0.9, False)] * 20, 2, 0.97)
+    better = outlook(confidence, [(0.9, True)] * 100, 2, 0.97)
+    assert worse.right < fresh.right < better.right
+    assert better.high - better.low < fresh.high - fresh.low
+    mixed = outlook(np.array([0.5] * 10 + [0.99] * 90), [], 2, 0.97)
+    assert 0 < mixed.more <= 10
+
+
+def test_a_refit_of_100_000_annotations_takes_a_second(make, tmp_path):
+    rng = np.random.default_rng(0)
+    truth, instance = rng.integers(4, size=33_334), np.repeat(np.arange(33_334), 3)
+    label = np.where(rng.random(len(instance)) < 0.7, truth[instance], rng.integers(4, size=len(instance)))
+    crowd = Annotations.from_triples(instance, rng.integers(500, size=len(instance)), label)
+    session = make(export=export_of(crowd, None)[0])
+    seconds = []
+    for item in range(4):
+        start = time.perf_counter()
+        session.answer(ME, "label", item, 0)
+        session.settle()
+        seconds.append(time.perf_counter() - start)
+    print(f"refits after an answer: {', '.join(f'{each:.2f} s' for each in seconds)}")
+    assert min(seconds) < 1.0
+
+
+def test_many_threads_answer_at_once(make):
+    names = tuple(f"r{k}" for k in range(8))
+    session: Session = make(reviewers=names)
+
+    def work(name: str) -> None:
+        for _ in range(5):
+            item = session.next_item(name, View())
+            assert item is not None
+            session.answer(name, "label", item, 0)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    session.settle()
+    assert session.progress("r0").reviewed == 40
+    session.close()
+    assert make(reviewers=names).progress("r0").reviewed == 40
