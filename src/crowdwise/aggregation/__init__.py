@@ -7,6 +7,7 @@ array([1, 0])
 """
 
 from crowdwise.aggregation.cbcc import CBCC
+from crowdwise.aggregation.committee import Committee
 from crowdwise.aggregation.core.base import Aggregator, IterativeAggregator
 from crowdwise.aggregation.core.confidence import Calibrated, Calibration, calibrate, calibration
 from crowdwise.aggregation.core.history import AnnotatorHistory
@@ -40,6 +41,7 @@ __all__ = [
     "AnnotatorHistory",
     "Calibrated",
     "Calibration",
+    "Committee",
     "DawidSkene",
     "FastDawidSkene",
     "GoldMajorityVote",

@@ -38,12 +38,12 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation.core import intervals
+from crowdwise.aggregation.core import intervals, kernels, queries, tempering
 from crowdwise.aggregation.core.crowd import Crowd, MemoryCrowd, Tie, confusion, resolve_threads
 from crowdwise.aggregation.core.crowd import choose as choose
 from crowdwise.aggregation.core.estimator import Estimator
@@ -77,7 +77,7 @@ S = TypeVar("S", bound=State)
 class Aggregator(Estimator):
     """Base class of all aggregators: a scikit-learn estimator whose data are annotations.
 
-    Fitted: ``posterior_`` (n, C), ``labels_`` (n,) and ``classes_`` (C,) in the user's vocabulary, ``confusion_``
+    Fitted: ``posterior_`` (n, C), ``raw_posterior_``, the same before `calibration`, ``labels_`` (n,) and ``classes_`` (C,) in the user's vocabulary, ``confusion_``
     (R, C, C) with T[j, p, q] = P(label q | class p), ``skill_`` (R,), the probability that an annotator is right,
     ``class_prior_`` (C,), ``annotators_`` and ``instances_`` (ids), and ``annotations_``, what was aggregated.
     """
@@ -86,7 +86,11 @@ class Aggregator(Estimator):
     """Which of equally probable classes becomes the label: the ``"first"`` in ``classes_``, or a ``"random"`` one."""
     random_state: RandomState = None
     """Seed or generator of whatever is random in the method, and of random ties."""
+    calibration: Literal["crowd", "none"] = "crowd"
+    """``"crowd"``: honest confidence, as `crowdwise.aggregation.core.tempering` explains; gold labels, where given, correct
+    it. ``"none"``: the posterior of the method itself, ``raw_posterior_``. Labels are the same."""
 
+    holds_shares: ClassVar[bool] = False  # True: the posterior holds shares of votes
     uses_history: ClassVar[bool] = False
     streams: ClassVar[bool] = False  # True: asks the crowd for sums over annotations only, see crowdwise.streaming
 
@@ -136,7 +140,7 @@ class Aggregator(Estimator):
             codes = np.full(everything.n_instances, -1, np.int32) if codes is None else codes
             old = codes[: before.n_instances]
             old[old < 0] = before.gold[old < 0]
-        return self._fit(everything, codes, self._history if history is None else history, self.posterior_)
+        return self._fit(everything, codes, self._history if history is None else history, self.raw_posterior_)
 
     def fit_predict(self, annotations: Any, gold: Any = None, history: Any = None) -> npt.NDArray[Any]:
         """Labels (n,) in the user's vocabulary, as `fit` finds them."""
@@ -183,10 +187,37 @@ class Aggregator(Estimator):
         if crowd.n_annotations and crowd.n_classes > 1:
             self._warn_if_sparse(crowd)
             rng = np.random.default_rng(self.random_state) if rng is None else rng
-            self.posterior_ = self._infer(crowd, rng)
+            self.raw_posterior_ = self._infer(crowd, rng)
+            self.posterior_ = self._tempered(crowd) if self.calibration == "crowd" else self.raw_posterior_
         else:
-            self.posterior_ = self._nothing_to_infer(crowd)
+            self.posterior_ = self.raw_posterior_ = self._nothing_to_infer(crowd)
         return self
+
+    def _tempered(self, crowd: Crowd) -> Floats:
+        """The posterior with honest confidence; sets ``tempering_``."""
+        vote = None
+        if not self.holds_shares:
+            along, squared = crowd.total(tempering.vote_evidence, self.raw_posterior_)
+            vote = max(along / squared, tempering.WEAKEST) if squared > 0 else 1.0
+        n_gold, slope = 0, tempering.SLOPE
+        if crowd.gold.size:
+            n_gold = int(np.count_nonzero((crowd.gold >= 0) & crowd.labelled))
+            slope = tempering.slope_from_gold(crowd.layout, self._without_gold(crowd), vote)
+        self.tempering_ = tempering.Tempering(vote, slope, n_gold)
+        if vote is None:
+            return crowd.rows(tempering.tempered_shares, self.raw_posterior_, slope)  # type: ignore[no-any-return]
+        return crowd.rows(tempering.tempered, self.raw_posterior_, vote, slope)  # type: ignore[no-any-return]
+
+    def _without_gold(self, crowd: Crowd) -> Floats:
+        """What the labels alone say about gold instances under the fitted model, (n, C); other rows are not used."""
+        layout = crowd.layout._replace(gold=np.empty(0, np.int32))
+        if self.holds_shares:
+            return queries.weighted_majority(layout, vars(self).get("skill_", np.ones(crowd.n_annotators)))
+        known, raw = vars(self), self.raw_posterior_  # what the method has set itself, if anything
+        matrices = known["confusion_"] if "confusion_" in known else confusion(crowd.counts(raw))
+        prior = known["class_prior_"] if "class_prior_" in known else crowd.mass(raw) / crowd.n_labelled
+        emission, prior = matrices.transpose(0, 2, 1), np.maximum(prior, kernels.FLOOR)
+        return kernels.em_step(layout, np.maximum(emission, kernels.FLOOR), prior).posterior
 
     def _nothing_to_infer(self, crowd: Crowd) -> Floats:
         return crowd.majority()
