@@ -23,6 +23,7 @@ from crowdwise.aggregation.mace import MACE
 from crowdwise.aggregation.majority_vote import GoldMajorityVote, MajorityVote
 from crowdwise.aggregation.mmsr import MMSR
 from crowdwise.aggregation.one_coin import OneCoinDawidSkene
+from crowdwise.aggregation.panel import Panel
 from crowdwise.aggregation.recommend import Recommendation, recommend
 from crowdwise.aggregation.wawa import Wawa
 from crowdwise.aggregation.zencrowd import ZenCrowd
@@ -49,6 +50,7 @@ __all__ = [
     "IterativeAggregator",
     "MajorityVote",
     "OneCoinDawidSkene",
+    "Panel",
     "Recommendation",
     "Wawa",
     "ZenCrowd",

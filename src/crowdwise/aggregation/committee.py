@@ -15,6 +15,7 @@ from crowdwise.errors import ConfigError, CrowdwiseWarning
 from crowdwise.registry import AGGREGATORS
 
 MEMBERS = ("hierarchical-dawid-skene", "ebcc", "mace", "wawa")
+SLOPE = 2.35  # of members: a mean of posteriors is less sure than they are
 RESTARTS = 3  # of members that restart: the committee needs no member's best
 
 
@@ -65,7 +66,9 @@ class Committee(Aggregator):
         asked |= {"n_restarts": RESTARTS} if "n_restarts" in defaults else {}
         asked |= {"n_jobs": self.n_jobs} if "n_jobs" in defaults else {}
         asked |= {"max_iter": self.max_iter} if "max_iter" in defaults and self.max_iter is not None else {}
-        return kind(**asked)
+        member: Aggregator = kind(**asked)
+        member._slope = SLOPE
+        return member
 
     def _check(self) -> None:
         super()._check()

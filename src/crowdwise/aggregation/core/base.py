@@ -90,6 +90,7 @@ class Aggregator(Estimator):
     """``"crowd"``: honest confidence, as `crowdwise.aggregation.core.tempering` explains; gold labels, where given, correct
     it. ``"none"``: the posterior of the method itself, ``raw_posterior_``. Labels are the same."""
 
+    _slope = tempering.SLOPE
     holds_shares: ClassVar[bool] = False  # True: the posterior holds shares of votes
     uses_history: ClassVar[bool] = False
     streams: ClassVar[bool] = False  # True: asks the crowd for sums over annotations only, see crowdwise.streaming
@@ -195,18 +196,22 @@ class Aggregator(Estimator):
 
     def _tempered(self, crowd: Crowd) -> Floats:
         """The posterior with honest confidence; sets ``tempering_``."""
-        vote = None
+        vote, weight = None, self._vote_weights()
         if not self.holds_shares:
-            along, squared = crowd.total(tempering.vote_evidence, self.raw_posterior_)
+            along, squared = crowd.total(tempering.vote_evidence, self.raw_posterior_, weight)
             vote = max(along / squared, tempering.WEAKEST) if squared > 0 else 1.0
-        n_gold, slope = 0, tempering.SLOPE
+        n_gold, slope = 0, self._slope
         if crowd.gold.size:
             n_gold = int(np.count_nonzero((crowd.gold >= 0) & crowd.labelled))
-            slope = tempering.slope_from_gold(crowd.layout, self._without_gold(crowd), vote)
+            slope = tempering.slope_from_gold(crowd.layout, self._without_gold(crowd), vote, slope, weight)
         self.tempering_ = tempering.Tempering(vote, slope, n_gold)
         if vote is None:
             return crowd.rows(tempering.tempered_shares, self.raw_posterior_, slope)  # type: ignore[no-any-return]
-        return crowd.rows(tempering.tempered, self.raw_posterior_, vote, slope)  # type: ignore[no-any-return]
+        return crowd.rows(tempering.tempered, self.raw_posterior_, vote, slope, weight)  # type: ignore[no-any-return]
+
+    def _vote_weights(self) -> Floats | None:
+        """How many votes a label of each annotator is, (R,); None: one."""
+        return None
 
     def _without_gold(self, crowd: Crowd) -> Floats:
         """What the labels alone say about gold instances under the fitted model, (n, C); other rows are not used."""
@@ -216,8 +221,10 @@ class Aggregator(Estimator):
         known, raw = vars(self), self.raw_posterior_  # what the method has set itself, if anything
         matrices = known["confusion_"] if "confusion_" in known else confusion(crowd.counts(raw))
         prior = known["class_prior_"] if "class_prior_" in known else crowd.mass(raw) / crowd.n_labelled
-        emission, prior = matrices.transpose(0, 2, 1), np.maximum(prior, kernels.FLOOR)
-        return kernels.em_step(layout, np.maximum(emission, kernels.FLOOR), prior).posterior
+        emission, prior = np.maximum(matrices.transpose(0, 2, 1), kernels.FLOOR), np.maximum(prior, kernels.FLOOR)
+        weight = self._vote_weights()
+        emission = emission if weight is None else emission ** weight[:, None, None]
+        return kernels.em_step(layout, emission, prior).posterior
 
     def _nothing_to_infer(self, crowd: Crowd) -> Floats:
         return crowd.majority()
@@ -242,14 +249,28 @@ class Aggregator(Estimator):
         return crowd.mass(self.posterior_) / crowd.n_labelled if crowd.n_labelled else uniform(crowd.n_classes)
 
     def skill_interval(self, level: float = 0.95) -> Floats:
-        """Credible interval (R, 2) of every annotator's probability of being right (Beta posterior)."""
+        """Credible interval (R, 2) of every annotator's probability of being right (Beta posterior).
+
+        The votes do not say how far errors depend on each other, so the lower end is that of the posterior with honest
+        confidence and the upper end that of independent errors. Where nobody can be compared, it is 0 to 1.
+        """
         crowd = self._fitted_crowd()
+        if not self._comparable(crowd):
+            return np.tile([0.0, 1.0], (crowd.n_annotators, 1))
         past_right, past = crowd.past_accuracy()
-        right = crowd.hits(self.posterior_).sum(axis=1) + past_right
         believed = self._believed(crowd)
         expected, total = np.trace(believed) / crowd.n_classes, believed.sum() / crowd.n_classes
-        wrong = crowd.labels_per_annotator + past - right
-        return intervals.beta_interval(right + expected, wrong + total - expected, level)
+        found = []
+        for posterior in (self.posterior_, self.raw_posterior_):
+            right = crowd.hits(posterior).sum(axis=1) + past_right
+            wrong = crowd.labels_per_annotator + past - right
+            found.append(intervals.beta_interval(right + expected, wrong + total - expected, level))
+        return np.stack([np.minimum(*found)[:, 0], np.maximum(*found)[:, 1]], axis=1)
+
+    def _comparable(self, crowd: Crowd) -> bool:
+        """Whether anything tells a right label from a wrong one: gold, a history, or two labels of an instance."""
+        known = crowd.gold.size or crowd.history is not None
+        return bool(known or crowd.n_classes < 2 or np.any(crowd.labels_per_instance > 1))
 
     def confusion_interval(self, level: float = 0.95) -> Floats:
         """Credible intervals (R, C, C, 2) of ``confusion_`` (rows have Dirichlet posteriors)."""

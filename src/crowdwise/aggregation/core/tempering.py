@@ -21,7 +21,7 @@ import numpy as np
 from crowdwise.aggregation.core import kernels, queries
 from crowdwise.aggregation.core.kernels import Floats, Layout
 
-SLOPE = 2.4
+SLOPE = 2.2
 SPREAD = 0.5  # standard deviation of log slope among crowds
 SLOPES = np.geomspace(0.1, 10.0, 93)
 SMALLEST = 1e-13  # probabilities below are rounding
@@ -51,12 +51,15 @@ def evidence(top: Floats, second: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(top, SMALLEST) / np.maximum(second, SMALLEST)))
 
 
-def vote_evidence(layout: Layout, posterior: Floats) -> tuple[float, float]:
-    """Sums of evidence times lead and of squared leads, in votes: their ratio is what one vote says."""
+def vote_evidence(layout: Layout, posterior: Floats, weight: Floats | None = None) -> tuple[float, float]:
+    """Sums of evidence times lead and of squared leads, in votes: their ratio is what one vote says.
+
+    ``weight`` (R,): how many votes a label of each annotator is.
+    """
     if posterior.shape[1] < 2:
         return 0.0, 0.0
     most = queries.choose(posterior, "first", np.random.default_rng(0))
-    votes, rows = kernels.votes(layout), np.arange(len(posterior))
+    votes, rows = kernels.votes(layout, _by_cell(layout, weight)), np.arange(len(posterior))
     own = votes[rows, most]
     votes[rows, most] = 0.0
     lead = own - reduce(np.maximum, votes.T)
@@ -65,10 +68,12 @@ def vote_evidence(layout: Layout, posterior: Floats) -> tuple[float, float]:
     return float(lead @ evidence(*first_two(posterior))), float(lead @ lead)
 
 
-def tempered(layout: Layout, posterior: Floats, vote: float, slope: float) -> Floats:
+def tempered(layout: Layout, posterior: Floats, vote: float, slope: float, weight: Floats | None = None) -> Floats:
     """A posterior (n, C) with honest odds; ``vote`` is what one vote says. A copy, gold instances stay certain."""
     top, second = first_two(posterior)
     number = np.diff(layout.indptr).astype(np.float64)
+    if weight is not None:
+        number = kernels.votes(layout, _by_cell(layout, weight)).sum(axis=1)
     lead = evidence(top, second) / vote
     size = np.maximum(number, lead)
     against = np.exp(slope * np.log((size - lead + 2.0) / (size + lead + 2.0)))
@@ -90,6 +95,10 @@ def tempered_shares(layout: Layout, posterior: Floats, slope: float) -> Floats:
     return _with_odds(layout, posterior, against - 1.0 + none, number > 0)
 
 
+def _by_cell(layout: Layout, weight: Floats | None) -> Floats | None:
+    return None if weight is None else np.repeat(weight, layout.shape[1])
+
+
 def _with_odds(layout: Layout, posterior: Floats, against: Floats, labelled: Floats) -> Floats:
     """The posterior with odds 1 : against (n,) of its most probable class; the others keep their proportions."""
     rows, most = np.arange(len(posterior)), queries.choose(posterior, "first", np.random.default_rng(0))
@@ -109,22 +118,25 @@ def _with_odds(layout: Layout, posterior: Floats, against: Floats, labelled: Flo
     return queries.clamp(layout, result)
 
 
-def slope_from_gold(layout: Layout, posterior: Floats, vote: float | None) -> float:
+def slope_from_gold(
+    layout: Layout, posterior: Floats, vote: float | None, usual: float = SLOPE, weight: Floats | None = None
+) -> float:
     """The slope that foretells gold labels best; ``posterior`` (n, C) is what the labels say without them.
 
-    Without gold labels it is `SLOPE`, and a few hardly move it: log slope is believed to be normal around it.
+    Without gold labels it is the ``usual`` one, and a few hardly move it: log slope is believed to be normal around it.
     """
     if not layout.gold.size:
-        return SLOPE
+        return usual
     known = np.flatnonzero((layout.gold >= 0) & (np.diff(layout.indptr) > 0))
     number = np.diff(layout.indptr)[known]
+    where = np.repeat(layout.indptr[known] - np.append(0, np.cumsum(number)[:-1]), number) + np.arange(number.sum())
     bare = layout._replace(
-        cells=np.empty(0, layout.cells.dtype), indptr=np.append(0, np.cumsum(number)), gold=np.empty(0, np.int32)
+        cells=layout.cells[where], indptr=np.append(0, np.cumsum(number)), gold=np.empty(0, np.int32)
     )
     rows, truth = posterior[known], layout.gold[known]
     losses = []
     for slope in SLOPES:
-        q = tempered_shares(bare, rows, slope) if vote is None else tempered(bare, rows, vote, slope)
+        q = tempered_shares(bare, rows, slope) if vote is None else tempered(bare, rows, vote, slope, weight)
         logs = np.log(np.maximum(q[np.arange(len(q)), truth], 1e-6)).sum()
-        losses.append(0.5 * (np.log(slope / SLOPE) / SPREAD) ** 2 - logs)
+        losses.append(0.5 * (np.log(slope / usual) / SPREAD) ** 2 - logs)
     return float(SLOPES[int(np.argmin(losses))])
