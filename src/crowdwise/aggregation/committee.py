@@ -26,7 +26,8 @@ class Committee(Aggregator):
 
     One confusion matrix per annotator misreads annotators with few labels, subtypes cost where labels are few, spam models
     know no rare classes, and votes know no annotators. Where members agree, so does the committee; where they do not, the
-    surer ones win, and its confidence is low. Also fitted: ``members_``, by name.
+    surer ones win, and its confidence is low. Also fitted: ``members_``, by name. ``raw_posterior_`` is the mean of the
+    members' own posteriors, whose labels may differ: there the most certain member decides.
 
     >>> answers = [[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0], [0, 1, -1]]
     >>> Committee(random_state=0).fit_predict(answers).tolist()[:4]
@@ -35,8 +36,6 @@ class Committee(Aggregator):
 
     members: tuple[str, ...] = MEMBERS
     """Names of aggregators, two or more."""
-    max_iter: int | None = None
-    """Rounds of the members that iterate; None: as many as they have by default."""
     n_jobs: int | None = None
     """Threads for large crowds; None: one, -1: all cores."""
 
@@ -54,10 +53,10 @@ class Committee(Aggregator):
         self._mean: Floats = np.mean(tempered, axis=0)
         first = next(iter(self.members_.values()))
         self.confusion_, self.class_prior_ = first.confusion_, first.class_prior_
-        return self._mean if self.calibration == "crowd" else np.mean(raws, axis=0)
+        return np.asarray(np.mean(raws, axis=0))
 
     def _tempered(self, crowd: Crowd) -> Floats:
-        return self.raw_posterior_  # its members are
+        return self._mean
 
     def _member(self, name: str, rng: np.random.Generator) -> Aggregator:
         kind = AGGREGATORS[name]
@@ -65,7 +64,6 @@ class Committee(Aggregator):
         defaults = kind().get_params()
         asked |= {"n_restarts": RESTARTS} if "n_restarts" in defaults else {}
         asked |= {"n_jobs": self.n_jobs} if "n_jobs" in defaults else {}
-        asked |= {"max_iter": self.max_iter} if "max_iter" in defaults and self.max_iter is not None else {}
         member: Aggregator = kind(**asked)
         member._slope = SLOPE
         return member

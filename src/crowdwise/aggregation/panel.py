@@ -21,7 +21,7 @@ from crowdwise.registry import AGGREGATORS
 EXPONENTS = np.linspace(0.05, 1.0, 20)
 ENOUGH = 50  # gold labels, or instances with three labels of people, from which on exponents are chosen by them
 FOLDS = 5
-SLOPE = 3.4  # with groups told apart, errors depend less on each other
+SLOPE = 3.6  # with groups told apart, errors depend less on each other
 FEW = 20  # instances with a reference below which correlations are not measured
 UNREAD = "errors common to a group cannot be seen from its votes alone: its {k} annotators count as one vote. Pass gold labels, \
 or labels of people, to learn how many they are worth"

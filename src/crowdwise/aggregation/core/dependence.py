@@ -12,10 +12,10 @@ from crowdwise.aggregation.core.kernels import Floats, Layout, instances, labels
 SHRINKAGE = 20.0  # instances as which the belief in no correlation counts
 MOST = 2_000  # annotators compared at most, those with most labels, since all pairs are
 COMMON = 10  # instances in common from which on a pair is looked at
-BEYOND = 4.5  # standard deviations of agreement beyond what skills explain
+BEYOND = 3.5  # standard deviations of agreement beyond what skills explain
 EXCESS = 0.1  # and at least so much of it
 ROUNDS = 40
-MARGIN = 1.25  # a member agrees with its group so many times more, beyond chance, than others of its skill do
+CLOSE = 0.6  # agreement beyond chance from which on a pair may be too close; below, unequal skills look alike
 
 
 def error_correlations(
@@ -82,7 +82,7 @@ def alike(layout: Layout) -> npt.NDArray[np.int64]:
         chance = np.clip((expected * (c - 1.0) + 1.0) / c, 0.05, 0.95)
         deviation = np.sqrt(chance * (1.0 - chance) / np.maximum(common, 1.0)) * c / (c - 1.0)
         residual = np.where(seen, beyond - expected, 0.0)
-        bad = seen & (residual > EXCESS) & (residual > BEYOND * deviation) & (beyond > MARGIN * expected)
+        bad = seen & (residual > EXCESS) & (residual > BEYOND * deviation) & (beyond > CLOSE)
         if np.array_equal(bad, seen & ~independent):
             break
         independent = seen & ~bad
