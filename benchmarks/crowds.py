@@ -66,6 +66,30 @@ def make_crowd(kind: str, seed: int) -> Crowd:
     return {"instance": instance, "annotator": annotator, "label": label, "clean": truth, **sizes}
 
 
+def models_and_people(seed: int, n: int = 400, c: int = 3) -> Crowd:
+    """Three models that share their errors label everything, ten people three times per instance."""
+    rng = np.random.default_rng([7, seed])
+    truth = rng.integers(0, c, n)
+    skill = rng.uniform(0.7, 0.95, 10)
+
+    def answers(accuracy: Any) -> npt.NDArray[np.int64]:
+        return np.where(rng.random(n) < accuracy, truth, (truth + rng.integers(1, c, n)) % c)
+
+    common = answers(0.82)
+    models = [np.where(rng.random(n) < 0.8, common, answers(0.82)) for _ in range(3)]
+    people = np.argsort(rng.random((n, 10)), axis=1)[:, :3]  # (n, 3) who is asked
+    said = np.stack([answers(skill[people[:, k]]) for k in range(3)], axis=1)
+    return {
+        "instance": np.concatenate([np.tile(np.arange(n), 3), np.repeat(np.arange(n), 3)]),
+        "annotator": np.concatenate([np.repeat(np.arange(3), n), people.ravel() + 3]),
+        "label": np.concatenate([*models, said.ravel()]),
+        "clean": truth,
+        "n_instances": n,
+        "n_annotators": 13,
+        "n_classes": c,
+    }
+
+
 def _probabilities(
     kind: str,
     instance: npt.NDArray[np.int64],
@@ -131,7 +155,7 @@ def draw(rows: Floats, rng: np.random.Generator) -> npt.NDArray[np.int64]:
 
 
 def real_crowds(folder: str | Path) -> dict[str, Crowd]:
-    """Every annotation set of ``folder`` with known truth, by name; of CIFAR-10N, 5,000 pictures."""
+    """Every annotation set of ``folder`` with known truth, by name; of CIFAR-10N, the first 3,000 pictures."""
     found = {}
     for path in sorted(Path(folder).glob("*.npz")):
         with np.load(path, allow_pickle=False) as data:
@@ -146,8 +170,17 @@ def _fields(name: str, data: Any) -> Crowd | None:
         return {field: data[field] for field in data.files}
     if name == "cifar10n" or name.endswith("_mturk"):
         crowd = {field: data[field] for field in data.files if field in FIELDS}
-        return crowd if len(crowd) == len(FIELDS) else None
+        if len(crowd) < len(FIELDS):
+            return None
+        return _first(crowd, 3_000) if name == "cifar10n" else crowd
     return None
+
+
+def _first(crowd: Crowd, size: int) -> Crowd:
+    """The first instances of a crowd."""
+    kept, size = crowd["instance"] < size, min(size, int(crowd["n_instances"]))
+    rows = {name: crowd[name][kept] for name in ("instance", "annotator", "label")}
+    return crowd | rows | {"n_instances": size, "clean": crowd["clean"][:size]}
 
 
 FIELDS = ("instance", "annotator", "label", "n_instances", "n_annotators", "n_classes", "clean")

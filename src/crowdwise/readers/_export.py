@@ -51,6 +51,11 @@ class Export(TableRead):
     control: Mapping[str, str] | None = None
     """The question in the terms of Label Studio: from_name, to_name, type."""
 
+    @property
+    def models(self) -> list[Any]:
+        """Ids of the annotators that are models."""
+        return np.asarray(self.annotations.annotators)[self.kinds == MODEL].tolist()
+
 
 @dataclass(frozen=True)
 class ReadOptions:

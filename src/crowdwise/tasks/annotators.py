@@ -41,7 +41,7 @@ def judge_annotators(
     check_aggregator(method)
     export = read_annotations(path, reading, observer, details=False)
     with observer.step("inferring labels"):
-        fitted = fit(method, export.annotations, None, seed)
+        fitted = fit(method, export.annotations, None, seed, models=export.models)
         table = annotator_table(export.annotations, fitted.model)
     if out is not None:
         write_together({out: table})

@@ -255,7 +255,7 @@ class Aggregator(Estimator):
         confidence and the upper end that of independent errors. Where nobody can be compared, it is 0 to 1.
         """
         crowd = self._fitted_crowd()
-        if not self._comparable(crowd):
+        if not self.comparable_:
             return np.tile([0.0, 1.0], (crowd.n_annotators, 1))
         past_right, past = crowd.past_accuracy()
         believed = self._believed(crowd)
@@ -267,9 +267,11 @@ class Aggregator(Estimator):
             found.append(intervals.beta_interval(right + expected, wrong + total - expected, level))
         return np.stack([np.minimum(*found)[:, 0], np.maximum(*found)[:, 1]], axis=1)
 
-    def _comparable(self, crowd: Crowd) -> bool:
-        """Whether anything tells a right label from a wrong one: gold, a history, or two labels of an instance."""
-        known = crowd.gold.size or crowd.history is not None
+    @property
+    def comparable_(self) -> bool:
+        """Whether anything tells right labels from wrong ones: gold, a history, or two labels of an instance."""
+        crowd = self._fitted_crowd()
+        known = crowd.gold.size or crowd.history is not None or not crowd.n_annotations
         return bool(known or crowd.n_classes < 2 or np.any(crowd.labels_per_instance > 1))
 
     def confusion_interval(self, level: float = 0.95) -> Floats:

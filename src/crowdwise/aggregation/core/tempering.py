@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from crowdwise.aggregation.core import kernels, queries
+from crowdwise.aggregation.core import compiled, kernels, queries
 from crowdwise.aggregation.core.kernels import Floats, Layout
 
 SLOPE = 2.2
@@ -58,10 +58,15 @@ def vote_evidence(layout: Layout, posterior: Floats, weight: Floats | None = Non
     """
     if posterior.shape[1] < 2:
         return 0.0, 0.0
+    if layout.compiled:
+        kernel, none = compiled.evidence_kernel(), np.empty(0)
+        rows = layout.cells, layout.indptr, np.ascontiguousarray(posterior), none if weight is None else weight
+        along, squared = kernel(*rows, layout.gold, queries.TIE_TOLERANCE, SMALLEST)
+        return float(along), float(squared)
     most = queries.choose(posterior, "first", np.random.default_rng(0))
-    votes, rows = kernels.votes(layout, _by_cell(layout, weight)), np.arange(len(posterior))
-    own = votes[rows, most]
-    votes[rows, most] = 0.0
+    votes, places = kernels.votes(layout, _by_cell(layout, weight)), np.arange(len(posterior))
+    own = votes[places, most]
+    votes[places, most] = 0.0
     lead = own - reduce(np.maximum, votes.T)
     if layout.gold.size:
         lead[layout.gold >= 0] = 0.0
@@ -70,6 +75,11 @@ def vote_evidence(layout: Layout, posterior: Floats, weight: Floats | None = Non
 
 def tempered(layout: Layout, posterior: Floats, vote: float, slope: float, weight: Floats | None = None) -> Floats:
     """A posterior (n, C) with honest odds; ``vote`` is what one vote says. A copy, gold instances stay certain."""
+    if layout.compiled:
+        result = np.empty(posterior.shape)
+        rows = layout.cells, layout.indptr, np.ascontiguousarray(posterior), np.empty(0) if weight is None else weight
+        compiled.tempering_kernel()(*rows, vote, slope, queries.TIE_TOLERANCE, SMALLEST, result)
+        return queries.clamp(layout, result)
     top, second = first_two(posterior)
     number = np.diff(layout.indptr).astype(np.float64)
     if weight is not None:
