@@ -3,8 +3,8 @@
     CROWDWISE_DATA=folder python benchmarks/confidence.py [--seeds 6] [--methods auto dawid-skene ...]
     python benchmarks/confidence.py --report     # the tables of docs/aggregation.md and its diagram, from the records
 
-Every real annotation set of CROWDWISE_DATA with known truth, and simulated crowds of the kinds in `crowds`, are given to every
-method with its defaults. Records (benchmarks/results/confidence/METHOD.jsonl) hold accuracy, that of majority vote, the mean
+Every real annotation set of CROWDWISE_DATA with known truth, and simulated crowds of the kinds in `known_crowds`, are given to
+every method with its defaults. Records (benchmarks/results/confidence/METHOD.jsonl) hold accuracy, that of majority vote, the mean
 claim and the expected calibration error (ten bins) with and without tempering, and the bins themselves. The record "slope" holds
 for every real set the slope learnt from the other ones, and what it would have claimed; "intervals" the share of annotators
 whose accuracy lies in their interval.
@@ -23,14 +23,19 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from crowds import KINDS, Crowd, annotations_of, make_crowd, models_and_people, real_crowds
+
+from known_crowds import KINDS, Crowd, annotations_of, make_crowd, models_and_people, real_crowds
 
 RESULTS = Path(__file__).parent / "results" / "confidence"
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "confidence.svg"
 BINS = 10
-METHODS = ("auto", "hierarchical-dawid-skene", "dawid-skene", "ebcc", "ibcc", "mace", "one-coin", "glad", "majority-vote")
+METHODS = ("auto", "hierarchical-dawid-skene", "dawid-skene", "majority-vote")
 FIVE = ("bluebird", "cf_weather", "dog", "rte", "web")
 MODELS = "three models and ten people"
+GROUPS = {
+    "unequal difficulty": ("difficulty", "glad"),
+    "errors in common": ("misleading", "subtypes", "copying", "ordinal"),
+}
 LARGE = 30_000  # labels above which simulated crowds are left out
 Floats = npt.NDArray[np.float64]
 
@@ -155,7 +160,7 @@ def pooled(rows: list[dict[str, Any]]) -> float:
 
 def report() -> None:
     """Print what the records say, and draw the reliability of the default."""
-    kinds = ["five sets", "real", *KINDS, MODELS]
+    kinds = ["five sets", "real", *GROUPS, *KINDS, MODELS]
     print("| crowds | " + " | ".join(METHODS) + " |\n|---|" + "---|" * len(METHODS))
     for kind in kinds:
         cells = []
@@ -168,7 +173,10 @@ def report() -> None:
             error = np.mean([row["error"] for row in rows]) if kind in ("five sets", "real") else pooled(rows)
             cells.append(f"{means[0]:.1f} / {means[1]:.1f} ({means[2]:.1f}) / {100 * error:.1f}")
         print(f"| {kind} | " + " | ".join(cells) + " |")
-    print("\nleft out:", *(f"{r['set']} {r['slope']} {r['claimed'] - r['accuracy']:+.3f} {r['error']:.3f}" for r in read("slope")))
+    print(
+        "\nleft out:",
+        *(f"{r['set']} {r['slope']} {r['claimed'] - r['accuracy']:+.3f} {r['error']:.3f}" for r in read("slope")),
+    )
     rows = read("auto")
     for label, chosen in {"real": "real", MODELS: MODELS}.items():
         for gold in (0, 40):
@@ -180,7 +188,8 @@ def report() -> None:
 
 
 def _belongs(row: dict[str, Any], kind: str) -> bool:
-    return row["kind"] == kind or (kind == "five sets" and row["kind"] == "real" and row["set"] in FIVE)
+    five = kind == "five sets" and row["kind"] == "real" and row["set"] in FIVE
+    return five or row["kind"] == kind or row["kind"] in GROUPS.get(kind, ())
 
 
 def draw(rows: list[dict[str, Any]]) -> None:
@@ -191,11 +200,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
     matplotlib.rcParams["svg.hashsalt"] = "crowdwise"
     import matplotlib.pyplot as plt
 
-    groups = {
-        "real crowds": ("real",),
-        "unequal difficulty": ("difficulty", "glad"),
-        "errors in common": ("misleading", "subtypes", "copying", "ordinal"),
-    }
+    groups = {"real": ("real",), **GROUPS}
     figure, axes = plt.subplots(1, 3, figsize=(9, 3.2), sharey=True, layout="constrained")
     for axis, (title, kinds) in zip(axes, groups.items(), strict=True):
         some = [row for row in rows if row["kind"] in kinds and not row["gold"]]
@@ -203,7 +208,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
         seen = sums[0] > 0.002
         axis.plot([0.2, 1], [0.2, 1], color="0.6", linewidth=1)
         axis.scatter(sums[1][seen] / sums[0][seen], sums[2][seen] / sums[0][seen], s=400 * sums[0][seen], alpha=0.7)
-        axis.set(title=f"{title} ({len(some)})", xlabel="confidence", xlim=(0.2, 1.02), ylim=(0.2, 1.02))
+        axis.set(title=f"{title}: {len(some)} crowds", xlabel="confidence", xlim=(0.2, 1.02), ylim=(0.2, 1.02))
     axes[0].set_ylabel("share of right labels")
     PICTURE.parent.mkdir(exist_ok=True)
     figure.savefig(PICTURE, metadata={"Date": None})

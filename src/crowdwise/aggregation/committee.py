@@ -15,7 +15,7 @@ from crowdwise.errors import ConfigError, CrowdwiseWarning
 from crowdwise.registry import AGGREGATORS
 
 MEMBERS = ("hierarchical-dawid-skene", "ebcc", "mace", "wawa")
-SLOPE = 2.35  # of members: a mean of posteriors is less sure than they are
+SLOPE = 2.25  # of members: a mean of posteriors is less sure than they are
 RESTARTS = 3  # of members that restart: the committee needs no member's best
 
 
@@ -44,7 +44,9 @@ class Committee(Aggregator):
         self.members_: dict[str, Aggregator] = {}
         for name in self.members:
             member = self.members_[name] = self._member(name, rng)
-            with warnings.catch_warnings():  # a member that does not settle, or has few labels, is one voice among others
+            with (
+                warnings.catch_warnings()
+            ):  # a member that does not settle, or has few labels, is one voice among others
                 warnings.simplefilter("ignore", CrowdwiseWarning)
                 warnings.simplefilter("ignore", UserWarning)
                 member.fit_crowd(crowd)

@@ -23,8 +23,10 @@ ENOUGH = 50  # gold labels, or instances with three labels of people, from which
 FOLDS = 5
 SLOPE = 3.6  # with groups told apart, errors depend less on each other
 FEW = 20  # instances with a reference below which correlations are not measured
-UNREAD = "errors common to a group cannot be seen from its votes alone: its {k} annotators count as one vote. Pass gold labels, \
+UNREAD = (
+    "errors common to a group cannot be seen from its votes alone: its {k} annotators count as one vote. Pass gold labels, \
 or labels of people, to learn how many they are worth"
+)
 
 
 @AGGREGATORS.register("panel")
@@ -80,7 +82,7 @@ class Panel(DawidSkene):
         """As Dawid-Skene, but the first votes are shared already."""
         posterior = crowd.initial() if crowd.earlier is not None else crowd.weighted_majority(self._exponents)
         counts = crowd.counts(posterior)
-        pseudo = self._pseudo_counts(crowd, counts)
+        pseudo = self._pseudo_counts(crowd, counts * self._exponents[:, None, None])
         return self._maximise(crowd, posterior, -np.inf, counts, crowd.mass(posterior), pseudo)
 
     # groups and exponents
@@ -91,7 +93,7 @@ class Panel(DawidSkene):
         if self.models is None and self.groups is None:
             return alike(crowd.layout)
         place = {value: code for code, value in enumerate(crowd.ids("annotators").tolist())}
-        named = {model: "models" for model in self.models or ()} | dict(self.groups or {})
+        named = dict.fromkeys(self.models or (), "models") | dict(self.groups or {})
         unknown = [each for each in named if each not in place]
         if unknown and len(unknown) == len(named):
             raise ConfigError(f"none of the annotators named is in this crowd, such as {unknown[0]!r}")
@@ -155,7 +157,9 @@ class Panel(DawidSkene):
     def _consensus(self, crowd: Crowd, people: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """Class on which most of three or more people agree, (n,); -1 where there is none."""
         votes = kernels.votes(_only(crowd.layout, people))
-        clear = (votes.sum(axis=1) >= 3) & (np.partition(votes, -2, axis=1)[:, -1] > np.partition(votes, -2, axis=1)[:, -2])
+        clear = (votes.sum(axis=1) >= 3) & (
+            np.partition(votes, -2, axis=1)[:, -1] > np.partition(votes, -2, axis=1)[:, -2]
+        )
         return np.where(clear, votes.argmax(axis=1), -1)
 
     def _choose(self, crowd: Crowd, known: npt.NDArray[np.int64], how: str) -> None:
@@ -180,7 +184,9 @@ class Panel(DawidSkene):
 
     def _from_gold(self, crowd: Crowd) -> Floats:
         """Matrices from gold labels alone: models that err alike would teach each other their errors."""
-        emission, prior = _matrices(crowd.layout, queries.clamp(crowd.layout, np.zeros((crowd.n_instances, crowd.n_classes))))
+        emission, prior = _matrices(
+            crowd.layout, queries.clamp(crowd.layout, np.zeros((crowd.n_instances, crowd.n_classes)))
+        )
         step = kernels.em_step(crowd.layout, emission ** self._exponents[:, None, None], prior)
         self.objective_, self.n_iter_, self.converged_ = np.array([step.log_likelihood]), 1, True
         self.confusion_ = np.ascontiguousarray(emission.transpose(0, 2, 1))

@@ -85,9 +85,7 @@ def annotators(
     if durations is not None or timestamps is not None:
         columns.update(_speed(crowd, timestamps, durations))
     if timestamps is not None:
-        columns.update(
-            _drift(crowd, belief, seconds_of(crowd, timestamps, "timestamps"), confidence)
-        )
+        columns.update(_drift(crowd, belief, seconds_of(crowd, timestamps, "timestamps"), confidence))
     return pa.table(columns)
 
 

@@ -77,9 +77,10 @@ S = TypeVar("S", bound=State)
 class Aggregator(Estimator):
     """Base class of all aggregators: a scikit-learn estimator whose data are annotations.
 
-    Fitted: ``posterior_`` (n, C), ``raw_posterior_``, the same before `calibration`, ``labels_`` (n,) and ``classes_`` (C,) in the user's vocabulary, ``confusion_``
-    (R, C, C) with T[j, p, q] = P(label q | class p), ``skill_`` (R,), the probability that an annotator is right,
-    ``class_prior_`` (C,), ``annotators_`` and ``instances_`` (ids), and ``annotations_``, what was aggregated.
+    Fitted: ``posterior_`` (n, C), and ``raw_posterior_``, the same before ``calibration``; ``labels_`` (n,) and
+    ``classes_`` (C,) in the user's vocabulary, ``confusion_`` (R, C, C) with T[j, p, q] = P(label q | class p), ``skill_``
+    (R,), the probability that an annotator is right, ``class_prior_`` (C,), ``annotators_`` and ``instances_`` (ids), and
+    ``annotations_``, what was aggregated.
     """
 
     tie: Tie = "first"

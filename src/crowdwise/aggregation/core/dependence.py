@@ -121,9 +121,7 @@ def _agreements(layout: Layout, chosen: npt.NDArray[np.int64]) -> tuple[Floats, 
     return np.asarray((cells.T @ cells).todense()), np.asarray((there.T @ there).todense())
 
 
-def _errors(
-    layout: Layout, reference: Floats, members: npt.NDArray[np.int64]
-) -> tuple[sp.csr_array, sp.csr_array]:
+def _errors(layout: Layout, reference: Floats, members: npt.NDArray[np.int64]) -> tuple[sp.csr_array, sp.csr_array]:
     """Errors (n, K) and which instances have a reference and a label, (n, K)."""
     size, c = reference.shape
     code = np.full(layout.shape[0], -1)

@@ -21,7 +21,7 @@ import numpy as np
 from crowdwise.aggregation.core import compiled, kernels, queries
 from crowdwise.aggregation.core.kernels import Floats, Layout
 
-SLOPE = 2.2
+SLOPE = 2.1
 SPREAD = 0.5  # standard deviation of log slope among crowds
 SLOPES = np.geomspace(0.1, 10.0, 93)
 SMALLEST = 1e-13  # probabilities below are rounding
