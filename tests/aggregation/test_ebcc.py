@@ -115,7 +115,7 @@ def test_history_informs_all_subtypes() -> None:
     always_wrong = np.array([[[0.0, 500.0], [500.0, 0.0]]])
     model = EBCC(random_state=0).fit(t1(), history=AnnotatorHistory([2], [0, 1], always_wrong))
     assert model.confusion_[2, 0, 0] < 0.05
-    assert model.raw_posterior_[0, 1] < EBCC(random_state=0).fit_predict_proba(t1())[0, 1]
+    assert model.raw_posterior_[0, 1] < EBCC(random_state=0).fit(t1()).raw_posterior_[0, 1]
 
 
 def test_compiled_and_scipy_paths_agree(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,10 +276,13 @@ class Aggregator(Estimator):
         return bool(known or crowd.n_classes < 2 or np.any(crowd.labels_per_instance > 1))
 
     def confusion_interval(self, level: float = 0.95) -> Floats:
-        """Credible intervals (R, C, C, 2) of ``confusion_`` (rows have Dirichlet posteriors)."""
+        """Credible intervals (R, C, C, 2) of ``confusion_`` (rows have Dirichlet posteriors), as wide as both posteriors ask for."""
         crowd = self._fitted_crowd()
-        counts = crowd.counts(self.posterior_) + (0.0 if crowd.history is None else crowd.history)
-        return intervals.confusion_interval(counts, self._believed(crowd), level)
+        past, believed = 0.0 if crowd.history is None else crowd.history, self._believed(crowd)
+        both = [self.posterior_, *([] if self.raw_posterior_ is self.posterior_ else [self.raw_posterior_])]
+        found = [intervals.confusion_interval(crowd.counts(each) + past, believed, level) for each in both]
+        low = np.min([each[..., 0] for each in found], axis=0)
+        return np.stack([low, np.max([each[..., 1] for each in found], axis=0)], axis=-1)
 
     def _believed(self, crowd: Crowd) -> Floats:
         """Prior of the intervals in numbers of labels, (C, C) as [label, class]."""
