@@ -28,7 +28,7 @@ def communities(n: int = 300, annotators: int = 60, seed: int = 0) -> tuple[Anno
 
 def test_one_community_is_one_pooled_matrix() -> None:
     model = CBCC(n_communities=1, max_iter=400, tol=0).fit(t1())
-    np.testing.assert_allclose(model.posterior_[:, 1], [0.206523, 0.982673, 0.017327, 0.793477, 0.5], atol=1e-6)
+    np.testing.assert_allclose(model.raw_posterior_[:, 1], [0.206523, 0.982673, 0.017327, 0.793477, 0.5], atol=1e-6)
     assert model.objective_[-1] == pytest.approx(-11.308369, abs=1e-6)
     np.testing.assert_allclose(model.confusion_, np.broadcast_to(model.confusion_[0], (3, 2, 2)))
 
@@ -40,7 +40,7 @@ def test_t1_is_too_small_to_tell_communities_apart() -> None:
 
 def test_t2_gives_distributions_and_the_silent_annotator_follows_the_proportions() -> None:
     model = CBCC(random_state=0).fit(t2())
-    np.testing.assert_allclose(model.posterior_.sum(axis=1), 1)
+    np.testing.assert_allclose(model.raw_posterior_.sum(axis=1), 1)
     np.testing.assert_allclose(model.membership_.sum(axis=1), 1)
     np.testing.assert_allclose(model.confusion_.sum(axis=2), 1)
     assert np.all(np.isfinite(model.confusion_))
@@ -91,7 +91,7 @@ def test_compiled_and_scipy_paths_agree(monkeypatch: pytest.MonkeyPatch) -> None
     expected = CBCC(n_restarts=1, max_iter=20, tol=0, random_state=0).fit(crowd)
     compile_always(monkeypatch)
     found = CBCC(n_restarts=1, max_iter=20, tol=0, random_state=0, n_jobs=2).fit(crowd)
-    np.testing.assert_allclose(found.posterior_, expected.posterior_, atol=1e-8)
+    np.testing.assert_allclose(found.raw_posterior_, expected.raw_posterior_, atol=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -26,25 +26,25 @@ def _path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_first_steps_on_t1() -> None:
     one = DawidSkene(prior=None, max_iter=1, tol=0).fit(t1())
-    np.testing.assert_allclose(one.posterior_[:, 1], [0.133333, 0.962963, 0.037037, 0.866667, 0.5], atol=1e-6)
+    np.testing.assert_allclose(one.raw_posterior_[:, 1], [0.133333, 0.962963, 0.037037, 0.866667, 0.5], atol=1e-6)
     three = DawidSkene(prior=None, max_iter=3, tol=0).fit(t1())
     np.testing.assert_allclose(three.objective_, [-8.855038, -8.373969, -8.136832], atol=1e-6)
 
 
 def test_limit_on_t1() -> None:
     model = DawidSkene(prior=None, max_iter=300, tol=0).fit(t1())
-    np.testing.assert_allclose(model.posterior_[:, 1], [0, 1, 0, 1, 0.5], atol=1e-6)
+    np.testing.assert_allclose(model.raw_posterior_[:, 1], [0, 1, 0, 1, 0.5], atol=1e-6)
     np.testing.assert_allclose(model.confusion_[0], [[1, 0], [0.2, 0.8]], atol=1e-6)
     assert model.objective_[-1] == pytest.approx(-5 * np.log(5), abs=1e-6)
 
 
 def test_a_number_as_prior_is_added_to_every_count() -> None:
     model = DawidSkene(prior=0.01, max_iter=1000, tol=0).fit(t2())
-    np.testing.assert_allclose(model.posterior_[4], [0.000197, 0.999706, 0.000097, 0], atol=2e-6)
-    np.testing.assert_allclose(model.posterior_[5], [0.399708, 0.399953, 0.200339, 0], atol=2e-6)
+    np.testing.assert_allclose(model.raw_posterior_[4], [0.000197, 0.999706, 0.000097, 0], atol=2e-6)
+    np.testing.assert_allclose(model.raw_posterior_[5], [0.399708, 0.399953, 0.200339, 0], atol=2e-6)
     np.testing.assert_allclose(model.confusion_[4], 0.25)
     model.fit(t1())
-    np.testing.assert_allclose(model.posterior_[:, 1], [0.001277, 0.998723, 0.001277, 0.998723, 0.5], atol=1e-6)
+    np.testing.assert_allclose(model.raw_posterior_[:, 1], [0.001277, 0.998723, 0.001277, 0.998723, 0.5], atol=1e-6)
 
 
 @pytest.mark.parametrize("prior", [None, "auto", 0.5, np.array([[5.0, 1, 1], [1, 5, 1], [0, 2, 5]])])
@@ -148,7 +148,7 @@ def test_a_stream_ends_where_one_fit_does(warm: bool) -> None:
         stream.partial_fit(part, gold={start: int(truth[start])})
     gold = {start: int(truth[start]) for start in range(0, 200, 50)}
     once = DawidSkene(**options).fit(crowd, gold=gold)  # type: ignore[arg-type]
-    np.testing.assert_allclose(stream.posterior_, once.posterior_, atol=1e-6)
+    np.testing.assert_allclose(stream.raw_posterior_, once.raw_posterior_, atol=1e-6)
     np.testing.assert_allclose(stream.confusion_, once.confusion_, atol=1e-6)
 
 
@@ -188,7 +188,7 @@ def test_fast_dawid_skene_is_as_good_in_fewer_rounds() -> None:
 
 def test_one_coin_first_step_on_t1() -> None:
     model = OneCoinDawidSkene(prior=None, max_iter=1, tol=0).fit(t1())
-    np.testing.assert_allclose(model.posterior_[:, 1], [0.156300, 0.955736, 0.044264, 0.843700, 0.5], atol=1e-6)
+    np.testing.assert_allclose(model.raw_posterior_[:, 1], [0.156300, 0.955736, 0.044264, 0.843700, 0.5], atol=1e-6)
 
 
 def test_one_coin_equals_the_full_model_with_even_errors() -> None:
@@ -196,14 +196,14 @@ def test_one_coin_equals_the_full_model_with_even_errors() -> None:
     coin = OneCoinDawidSkene(prior=None, max_iter=3, tol=0).fit(crowd)
     before = OneCoinDawidSkene(prior=None, max_iter=2, tol=0).fit(crowd)
     step = coin._crowd.em_step(before.confusion_.transpose(0, 2, 1), before.class_prior_)
-    np.testing.assert_allclose(coin.posterior_, step.posterior, atol=1e-9)
+    np.testing.assert_allclose(coin.raw_posterior_, step.posterior, atol=1e-9)
     assert coin.objective_[-1] == pytest.approx(step.log_likelihood)
 
 
 def test_zencrowd_on_t1() -> None:
     one, twenty = ZenCrowd(max_iter=1).fit(t1()), ZenCrowd().fit(t1())
-    np.testing.assert_allclose(one.posterior_[:, 1], [0.2, 0.984615, 0.015385, 0.8, 0.5], atol=1e-6)
+    np.testing.assert_allclose(one.raw_posterior_[:, 1], [0.2, 0.984615, 0.015385, 0.8, 0.5], atol=1e-6)
     np.testing.assert_allclose(one.skill_, [0.813846, 0.813846, 0.592308], atol=1e-6)
-    np.testing.assert_allclose(twenty.posterior_[:, 1], [0.015877, 0.984123, 0.015877, 0.984123, 0.5], atol=1e-6)
+    np.testing.assert_allclose(twenty.raw_posterior_[:, 1], [0.015877, 0.984123, 0.015877, 0.984123, 0.5], atol=1e-6)
     np.testing.assert_allclose(twenty.skill_, [0.887298, 0.887298, 0.5], atol=1e-6)
     assert ZenCrowd().fit(t2()).skill_[4] == pytest.approx(0.8)

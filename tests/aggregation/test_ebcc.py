@@ -34,7 +34,7 @@ def misleading(n: int = 400, annotators: int = 12, seed: int = 0) -> tuple[Annot
 def test_one_subtype_is_ibcc(crowd: Annotations) -> None:
     expected = IBCC(max_iter=30, tol=0).fit(crowd)
     found = EBCC(n_subtypes=1, class_count=1.0, max_iter=30, tol=0).fit(crowd)
-    np.testing.assert_allclose(found.posterior_, expected.posterior_, atol=1e-12)
+    np.testing.assert_allclose(found.raw_posterior_, expected.raw_posterior_, atol=1e-12)
     np.testing.assert_allclose(found.confusion_, expected.confusion_, atol=1e-12)
     np.testing.assert_allclose(found.class_prior_, expected.class_prior_, atol=1e-12)
     np.testing.assert_allclose(found.objective_, expected.objective_, rtol=1e-12)
@@ -44,14 +44,14 @@ def test_one_subtype_is_ibcc(crowd: Annotations) -> None:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_limit_and_bound_on_t1(subtypes: int, bound: float, seed: int) -> None:
     model = EBCC(n_subtypes=subtypes, class_count=1.0, n_restarts=1, max_iter=400, tol=0, random_state=seed).fit(t1())
-    np.testing.assert_allclose(model.posterior_[:, 1], IBCC_LIMIT, atol=1e-6)
+    np.testing.assert_allclose(model.raw_posterior_[:, 1], IBCC_LIMIT, atol=1e-6)
     assert model.objective_[-1] == pytest.approx(bound, abs=1e-6)
 
 
 def test_t2_gives_distributions_and_leaves_the_silent_annotator_its_prior() -> None:
     model = EBCC(random_state=0).fit(t2())
-    assert np.all(np.isfinite(model.posterior_))
-    np.testing.assert_allclose(model.posterior_.sum(axis=1), 1)
+    assert np.all(np.isfinite(model.raw_posterior_))
+    np.testing.assert_allclose(model.raw_posterior_.sum(axis=1), 1)
     np.testing.assert_allclose(model.confusion_[4], np.full((4, 4), 1 / 7) + 3 / 7 * np.eye(4))
 
 
@@ -69,7 +69,7 @@ def test_dropping_empty_subtypes_changes_nothing(monkeypatch: pytest.MonkeyPatch
     dropped = EBCC(n_restarts=1, max_iter=60, tol=0, random_state=0).fit(crowd)
     monkeypatch.setattr(ebcc, "EMPTY", -1.0)
     kept = EBCC(n_restarts=1, max_iter=60, tol=0, random_state=0).fit(crowd)
-    np.testing.assert_allclose(dropped.posterior_, kept.posterior_, atol=1e-7)
+    np.testing.assert_allclose(dropped.raw_posterior_, kept.raw_posterior_, atol=1e-7)
     np.testing.assert_allclose(dropped.objective_, kept.objective_, atol=1e-6)
 
 
@@ -115,7 +115,7 @@ def test_history_informs_all_subtypes() -> None:
     always_wrong = np.array([[[0.0, 500.0], [500.0, 0.0]]])
     model = EBCC(random_state=0).fit(t1(), history=AnnotatorHistory([2], [0, 1], always_wrong))
     assert model.confusion_[2, 0, 0] < 0.05
-    assert model.posterior_[0, 1] < EBCC(random_state=0).fit_predict_proba(t1())[0, 1]
+    assert model.raw_posterior_[0, 1] < EBCC(random_state=0).fit(t1()).raw_posterior_[0, 1]
 
 
 def test_compiled_and_scipy_paths_agree(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_compiled_and_scipy_paths_agree(monkeypatch: pytest.MonkeyPatch) -> None
     expected = EBCC(n_restarts=1, max_iter=25, tol=0, random_state=0).fit(crowd, gold)
     compile_always(monkeypatch)
     found = EBCC(n_restarts=1, max_iter=25, tol=0, random_state=0, n_jobs=2).fit(crowd, gold)
-    np.testing.assert_allclose(found.posterior_, expected.posterior_, atol=1e-7)
+    np.testing.assert_allclose(found.raw_posterior_, expected.raw_posterior_, atol=1e-7)
     np.testing.assert_allclose(found.objective_, expected.objective_, atol=1e-6)
 
 
@@ -136,7 +136,7 @@ def test_a_thousand_classes_cost_no_more_than_the_labels_that_occur() -> None:
     for model in (IBCC(max_iter=5, tol=0), EBCC(n_restarts=1, max_iter=5, tol=0, random_state=0)):
         rows = model.fit(crowd)._rows(model._crowd)
         assert rows.beta.shape[0] <= 90
-        np.testing.assert_allclose(model.posterior_.sum(axis=1), 1)
+        np.testing.assert_allclose(model.raw_posterior_.sum(axis=1), 1)
         np.testing.assert_allclose(model.confusion_.sum(axis=2), 1)
 
 

@@ -53,19 +53,19 @@ def exact_posterior() -> tuple[npt.NDArray[np.float64], float]:
 
 
 def test_one_variational_round_on_t1() -> None:
-    q = IBCC(max_iter=1, tol=0).fit_predict_proba(t1())
+    q = IBCC(max_iter=1, tol=0).fit(t1()).raw_posterior_
     np.testing.assert_allclose(q[:, 1], [0.141014, 0.990028, 0.009972, 0.858986, 0.5], atol=1e-6)
 
 
 def test_variational_limit_and_bound_on_t1() -> None:
     model = IBCC(max_iter=400, tol=0).fit(t1())
-    np.testing.assert_allclose(model.posterior_[:, 1], [0.062218, 0.993150, 0.006850, 0.937782, 0.5], atol=1e-6)
+    np.testing.assert_allclose(model.raw_posterior_[:, 1], [0.062218, 0.993150, 0.006850, 0.937782, 0.5], atol=1e-6)
     assert model.objective_[-1] == pytest.approx(-11.321483, abs=1e-6)
     assert model.objective_[-1] <= EVIDENCE
 
 
 def test_unlabelled_instances_of_t2_are_no_data() -> None:
-    q = IBCC(max_iter=400, tol=0).fit_predict_proba(t2())
+    q = IBCC(max_iter=400, tol=0).fit(t2()).raw_posterior_
     np.testing.assert_allclose(q[4], [0.054611, 0.620601, 0.310183, 0.014605], atol=1e-6)
     np.testing.assert_allclose(q[5], [0.368219, 0.302581, 0.247258, 0.081942], atol=1e-6)
 
@@ -95,7 +95,7 @@ def test_enumeration_agrees_with_the_published_numbers() -> None:
 
 def test_gibbs_approaches_the_exact_posterior() -> None:
     model = IBCC(method="gibbs", max_iter=4000, random_state=0).fit(t1())
-    np.testing.assert_allclose(model.posterior_[:, 1], exact_posterior()[0], atol=0.015)
+    np.testing.assert_allclose(model.raw_posterior_[:, 1], exact_posterior()[0], atol=0.015)
     assert model.n_iter_ == len(model.objective_) == 4000
     assert model.converged_
 
@@ -111,23 +111,23 @@ def test_gibbs_and_variational_agree_where_data_are_plentiful() -> None:
 
 def test_gibbs_repeats_with_its_seed_only() -> None:
     chains = [IBCC(method="gibbs", max_iter=20, burn_in=5, random_state=seed).fit(t1()) for seed in (3, 3, 4)]
-    assert np.array_equal(chains[0].posterior_, chains[1].posterior_)
-    assert not np.array_equal(chains[0].posterior_, chains[2].posterior_)
+    assert np.array_equal(chains[0].raw_posterior_, chains[1].raw_posterior_)
+    assert not np.array_equal(chains[0].raw_posterior_, chains[2].raw_posterior_)
 
 
 @pytest.mark.parametrize("method", ["variational", "gibbs"])
 def test_gold_labels_are_kept(method: str) -> None:
     model = IBCC(method=method, max_iter=120, random_state=0).fit(t1(), gold={0: 1, 4: 1})
-    np.testing.assert_allclose(model.posterior_[[0, 4], 1], 1)
-    np.testing.assert_allclose(model.posterior_.sum(axis=1), 1)
+    np.testing.assert_allclose(model.raw_posterior_[[0, 4], 1], 1)
+    np.testing.assert_allclose(model.raw_posterior_.sum(axis=1), 1)
 
 
 def test_history_informs_the_matrix_of_an_annotator() -> None:
     always_wrong = np.array([[[0.0, 500.0], [500.0, 0.0]]])
     model = IBCC().fit(t1(), history=AnnotatorHistory([2], [0, 1], always_wrong))
     assert model.confusion_[2, 0, 0] < 0.05
-    assert model.posterior_[4, 1] == pytest.approx(0.5)
-    assert model.posterior_[0, 1] < IBCC().fit_predict_proba(t1())[0, 1]
+    assert model.raw_posterior_[4, 1] == pytest.approx(0.5)
+    assert model.raw_posterior_[0, 1] < IBCC().fit(t1()).raw_posterior_[0, 1]
 
 
 def test_compiled_and_scipy_paths_agree(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_compiled_and_scipy_paths_agree(monkeypatch: pytest.MonkeyPatch) -> None
     compile_always(monkeypatch)
     for n_jobs in (1, 2):
         found = IBCC(max_iter=20, tol=0, n_jobs=n_jobs).fit(crowd, gold)
-        np.testing.assert_allclose(found.posterior_, expected.posterior_, atol=1e-9)
+        np.testing.assert_allclose(found.raw_posterior_, expected.raw_posterior_, atol=1e-9)
         np.testing.assert_allclose(found.objective_, expected.objective_, rtol=1e-10)
 
 
@@ -148,7 +148,7 @@ def test_renaming_annotators_and_classes_changes_nothing() -> None:
         crowd.instance, annotators[crowd.annotator], classes[crowd.label], n_instances=300, n_annotators=25, n_classes=3
     )
     expected, found = IBCC().fit(crowd), IBCC().fit(renamed)
-    np.testing.assert_allclose(found.posterior_[:, classes], expected.posterior_, atol=1e-10)
+    np.testing.assert_allclose(found.raw_posterior_[:, classes], expected.raw_posterior_, atol=1e-10)
     np.testing.assert_allclose(found.skill_[annotators], expected.skill_, atol=1e-10)
 
 

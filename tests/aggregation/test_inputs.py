@@ -130,7 +130,7 @@ def test_calibration_by_its_old_name() -> None:
 def test_posteriors_are_calibrated_on_crowds_that_fit_the_model() -> None:
     crowd, truth = simulated(4_000, 40, 3, 3, (0.5, 0.9), seed=4)
     for model, bound in ((HierarchicalDawidSkene(), 0.03), (OneCoinDawidSkene(), 0.03), (DawidSkene(), 0.05)):
-        assert quality.calibration(model.fit(crowd).posterior_, truth, n_bins=10).ece < bound, type(model).__name__
+        assert quality.calibration(model.fit(crowd).raw_posterior_, truth, n_bins=10).ece < bound, type(model).__name__
     assert quality.calibration(MajorityVote().fit(crowd).posterior_, truth, n_bins=10).ece > 0.03
 
 
@@ -147,7 +147,7 @@ def test_hard_instances_make_posteriors_overconfident_and_calibrating_mends_it()
     assert honest.temperature > 1.2
     assert (
         quality.calibration(honest.posterior, truth, n_bins=10).ece
-        < 0.8 * quality.calibration(model.posterior_, truth, n_bins=10).ece
+        < 0.8 * quality.calibration(model.raw_posterior_, truth, n_bins=10).ece
     )
     assert (honest.posterior.argmax(axis=1) == model.posterior_.argmax(axis=1)).mean() > 0.99
     np.testing.assert_allclose(honest.posterior.sum(axis=1), 1.0)
@@ -169,7 +169,7 @@ def test_calibrating_makes_posteriors_on_real_sets_more_honest() -> None:
     for name in LABEL_ONLY:
         crowd, truth = real(name)
         model = HierarchicalDawidSkene().fit(crowd)
-        before.append(quality.calibration(model.posterior_, truth, n_bins=10).ece)
+        before.append(quality.calibration(model.raw_posterior_, truth, n_bins=10).ece)
         after.append(quality.calibration(calibrate(model).posterior, truth, n_bins=10).ece)
     assert np.mean(after) < 0.8 * np.mean(before)
 

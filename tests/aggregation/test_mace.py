@@ -44,9 +44,9 @@ def test_e_step_of_t1_at_one_half(compiled: bool, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("method", ["vb", "em"])
 def test_t2_gives_distributions(method: str) -> None:
     model = MACE(method=method, random_state=0).fit(t2())
-    assert np.all(np.isfinite(model.posterior_))
-    np.testing.assert_allclose(model.posterior_.sum(axis=1), 1)
-    np.testing.assert_allclose(model.posterior_[5], 0.25)  # no labels: classes are uniform
+    assert np.all(np.isfinite(model.raw_posterior_))
+    np.testing.assert_allclose(model.raw_posterior_.sum(axis=1), 1)
+    np.testing.assert_allclose(model.raw_posterior_[5], 0.25)  # no labels: classes are uniform
     np.testing.assert_allclose(model.confusion_.sum(axis=2), 1)
     assert model.competence_[4] == pytest.approx(0.5)
 
@@ -91,7 +91,7 @@ def test_history_is_worth_labels_of_gold_instances() -> None:
     gold = np.where(np.arange(300) < 100, truth, -1)
     expected = MACE(random_state=0).fit(crowd, gold)
     found = MACE(random_state=0).fit(now, history=AnnotatorHistory(now.annotators, now.classes, counts))
-    np.testing.assert_allclose(found.posterior_, expected.posterior_[100:], atol=1e-9)
+    np.testing.assert_allclose(found.raw_posterior_, expected.raw_posterior_[100:], atol=1e-9)
     np.testing.assert_allclose(found.competence_, expected.competence_, atol=1e-9)
 
 
@@ -102,7 +102,7 @@ def test_compiled_and_scipy_paths_agree(n_jobs: int, monkeypatch: pytest.MonkeyP
     expected = MACE(n_restarts=3, random_state=0).fit(crowd, gold)
     compile_always(monkeypatch)
     found = MACE(n_restarts=3, random_state=0, n_jobs=n_jobs).fit(crowd, gold)
-    np.testing.assert_allclose(found.posterior_, expected.posterior_, atol=1e-9)
+    np.testing.assert_allclose(found.raw_posterior_, expected.raw_posterior_, atol=1e-9)
     np.testing.assert_allclose(found.objective_, expected.objective_, rtol=1e-10)
 
 
@@ -113,7 +113,7 @@ def test_thousands_of_labels_on_one_instance_do_not_overflow(monkeypatch: pytest
     for gold in (None, [1]):
         model = MACE(n_restarts=2, random_state=0).fit(crowd, gold)
         assert np.all(np.isfinite(model.objective_))
-        assert model.posterior_[0].argmax() == (gold is not None)
+        assert model.raw_posterior_[0].argmax() == (gold is not None)
 
 
 def test_tol_ends_the_rounds_early() -> None:

@@ -14,12 +14,12 @@ from crowdwise.annotations import Annotations
 def test_majority_vote_always_stands_beside() -> None:
     crowd, _ = simulated(100, 10, 3, 5, seed=0)
     chosen = recommend(crowd)
-    assert chosen.name == "hierarchical-dawid-skene"
+    assert chosen.name == "committee"
     differs = (chosen.estimator.labels_ != chosen.majority_vote.labels_).mean()
     assert chosen.disagreement == pytest.approx(differs)
     assert chosen.reason.endswith(".")
     assert chosen.reason.count(". ") == 0
-    assert str(chosen).startswith("hierarchical-dawid-skene: ")
+    assert str(chosen).startswith("committee: ")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ array([1, 0])
 """
 
 from crowdwise.aggregation.cbcc import CBCC
+from crowdwise.aggregation.committee import Committee
 from crowdwise.aggregation.core.base import Aggregator, IterativeAggregator
 from crowdwise.aggregation.core.confidence import Calibrated, Calibration, calibrate, calibration
 from crowdwise.aggregation.core.history import AnnotatorHistory
@@ -22,6 +23,7 @@ from crowdwise.aggregation.mace import MACE
 from crowdwise.aggregation.majority_vote import GoldMajorityVote, MajorityVote
 from crowdwise.aggregation.mmsr import MMSR
 from crowdwise.aggregation.one_coin import OneCoinDawidSkene
+from crowdwise.aggregation.panel import Panel
 from crowdwise.aggregation.recommend import Recommendation, recommend
 from crowdwise.aggregation.wawa import Wawa
 from crowdwise.aggregation.zencrowd import ZenCrowd
@@ -40,6 +42,7 @@ __all__ = [
     "AnnotatorHistory",
     "Calibrated",
     "Calibration",
+    "Committee",
     "DawidSkene",
     "FastDawidSkene",
     "GoldMajorityVote",
@@ -47,6 +50,7 @@ __all__ = [
     "IterativeAggregator",
     "MajorityVote",
     "OneCoinDawidSkene",
+    "Panel",
     "Recommendation",
     "Wawa",
     "ZenCrowd",

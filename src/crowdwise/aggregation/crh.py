@@ -34,6 +34,9 @@ class CRH(IterativeAggregator[Weights]):
     array([ 0.  , 15.94,  0.  ])
     """
 
+    calibration: Literal["crowd", "none"] = "none"
+    """``"none"``: shares of votes; ``"crowd"``: probabilities."""
+
     max_iter: int = 10
     loss: Literal["mean", "sum"] = "mean"
     """Disagreements as a share of the annotator's labels, or their number (which punishes busy annotators)."""
@@ -44,6 +47,7 @@ class CRH(IterativeAggregator[Weights]):
     a disagreement instead."""
 
     settles = False
+    holds_shares = True
     streams = True
     state = Weights
 

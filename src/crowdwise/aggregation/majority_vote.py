@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -22,6 +23,10 @@ class MajorityVote(Aggregator):
     array(['dog', 'cat'], dtype='<U3')
     """
 
+    calibration: Literal["crowd", "none"] = "none"
+    """``"none"``: shares of votes; ``"crowd"``: probabilities."""
+
+    holds_shares = True
     streams = True
 
     def _infer(self, crowd: Crowd, rng: np.random.Generator) -> Floats:
@@ -40,6 +45,10 @@ class GoldMajorityVote(Aggregator):
     array(['dog', 'dog'], dtype='<U3')
     """
 
+    calibration: Literal["crowd", "none"] = "none"
+    """``"none"``: shares of votes; ``"crowd"``: probabilities."""
+
+    holds_shares = True
     uses_history = True
 
     def _infer(self, crowd: Crowd, rng: np.random.Generator) -> Floats:

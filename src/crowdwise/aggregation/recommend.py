@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from crowdwise.aggregation.core.base import Aggregator
 from crowdwise.aggregation.core.crowd import Crowd, MemoryCrowd
+from crowdwise.aggregation.core.dependence import alike
 from crowdwise.aggregation.majority_vote import MajorityVote
 from crowdwise.annotations import Annotations
 from crowdwise.registry import AGGREGATORS
@@ -16,6 +18,8 @@ from crowdwise.registry import AGGREGATORS
 _CHANCE = 0.02  # agreement beyond chance below which labels carry no common signal
 _UNANIMOUS = 0.95  # agreement beyond chance above which no method changes anything worth having
 _TABLES = 2e9  # bytes of confusion matrices above which one accuracy per annotator has to do
+_MANY = 1_000_000  # labels times classes above which a committee takes too long
+_LARGE_GROUP = 0.25  # of the labels, from which on annotators who err alike decide too much
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,37 +42,45 @@ class Recommendation:
 
 
 def recommend(
-    annotations: Any, gold: Any = None, *, random_state: int | np.random.Generator | None = None
+    annotations: Any,
+    gold: Any = None,
+    *,
+    models: Sequence[Any] = (),
+    random_state: int | np.random.Generator | None = None,
 ) -> Recommendation:
     """Choose a method by what annotations alone show, fit it, and say why.
 
     The rule looks at what can be learnt: whether annotators can be compared at all, whether they agree more than by
-    chance, whether there is anything to correct, and whether confusion matrices fit into memory. Where they can be
-    compared it takes `HierarchicalDawidSkene`: on simulated crowds of a dozen kinds (1 to 200 labels per annotator, 1.5
-    to 10 per instance, 2 to 10 classes) it had the highest mean accuracy in nearly every regime, and lost more than
-    two points to majority vote as rarely as WAWA does.
+    chance, whether there is anything to correct, whether some of them err alike (``models``: ids of annotators that are
+    models, which do; others are found by their agreement), and whether tables fit into memory. Elsewhere it takes
+    `Committee`, whose members fail in different ways: it loses least to majority vote where it loses. Confidence is honest
+    throughout, also that of majority vote (``calibration="crowd"``).
 
     >>> answers = [["cat", "cat", "dog"], ["dog", "dog", "dog"], ["cat", "cat", "cat"], ["dog", "dog", "cat"]]
-    >>> chosen = recommend(answers)
+    >>> chosen = recommend(answers, random_state=0)
     >>> chosen.name, chosen.estimator.labels_.tolist(), chosen.disagreement
-    ('hierarchical-dawid-skene', ['cat', 'dog', 'cat', 'dog'], 0.0)
+    ('committee', ['cat', 'dog', 'cat', 'dog'], 0.0)
     """
     data = Annotations.coerce(annotations)
     crowd = MemoryCrowd.of(data)
-    name, reason = suitable_method(crowd)
-    estimator = AGGREGATORS[name](random_state=random_state).fit(data, gold)
+    name, reason = suitable_method(crowd, models)
+    options = {"models": list(models)} if name == "panel" and len(models) > 1 else {}
+    estimator = AGGREGATORS[name](random_state=random_state, calibration="crowd", **options).fit(data, gold)
     vote = MajorityVote(random_state=random_state).fit(data, gold)
     differs = (estimator.labels_ != vote.labels_)[crowd.labelled]
     return Recommendation(name, estimator, vote, reason, float(differs.mean()) if differs.size else 0.0)
 
 
-def suitable_method(crowd: Crowd) -> tuple[str, str]:
-    """Name of the method for a crowd, and the reason for it."""
+def suitable_method(crowd: Crowd, models: Sequence[Any] = ()) -> tuple[str, str]:
+    """Name of the method for a crowd, and the reason for it; for a crowd on disk, one that streams."""
     given = crowd.labels_per_annotator[crowd.labels_per_annotator > 0]
     shared = float(np.mean(crowd.labels_per_instance[crowd.labelled] > 1)) if crowd.n_labelled else 0.0
     if len(given) < 3 or shared == 0.0:
         few = "fewer than three annotators" if len(given) < 3 else "one label per instance"
         return "majority-vote", f"With {few}, the quality of annotators cannot be estimated."
+    in_memory = isinstance(crowd, MemoryCrowd)
+    if in_memory and len(models) > 1:
+        return "panel", f"{len(models)} of {len(given)} annotators are models, which err alike: they share their say."
     agreement = crowd.agreement_beyond_chance()
     if agreement < _CHANCE:
         return "majority-vote", (
@@ -89,6 +101,18 @@ def suitable_method(crowd: Crowd) -> tuple[str, str]:
             f"Confusion matrices of {crowd.n_annotators} annotators by {crowd.n_classes} classes do not fit into "
             f"memory; one accuracy per annotator does ({facts})."
         )
+    if in_memory:
+        groups = alike(crowd.layout)
+        largest = np.bincount(groups[groups >= 0]).argmax() if np.any(groups >= 0) else -1
+        members = np.flatnonzero(groups == largest) if largest >= 0 else np.empty(0, np.int64)
+        if crowd.labels_per_annotator[members].sum() > _LARGE_GROUP * crowd.n_annotations:
+            names = ", ".join(str(each) for each in crowd.ids("annotators")[members[:3]].tolist())
+            return "panel", (
+                f"{len(members)} annotators ({names}{', ...' if len(members) > 3 else ''}) agree with each other far more than "
+                "their skills explain: they err alike, and share their say."
+            )
+        if crowd.n_annotations * crowd.n_classes <= _MANY:
+            return "committee", f"Several methods decide together, since none is best for every crowd ({facts})."
     enough = typical >= 2 * crowd.n_classes
     why = "annotators can be compared" if enough else "annotators with few labels each borrow strength from the crowd"
     return "hierarchical-dawid-skene", f"Confusion matrices with a learnt prior, because {why} ({facts})."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -22,6 +23,10 @@ class Wawa(Aggregator):
     array([0.5, 1. , 0.5])
     """
 
+    calibration: Literal["crowd", "none"] = "none"
+    """``"none"``: shares of votes; ``"crowd"``: probabilities."""
+
+    holds_shares = True
     uses_history = True
     streams = True
 

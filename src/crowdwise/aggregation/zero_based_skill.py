@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -34,11 +35,15 @@ class ZeroBasedSkill(IterativeAggregator[Skills]):
     array([0.5, 1. , 0.5])
     """
 
+    calibration: Literal["crowd", "none"] = "none"
+    """``"none"``: shares of votes; ``"crowd"``: probabilities."""
+
     tol: float = 1e-12
     lr: PositiveFloat = 1.0
     """Step towards the agreement; halved every ``lr_steps`` rounds."""
     lr_steps: PositiveInt = 20
 
+    holds_shares = True
     uses_history = True
     streams = True
     settles = False

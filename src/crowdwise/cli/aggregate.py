@@ -11,7 +11,7 @@ from crowdwise.cli.console import Terminal, number, share, show_facts, verb
 from crowdwise.cli.options import File, GoldColumn, Method, Ray, Seed, Workers, reads
 
 if TYPE_CHECKING:
-    from crowdwise.tasks.aggregate import GoldAccuracy
+    from crowdwise.tasks.aggregate import GoldAccuracy, Promise
 
 
 @verb
@@ -88,6 +88,7 @@ def aggregate(
             "method": result.method,
             "why": result.reason,
             "changed": f"{share(figures.changed, n)} have another label than by majority vote",
+            "expect": None if result.promise is None else _promise(result.promise),
             "gold": None if result.gold is None else _accuracy(result.gold),
             "labels": result.out,
             "annotators": result.annotators_out,
@@ -97,6 +98,16 @@ def aggregate(
     return result
 
 
+def _promise(promise: Promise) -> str:
+    said = f"{promise.confidence:.1%} of the labels right ({promise.reason}"
+    higher = promise.independent > promise.confidence + 0.005
+    return f"{said}; independent errors would promise {promise.independent:.1%})" if higher else f"{said})"
+
+
 def _accuracy(gold: GoldAccuracy) -> str:
     how = "each half measured with the other half given" if gold.crossed else "not used otherwise"
-    return f"accuracy {gold.accuracy:.1%} on {gold.instances:,} instances ({how}); majority vote {gold.majority:.1%}"
+    off = 100 * (gold.claimed - gold.accuracy)
+    said = f"; {gold.claimed:.1%} were promised, {abs(off):.1f} points too {'many' if off > 0 else 'few'}"
+    return (
+        f"accuracy {gold.accuracy:.1%} on {gold.instances:,} instances ({how}){said}; majority vote {gold.majority:.1%}"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from scipy import sparse
-from scipy.special import ndtri
+from scipy.special import stdtrit
 
 from crowdwise.aggregation.core.bayes_kernels import decoded
 from crowdwise.aggregation.core.crowd import MemoryCrowd
@@ -20,7 +20,7 @@ from crowdwise.data.factorise import Vocabulary
 from crowdwise.data.types import Floats, Ints, Mask
 from crowdwise.errors import DataError
 from crowdwise.quality._belief import NUMBERS, Belief, floats, ids
-from crowdwise.quality._skill import Skill, skill
+from crowdwise.quality._skill import Skill, independent_skill, skill
 
 SMOOTHING = 2.0  # labels of an average annotator added to each row of a confusion matrix
 UNLIKELY = 1e-4  # smaller probabilities are ignored in confusion matrices, to keep them sparse
@@ -38,6 +38,8 @@ class Tally:
     expected: Floats  # (R, C) expected number of the annotator's instances of each class
     confusion: Floats | None  # (R, C, C) if known
     skill: Skill
+    independent: Skill | None = None  # if annotators erred independently: the upper ends of intervals
+    comparable: bool = True  # whether anything tells right labels from wrong ones
 
     @property
     def labels(self) -> Ints:
@@ -62,13 +64,16 @@ def annotators(
     ``durations`` (E,) how many seconds it took; NaN is unknown.
 
     Columns: ``annotator``; ``annotator_quality``, the probability that a label is right, with its credible interval
-    ``annotator_quality_low`` .. ``annotator_quality_high`` at ``confidence``; ``agreement_with_consensus``;
+    ``annotator_quality_low`` .. ``annotator_quality_high`` at ``confidence``, from 0 to 1 and the quality null where nothing
+    can be compared (of a fitted aggregator, the lower end is with honest confidence, the upper one with independent errors);
+    ``agreement_with_consensus``;
     ``num_examples_labeled``; ``worst_class`` and ``worst_class_quality``, the class recognised least often;
     ``confused_class``, ``confused_with`` and ``confused_count``: true class, label and expected number of the most
     frequent error; ``spammer_score``, 1 for labels that do not depend on the instance, 0 for perfect ones (1 minus the
     score of Raykar & Yu 2012); ``bias``, the share of labels that would have to change for the class frequencies to be
     right, and ``overused_class``. With times: ``seconds_per_label`` (median) and ``drift``, the change of quality from
-    the first label to the last, with ``drift_low`` .. ``drift_high``.
+    the first label to the last, with ``drift_low`` .. ``drift_high``, which hold for all annotators together (Šidák): that
+    somebody's does not contain 0 is no chance finding.
 
     >>> table = annotators([[0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 1]])
     >>> table.select(["annotator", "agreement_with_consensus", "worst_class", "overused_class"]).to_pylist()[2]
@@ -76,24 +81,25 @@ def annotators(
     """
     crowd = Annotations.coerce(annotations)
     belief = Belief.of(crowd, posterior, confusion)
-    columns = profile(_tally(crowd, belief), confidence)
+    columns = profile(_tally(crowd, belief, posterior), confidence)
     if durations is not None or timestamps is not None:
         columns.update(_speed(crowd, timestamps, durations))
     if timestamps is not None:
-        columns.update(
-            _drift(crowd, belief, seconds_of(crowd, timestamps, "timestamps"), -float(ndtri((1 - confidence) / 2)))
-        )
+        columns.update(_drift(crowd, belief, seconds_of(crowd, timestamps, "timestamps"), confidence))
     return pa.table(columns)
 
 
 def profile(tally: Tally, confidence: float) -> dict[str, Any]:
     """The columns of `annotators` that need no times."""
     number, tail = tally.labels, (1 - confidence) / 2
+    skills = [tally.skill, *([] if tally.independent is None else [tally.independent])]
+    low = np.min([skill.quantile(tail) for skill in skills], axis=0) if tally.comparable else np.zeros(len(number))
+    high = np.max([skill.quantile(1 - tail) for skill in skills], axis=0) if tally.comparable else np.ones(len(number))
     return {
         "annotator": tally.annotators.arrow,
-        "annotator_quality": tally.skill.mean,
-        "annotator_quality_low": tally.skill.quantile(tail),
-        "annotator_quality_high": tally.skill.quantile(1 - tail),
+        "annotator_quality": floats(tally.skill.mean, np.full(len(number), not tally.comparable)),
+        "annotator_quality_low": low,
+        "annotator_quality_high": high,
         "agreement_with_consensus": floats(tally.agreeing / np.maximum(number, 1), number == 0),
         "num_examples_labeled": number,
         **_errors(tally),
@@ -101,8 +107,10 @@ def profile(tally: Tally, confidence: float) -> dict[str, Any]:
     }
 
 
-def _tally(annotations: Annotations, belief: Belief) -> Tally:
+def _tally(annotations: Annotations, belief: Belief, posterior: Any) -> Tally:
     crowd = MemoryCrowd.of(annotations)
+    raw = getattr(posterior, "raw_posterior_", None)
+    shared = posterior is not None or len(annotations) == 0 or bool(np.any(annotations.labels_per_instance > 1))
     counts, expected = class_counts(crowd, belief.posterior)
     return Tally(
         annotators=annotations.annotator_vocabulary,
@@ -113,6 +121,8 @@ def _tally(annotations: Annotations, belief: Belief) -> Tally:
         expected=expected,
         confusion=belief.confusion,
         skill=skill(annotations, belief),
+        independent=None if raw is None else independent_skill(crowd.hits(raw).sum(axis=1), crowd.labels_per_annotator),
+        comparable=bool(getattr(posterior, "comparable_", shared)),
     )
 
 
@@ -210,7 +220,7 @@ def _medians(group: Ints, values: Floats, size: int) -> tuple[Floats, Mask]:
     return (ranked[start + (count - 1) // 2 * (count > 0)] + ranked[start + count // 2]) / 2, count == 0
 
 
-def _drift(annotations: Annotations, belief: Belief, time: Floats, deviations: float) -> dict[str, Any]:
+def _drift(annotations: Annotations, belief: Belief, time: Floats, confidence: float) -> dict[str, Any]:
     """Least-squares change of the probability to be right from an annotator's first label (0) to the last (1)."""
     known = np.flatnonzero(~np.isnan(time))
     order = known[np.lexsort((time[known], annotations.annotator[known]))]
@@ -223,8 +233,10 @@ def _drift(annotations: Annotations, belief: Belief, time: Floats, deviations: f
     spread = np.maximum(np.bincount(who, position**2, size), 1e-12)
     slope = np.bincount(who, position * right, size) / spread
     residual = np.bincount(who, (right - slope[who] * position) ** 2, size)
-    error = np.sqrt(residual / np.maximum(count - 2, 1) / spread) * deviations
-    few = count < 3
+    few = count < 4
+    each = confidence ** (1.0 / max(np.count_nonzero(~few), 1))  # of one interval, so that all hold together
+    free = np.maximum(count - 2, 1)
+    error = np.sqrt(residual / free / spread) * -stdtrit(free, (1 - each) / 2)
     return {
         "drift": floats(slope, few),
         "drift_low": floats(slope - error, few),

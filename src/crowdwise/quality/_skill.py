@@ -65,6 +65,12 @@ def skill(annotations: Annotations, belief: Belief) -> Skill:
     return skill_of(right, annotations.labels_per_annotator, slopes, apart=not belief.majority)
 
 
+def independent_skill(right: Floats, number: Ints) -> Skill:
+    """Skills from expected numbers of right labels and all labels, (R,) each."""
+    mean = float(np.clip(right.sum() / number.sum() if number.sum() else 0.5, *BOUNDS))
+    return Skill(right + PRIOR_LABELS * mean, np.maximum(number - right, 0.0) + PRIOR_LABELS * (1 - mean))
+
+
 def skill_of(right: Floats, number: Ints, slopes: Slopes, *, apart: bool = True) -> Skill:
     """`skill` from sums over labels: expected right ones and all of them, (R,) each, and the slopes of the likelihood.
 

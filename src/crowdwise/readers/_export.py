@@ -55,6 +55,11 @@ class Export(TableRead):
     extra: pa.Table | None = None
     """All other columns of a table (comments, costs, ...), a row for every annotation, (E,); None if there are none."""
 
+    @property
+    def models(self) -> list[Any]:
+        """Ids of the annotators that are models."""
+        return np.asarray(self.annotations.annotators)[self.kinds == MODEL].tolist()
+
 
 @dataclass(frozen=True)
 class ReadOptions:

@@ -15,7 +15,7 @@ from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.base import Aggregator, share
 from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.errors import DataError
-from crowdwise.quality import Tally, class_counts, profile, skill_of
+from crowdwise.quality import Tally, class_counts, independent_skill, profile, skill_of
 from crowdwise.readers import format_of, packing
 from crowdwise.storage.text import inert_table
 from crowdwise.streaming.crowd import Question, StreamedCrowd
@@ -167,6 +167,8 @@ def annotator_table(crowd: StreamedCrowd, model: Aggregator, posterior: Question
         expected=expected,
         confusion=model.confusion_ if small(crowd) else None,
         skill=skill_of(right, number, slopes),
+        independent=independent_skill(crowd.hits(model.raw_posterior_).sum(axis=1), number),
+        comparable=model.comparable_,
     )
     table = pa.table(profile(tally, 0.95))
     return table.sort_by([("annotator_quality", "ascending"), ("num_examples_labeled", "descending")])

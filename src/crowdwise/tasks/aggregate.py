@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,8 @@ from crowdwise.aggregation import recommend
 from crowdwise.aggregation.core.base import Aggregator, choose
 from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.annotations import Annotations
-from crowdwise.errors import UsageError, spelled
+from crowdwise.data.codes import count
+from crowdwise.errors import CrowdwiseWarning, UsageError, spelled
 from crowdwise.readers import bare_suffix, write_labels, write_table
 from crowdwise.readers.write import LABEL_STUDIO, output_format
 from crowdwise.registry import AGGREGATORS
@@ -46,6 +48,20 @@ class GoldAccuracy:
     instances: int
     crossed: bool
     """Gold was told to the method, so each half was measured with the other half given."""
+    claimed: float = float("nan")
+    """Mean confidence in these labels: what was promised, where ``accuracy`` is what is true."""
+
+
+@dataclass(frozen=True)
+class Promise:
+    """How many labels should be right."""
+
+    confidence: float
+    """Mean confidence in the labels."""
+    independent: float
+    """The same if annotators erred independently, as models assume."""
+    reason: str
+    """Why it is what it is."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +79,8 @@ class Aggregated:
     out: Path
     annotators_out: Path
     gold: GoldAccuracy | None = None
+    promise: Promise | None = None
+    """What the labels promise; None for streamed tables."""
     work: Path | None = None
     """Folder in which a streamed table was prepared, where it is kept."""
 
@@ -152,7 +170,7 @@ def _in_memory(
     crowd, known = export.annotations, export.gold
     informed = gold is not None or gold_column is not None  # a column that merely looks like gold only measures
     with observer.step("inferring labels"):
-        fitted = fit(method, crowd, known if informed else None, seed)
+        fitted = fit(method, crowd, known if informed else None, seed, models=export.models)
         votes = crowd.votes()
         majority = votes.argmax(axis=1)
         labels = fitted.labels
@@ -164,7 +182,8 @@ def _in_memory(
     ties = int(np.count_nonzero((votes == votes.max(axis=1)[:, None]).sum(axis=1) > 1))
     figures = Figures(ties, int(np.count_nonzero(labels != majority)), alpha, raw)
     sizes = len(crowd), crowd.n_instances, crowd.n_annotators
-    return Aggregated(fitted.name, fitted.reason, *sizes, figures, out, profile, gold=measured)
+    promised = promise(fitted)
+    return Aggregated(fitted.name, fitted.reason, *sizes, figures, out, profile, gold=measured, promise=promised)
 
 
 def _streamed(
@@ -246,12 +265,41 @@ def beside(out: Path) -> Path:
     return out.with_name(f"{out.name[:end]}-annotators{'.csv' if document else out.name[end:]}")
 
 
-def fit(method: str, crowd: Annotations, gold: Mapping[Any, Any] | None, seed: int) -> Fit:
-    """Fit an aggregator by name; "auto" chooses one, and says why."""
+def fit(
+    method: str, crowd: Annotations, gold: Mapping[Any, Any] | None, seed: int, *, models: Sequence[Any] = ()
+) -> Fit:
+    """Fit an aggregator by name; "auto" chooses one, and says why. ``models`` are ids of annotators that are models."""
     if method == AUTO:
-        chosen = recommend(crowd, gold, random_state=seed)
+        chosen = recommend(crowd, gold, models=models, random_state=seed)
         return Fit(chosen.name, chosen.reason, chosen.estimator)
-    return Fit(method, None, AGGREGATORS[method](random_state=seed).fit(crowd, gold))
+    options = {"models": list(models)} if method == "panel" and len(models) > 1 else {}
+    if len(models) > 1 and method != "panel":
+        warnings.warn(
+            f"{len(models)} annotators are models, which err together, and {method} takes errors for independent: its labels "
+            f"and confidence lean on them too much; use {spelled('method')} panel",
+            CrowdwiseWarning,
+            stacklevel=3,
+        )
+    return Fit(method, None, AGGREGATORS[method](random_state=seed, **options).fit(crowd, gold))
+
+
+def promise(fitted: Fit) -> Promise | None:
+    """What a fitted aggregator promises about its labels, and why; None without labelled instances."""
+    model = fitted.model
+    labelled = model.annotations_.labels_per_instance > 0
+    if not np.any(labelled) or model.posterior_.shape[1] < 2:
+        return None
+    honest, raw = (float(q[labelled].max(axis=1).mean()) for q in (model.posterior_, model.raw_posterior_))
+    n_gold = model.tempering_.n_gold if hasattr(model, "tempering_") else 0
+    if model.calibration == "none":
+        reason = "shares of votes, not corrected" if model.holds_shares else "as if annotators erred independently"
+    elif n_gold:
+        reason = f"corrected by {count(n_gold, 'gold labels')}"
+    else:
+        reason = "as in crowds with known truth, where errors are not independent"
+    if not model.comparable_:
+        reason = "a typical value: without a second label per instance or gold it cannot be estimated"
+    return Promise(honest, honest if model.holds_shares else raw, reason)
 
 
 def label_table(crowd: Annotations, fitted: Fit, *, proba: bool) -> pa.Table:
@@ -298,11 +346,20 @@ def _accuracy(
     known = np.flatnonzero(truth >= 0) if truth is not None else np.empty(0, np.int64)
     if truth is None or not known.size:
         return None
-    labels = fitted.labels
+    labels, confidence = fitted.labels, fitted.model.posterior_.max(axis=1)
     if informed:
         pairs = list(gold.items())
         for half, other in ((pairs[::2], pairs[1::2]), (pairs[1::2], pairs[::2])):
             held = np.flatnonzero(gold_codes(crowd, dict(half)) >= 0)  # type: ignore[operator]
-            labels[held] = fit(fitted.name, crowd, dict(other), seed).labels[held]
+            crossed = _again(fitted, crowd, dict(other), seed)
+            labels[held], confidence[held] = crossed.labels[held], crossed.model.posterior_[held].max(axis=1)
     own, vote = (float(np.mean(codes[known] == truth[known])) for codes in (labels, majority))
-    return GoldAccuracy(own, vote, int(known.size), crossed=informed)
+    return GoldAccuracy(own, vote, int(known.size), crossed=informed, claimed=float(confidence[known].mean()))
+
+
+def _again(fitted: Fit, crowd: Annotations, gold: Mapping[Any, Any], seed: int) -> Fit:
+    """The same method with the same parameters, told other gold labels."""
+    parameters = fitted.model.get_params() | {"random_state": seed}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return Fit(fitted.name, None, type(fitted.model)(**parameters).fit(crowd, gold))

@@ -47,7 +47,7 @@ def judge_annotators(
     export = read_annotations(path, reading, observer, gold=gold, gold_column=gold_column)
     asked = gold is not None or gold_column is not None or bool((reading or {}).get("gold"))
     with observer.step("inferring labels"):
-        fitted = fit(method, export.annotations, export.gold if asked else None, seed)
+        fitted = fit(method, export.annotations, export.gold if asked else None, seed, models=export.models)
         times = {"timestamps": export.timestamps, "durations": export.durations}
         table = annotator_table(export.annotations, fitted.model, **times)
     if out is not None:

@@ -38,12 +38,12 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation.core import intervals
+from crowdwise.aggregation.core import intervals, kernels, queries, tempering
 from crowdwise.aggregation.core.crowd import Crowd, MemoryCrowd, Tie, confusion, resolve_threads
 from crowdwise.aggregation.core.crowd import choose as choose
 from crowdwise.aggregation.core.estimator import Estimator
@@ -77,16 +77,22 @@ S = TypeVar("S", bound=State)
 class Aggregator(Estimator):
     """Base class of all aggregators: a scikit-learn estimator whose data are annotations.
 
-    Fitted: ``posterior_`` (n, C), ``labels_`` (n,) and ``classes_`` (C,) in the user's vocabulary, ``confusion_``
-    (R, C, C) with T[j, p, q] = P(label q | class p), ``skill_`` (R,), the probability that an annotator is right,
-    ``class_prior_`` (C,), ``annotators_`` and ``instances_`` (ids), and ``annotations_``, what was aggregated.
+    Fitted: ``posterior_`` (n, C), and ``raw_posterior_``, the same before ``calibration``; ``labels_`` (n,) and
+    ``classes_`` (C,) in the user's vocabulary, ``confusion_`` (R, C, C) with T[j, p, q] = P(label q | class p), ``skill_``
+    (R,), the probability that an annotator is right, ``class_prior_`` (C,), ``annotators_`` and ``instances_`` (ids), and
+    ``annotations_``, what was aggregated.
     """
 
     tie: Tie = "first"
     """Which of equally probable classes becomes the label: the ``"first"`` in ``classes_``, or a ``"random"`` one."""
     random_state: RandomState = None
     """Seed or generator of whatever is random in the method, and of random ties."""
+    calibration: Literal["crowd", "none"] = "crowd"
+    """``"crowd"``: honest confidence, as `crowdwise.aggregation.core.tempering` explains; gold labels, where given, correct
+    it. ``"none"``: the posterior of the method itself, ``raw_posterior_``. Labels are the same."""
 
+    _slope = tempering.SLOPE
+    holds_shares: ClassVar[bool] = False  # True: the posterior holds shares of votes
     uses_history: ClassVar[bool] = False
     streams: ClassVar[bool] = False  # True: asks the crowd for sums over annotations only, see crowdwise.streaming
 
@@ -136,7 +142,7 @@ class Aggregator(Estimator):
             codes = np.full(everything.n_instances, -1, np.int32) if codes is None else codes
             old = codes[: before.n_instances]
             old[old < 0] = before.gold[old < 0]
-        return self._fit(everything, codes, self._history if history is None else history, self.posterior_)
+        return self._fit(everything, codes, self._history if history is None else history, self.raw_posterior_)
 
     def fit_predict(self, annotations: Any, gold: Any = None, history: Any = None) -> npt.NDArray[Any]:
         """Labels (n,) in the user's vocabulary, as `fit` finds them."""
@@ -184,10 +190,43 @@ class Aggregator(Estimator):
         if crowd.n_annotations and crowd.n_classes > 1:
             self._warn_if_sparse(crowd)
             rng = np.random.default_rng(self.random_state) if rng is None else rng
-            self.posterior_ = self._infer(crowd, rng)
+            self.raw_posterior_ = self._infer(crowd, rng)
+            self.posterior_ = self._tempered(crowd) if self.calibration == "crowd" else self.raw_posterior_
         else:
-            self.posterior_ = self._nothing_to_infer(crowd)
+            self.posterior_ = self.raw_posterior_ = self._nothing_to_infer(crowd)
         return self
+
+    def _tempered(self, crowd: Crowd) -> Floats:
+        """The posterior with honest confidence; sets ``tempering_``."""
+        vote, weight = None, self._vote_weights()
+        if not self.holds_shares:
+            along, squared = crowd.total(tempering.vote_evidence, self.raw_posterior_, weight)
+            vote = max(along / squared, tempering.WEAKEST) if squared > 0 else 1.0
+        n_gold, slope = 0, self._slope
+        if crowd.gold.size:
+            n_gold = int(np.count_nonzero((crowd.gold >= 0) & crowd.labelled))
+            slope = tempering.slope_from_gold(crowd.layout, self._without_gold(crowd), vote, slope, weight)
+        self.tempering_ = tempering.Tempering(vote, slope, n_gold)
+        if vote is None:
+            return crowd.rows(tempering.tempered_shares, self.raw_posterior_, slope)  # type: ignore[no-any-return]
+        return crowd.rows(tempering.tempered, self.raw_posterior_, vote, slope, weight)  # type: ignore[no-any-return]
+
+    def _vote_weights(self) -> Floats | None:
+        """How many votes a label of each annotator is, (R,); None: one."""
+        return None
+
+    def _without_gold(self, crowd: Crowd) -> Floats:
+        """What the labels alone say about gold instances under the fitted model, (n, C); other rows are not used."""
+        layout = crowd.layout._replace(gold=np.empty(0, np.int32))
+        if self.holds_shares:
+            return queries.weighted_majority(layout, vars(self).get("skill_", np.ones(crowd.n_annotators)))
+        known, raw = vars(self), self.raw_posterior_  # what the method has set itself, if anything
+        matrices = known["confusion_"] if "confusion_" in known else confusion(crowd.counts(raw))
+        prior = known["class_prior_"] if "class_prior_" in known else crowd.mass(raw) / crowd.n_labelled
+        emission, prior = np.maximum(matrices.transpose(0, 2, 1), kernels.FLOOR), np.maximum(prior, kernels.FLOOR)
+        weight = self._vote_weights()
+        emission = emission if weight is None else emission ** weight[:, None, None]
+        return kernels.em_step(layout, emission, prior).posterior
 
     def _nothing_to_infer(self, crowd: Crowd) -> Floats:
         return crowd.majority()
@@ -212,20 +251,39 @@ class Aggregator(Estimator):
         return crowd.mass(self.posterior_) / crowd.n_labelled if crowd.n_labelled else uniform(crowd.n_classes)
 
     def skill_interval(self, level: float = 0.95) -> Floats:
-        """Credible interval (R, 2) of every annotator's probability of being right (Beta posterior)."""
+        """Credible interval (R, 2) of every annotator's probability of being right (Beta posterior).
+
+        The votes do not say how far errors depend on each other, so the lower end is that of the posterior with honest
+        confidence and the upper end that of independent errors. Where nobody can be compared, it is 0 to 1.
+        """
         crowd = self._fitted_crowd()
+        if not self.comparable_:
+            return np.tile([0.0, 1.0], (crowd.n_annotators, 1))
         past_right, past = crowd.past_accuracy()
-        right = crowd.hits(self.posterior_).sum(axis=1) + past_right
         believed = self._believed(crowd)
         expected, total = np.trace(believed) / crowd.n_classes, believed.sum() / crowd.n_classes
-        wrong = crowd.labels_per_annotator + past - right
-        return intervals.beta_interval(right + expected, wrong + total - expected, level)
+        found = []
+        for posterior in (self.posterior_, self.raw_posterior_):
+            right = crowd.hits(posterior).sum(axis=1) + past_right
+            wrong = crowd.labels_per_annotator + past - right
+            found.append(intervals.beta_interval(right + expected, wrong + total - expected, level))
+        return np.stack([np.minimum(*found)[:, 0], np.maximum(*found)[:, 1]], axis=1)
+
+    @property
+    def comparable_(self) -> bool:
+        """Whether anything tells right labels from wrong ones: gold, a history, or two labels of an instance."""
+        crowd = self._fitted_crowd()
+        known = crowd.gold.size or crowd.history is not None or not crowd.n_annotations
+        return bool(known or crowd.n_classes < 2 or np.any(crowd.labels_per_instance > 1))
 
     def confusion_interval(self, level: float = 0.95) -> Floats:
-        """Credible intervals (R, C, C, 2) of ``confusion_`` (rows have Dirichlet posteriors)."""
+        """Credible intervals (R, C, C, 2) of ``confusion_`` (rows have Dirichlet posteriors), as wide as both posteriors ask for."""
         crowd = self._fitted_crowd()
-        counts = crowd.counts(self.posterior_) + (0.0 if crowd.history is None else crowd.history)
-        return intervals.confusion_interval(counts, self._believed(crowd), level)
+        past, believed = 0.0 if crowd.history is None else crowd.history, self._believed(crowd)
+        both = [self.posterior_, *([] if self.raw_posterior_ is self.posterior_ else [self.raw_posterior_])]
+        found = [intervals.confusion_interval(crowd.counts(each) + past, believed, level) for each in both]
+        low = np.min([each[..., 0] for each in found], axis=0)
+        return np.stack([low, np.max([each[..., 1] for each in found], axis=0)], axis=-1)
 
     def _believed(self, crowd: Crowd) -> Floats:
         """Prior of the intervals in numbers of labels, (C, C) as [label, class]."""

@@ -222,3 +222,83 @@ def trimmed_kernel() -> Any:
         return means
 
     return jit()(trimmed)
+
+
+@functools.cache
+def evidence_kernel() -> Any:
+    """The sums of `tempering.vote_evidence`; ``weight`` (R,) is empty where every label is one vote."""
+
+    def sums(cells, indptr, posterior, weight, gold, tolerance, smallest):  # type: ignore[no-untyped-def]
+        n, c = posterior.shape
+        votes = np.zeros(c)
+        along = squared = 0.0
+        for i in range(n):
+            if (gold.size and gold[i] >= 0) or indptr[i] == indptr[i + 1]:
+                continue
+            top, second = posterior[i, 0], 0.0
+            for k in range(1, c):
+                value = posterior[i, k]
+                if value > top:
+                    top, second = value, top
+                elif value > second:
+                    second = value
+            most = 0
+            while posterior[i, most] < top - tolerance:
+                most += 1
+            for e in range(indptr[i], indptr[i + 1]):
+                j = cells[e] // c
+                votes[cells[e] - j * c] += weight[j] if weight.size else 1.0
+            other = 0.0
+            for k in range(c):
+                if k != most and votes[k] > other:
+                    other = votes[k]
+            lead = votes[most] - other
+            votes[:] = 0.0
+            along += lead * np.log(max(top, smallest) / max(second, smallest))
+            squared += lead * lead
+        return along, squared
+
+    return jit()(sums)
+
+
+@functools.cache
+def tempering_kernel() -> Any:
+    """The rows of `tempering.tempered`, into ``result``; gold rows are left to the caller."""
+
+    def rows(cells, indptr, posterior, weight, vote, slope, tolerance, smallest, result):  # type: ignore[no-untyped-def]
+        n, c = posterior.shape
+        for i in range(n):
+            number = float(indptr[i + 1] - indptr[i])
+            if weight.size:
+                number = 0.0
+                for e in range(indptr[i], indptr[i + 1]):
+                    number += weight[cells[e] // c]
+            if indptr[i] == indptr[i + 1]:
+                for k in range(c):
+                    result[i, k] = posterior[i, k]
+                continue
+            top, second = posterior[i, 0], 0.0
+            for k in range(1, c):
+                value = posterior[i, k]
+                if value > top:
+                    top, second = value, top
+                elif value > second:
+                    second = value
+            most = 0
+            while posterior[i, most] < top - tolerance:
+                most += 1
+            lead = np.log(max(top, smallest) / max(second, smallest)) / vote
+            size = max(number, lead)
+            against = ((size - lead + 2.0) / (size + lead + 2.0)) ** slope
+            against = max(against, second / max(top, smallest))
+            against += max(1.0 - top - second, 0.0) / max(top, smallest)
+            others = 0.0
+            for k in range(c):
+                if k != most:
+                    others += posterior[i, k]
+            right = 1.0 / (1.0 + against)
+            for k in range(c):
+                share = posterior[i, k] / others if others > 0.0 else 1.0 / (c - 1)
+                result[i, k] = right if k == most else (1.0 - right) * share
+
+    return jit()(rows)

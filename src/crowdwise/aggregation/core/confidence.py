@@ -48,7 +48,10 @@ class Calibrated(NamedTuple):
 
 
 def calibrate(model: Aggregator, *, folds: int = 5, random_state: int | np.random.Generator | None = 0) -> Calibrated:
-    """Flatten an overconfident posterior, without knowing the truth: q_i(c) ∝ posterior_i(c)^(1 / temperature).
+    """Flatten an overconfident posterior by what votes foretell: q_i(c) ∝ raw_posterior_i(c)^(1 / temperature).
+
+    Votes do not show the errors that annotators have in common, so it stays overconfident on most real crowds; the default
+    ``posterior_`` of aggregators (``calibration="crowd"``) allows for them.
 
     Models take the labels of an instance for independent; where some instances are hard for everybody they are not,
     and posteriors are overconfident. The votes show it: with parameters learnt on the other folds, each label of an
@@ -77,7 +80,7 @@ def calibrate(model: Aggregator, *, folds: int = 5, random_state: int | np.rando
                 learnt = type(model)(**model.get_params())._fit(annotations.select(rest), gold, model._history)
             scores += _foretold(learnt, MemoryCrowd.of(annotations.select(held)))
     temperature = float(_TEMPERATURES[int(np.argmax(scores))])
-    logits = np.log(np.maximum(model.posterior_, kernels.TINY))
+    logits = np.log(np.maximum(model.raw_posterior_, kernels.TINY))
     return Calibrated(temperature, crowd.clamp(_softmax(logits, temperature)))
 
 

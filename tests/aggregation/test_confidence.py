@@ -1,0 +1,241 @@
+"""Confidence that does not take errors for independent; committees and panels."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from crowds import simulated
+from numpy.testing import assert_allclose, assert_array_equal
+
+from crowdwise.aggregation import (
+    Committee,
+    DawidSkene,
+    HierarchicalDawidSkene,
+    MajorityVote,
+    Panel,
+    recommend,
+)
+from crowdwise.aggregation.core import tempering
+from crowdwise.aggregation.core.crowd import MemoryCrowd
+from crowdwise.aggregation.core.dependence import alike, effective_votes, error_correlations
+from crowdwise.annotations import Annotations
+from crowdwise.errors import ConfigError, CrowdwiseWarning
+from crowdwise.quality import annotators, calibration
+
+EVEN = 3  # classes
+
+
+def models_and_people(seed: int, n: int = 400) -> tuple[Annotations, np.ndarray]:
+    """Three models that share most errors label everything; ten people label three times per instance."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, EVEN, n)
+
+    def answers(accuracy: object) -> np.ndarray:
+        return np.where(rng.random(n) < accuracy, truth, (truth + rng.integers(1, EVEN, n)) % EVEN)
+
+    common, skill = answers(0.82), rng.uniform(0.7, 0.95, 10)
+    labels = np.full((n, 13), -1)
+    for j in range(3):
+        labels[:, j] = np.where(rng.random(n) < 0.8, common, answers(0.82))
+    people = np.argsort(rng.random((n, 10)), axis=1)[:, :3]
+    for k in range(3):
+        labels[np.arange(n), 3 + people[:, k]] = answers(skill[people[:, k]])
+    return Annotations.coerce(labels), truth
+
+
+def misleading(seed: int, n: int = 600) -> tuple[Annotations, np.ndarray]:
+    """A fifth of the instances looks like another class to most."""
+    crowd, truth = simulated(n, 30, 3, 7, (0.7, 0.95), seed=seed)
+    odd = np.random.default_rng(seed).random(n) < 0.2
+    swap = odd[crowd.instance] & (np.random.default_rng(seed + 1).random(len(crowd)) < 0.5)
+    label = np.where(swap, (truth[crowd.instance] + 1) % 3, crowd.label)
+    return Annotations.from_triples(crowd.instance, crowd.annotator, label, n_classes=3), truth
+
+
+def test_labels_stay_and_no_posterior_becomes_surer() -> None:
+    crowd, _ = misleading(0)
+    model = DawidSkene().fit(crowd)
+    assert_allclose(model.posterior_.sum(axis=1), 1.0)
+    assert_array_equal(model.posterior_.argmax(axis=1), model.raw_posterior_.argmax(axis=1))
+    assert np.all(model.posterior_.max(axis=1) <= model.raw_posterior_.max(axis=1) + 1e-9)
+    raw = DawidSkene(calibration="none").fit(crowd)
+    assert raw.posterior_ is raw.raw_posterior_
+    assert_allclose(raw.posterior_, model.raw_posterior_)
+
+
+def test_compiled_and_plain_tempering_agree() -> None:
+    crowd, truth = misleading(1)
+    layout = MemoryCrowd.of(crowd, np.where(np.arange(600) < 9, truth, -1).astype(np.int32)).layout
+    posterior = np.random.default_rng(0).dirichlet(np.full(3, 0.3), 600)
+    weight = np.random.default_rng(1).random(30)
+    for given in (None, weight):
+        plain, compiled = (layout._replace(compiled=flag) for flag in (False, True))
+        assert_allclose(
+            tempering.vote_evidence(plain, posterior, given), tempering.vote_evidence(compiled, posterior, given)
+        )
+        assert_allclose(
+            tempering.tempered(plain, posterior, 1.3, 2.0, given),
+            tempering.tempered(compiled, posterior, 1.3, 2.0, given),
+        )
+
+
+def test_ties_stay_ties_and_unlabelled_instances_as_they_are() -> None:
+    layout = MemoryCrowd.of(Annotations.coerce([[0, 1, 2], [0, 0, 1], [-1, -1, -1]])).layout
+    posterior = np.array([[1 / 3, 1 / 3, 1 / 3], [0.7, 0.2, 0.1], [0.5, 0.3, 0.2]])
+    found = tempering.tempered(layout, posterior, 1.0, 2.0)
+    assert_allclose(found[[0, 2]], posterior[[0, 2]])
+    shares = MajorityVote(calibration="crowd").fit([[0, 1, -1], [0, 0, 1]])
+    assert_allclose(shares.posterior_[0], 0.5, atol=0.06)
+
+
+def test_misleading_instances_are_allowed_for() -> None:
+    errors, raw, gaps = [], [], []
+    for seed in range(3):
+        crowd, truth = misleading(seed)
+        model = HierarchicalDawidSkene().fit(crowd)
+        found = calibration(model.posterior_, truth, n_bins=10)
+        errors.append(found.ece)
+        gaps.append(found.confidence - found.accuracy)
+        raw.append(calibration(model.raw_posterior_, truth, n_bins=10).ece)
+    assert abs(np.mean(gaps)) < 0.05
+    assert np.mean(errors) < max(0.07, np.mean(raw))
+
+
+def test_gold_labels_correct_confidence() -> None:
+    crowd, truth = simulated(1_500, 30, 3, 5, (0.6, 0.9), seed=2)  # errors are independent: the usual slope is too low
+    known = {i: int(truth[i]) for i in range(300)}
+    before, after = HierarchicalDawidSkene().fit(crowd), HierarchicalDawidSkene().fit(crowd, known)
+    assert after.tempering_.n_gold == 300
+    assert after.tempering_.slope > before.tempering_.slope == tempering.SLOPE
+    gaps = [abs(float(m.posterior_[300:].max(1).mean() - (m.labels_ == truth)[300:].mean())) for m in (before, after)]
+    assert gaps[1] < gaps[0]
+
+
+def test_one_label_per_instance_says_nothing_about_skill() -> None:
+    alone = np.array([[0], [1], [0], [1]])
+    model = MajorityVote().fit(alone)
+    assert not model.comparable_
+    assert_array_equal(model.skill_interval(), [[0.0, 1.0]])
+    row = annotators(alone, model).to_pylist()[0]
+    assert row["annotator_quality"] is None
+    assert (row["annotator_quality_low"], row["annotator_quality_high"]) == (0.0, 1.0)
+    chosen = recommend(alone)
+    assert chosen.estimator.posterior_.max() < 0.9
+
+
+def test_no_annotator_is_said_to_drift_by_chance() -> None:
+    flagged = 0
+    for seed in range(20):
+        crowd, _ = simulated(200, 15, 3, 5, (0.6, 0.9), seed=seed)
+        times = np.random.default_rng(seed).permutation(len(crowd)).astype(float)
+        table = annotators(crowd, timestamps=times)
+        low, high = (table[name].to_numpy(zero_copy_only=False) for name in ("drift_low", "drift_high"))
+        flagged += bool(np.any((low > 0) | (high < 0)))
+    assert flagged <= 3
+
+
+# who errs alike
+
+
+def test_effective_votes_of_a_shared_latent() -> None:
+    rng = np.random.default_rng(0)
+    n, k, rate, rho = 6_000, 6, 0.3, 0.5
+    shared, follow = rng.random(n) < rate, rng.random((n, k)) < np.sqrt(rho)
+    wrong = np.where(follow, shared[:, None], rng.random((n, k)) < rate)
+    truth = rng.integers(0, 2, n)
+    layout = MemoryCrowd.of(Annotations.coerce(np.where(wrong, 1 - truth[:, None], truth[:, None]))).layout
+    found, common = error_correlations(layout, np.eye(2)[truth], np.arange(k))
+    assert np.all(common == n)
+    assert effective_votes(found) == pytest.approx(k / (1 + (k - 1) * rho), rel=0.1)
+
+
+def test_few_common_instances_have_no_correlation() -> None:
+    layout = MemoryCrowd.of(Annotations.coerce(np.zeros((5, 2), int).tolist())).layout
+    found, _ = error_correlations(layout, np.tile([0.5, 0.5], (5, 1))[:, : layout.shape[1]], np.arange(2))
+    assert np.isnan(found[0, 1])
+    assert effective_votes(found) == 2.0
+
+
+def test_models_among_people_are_found_and_independent_annotators_are_not() -> None:
+    crowd, _ = models_and_people(0)
+    assert_array_equal(alike(MemoryCrowd.of(crowd).layout), [0, 0, 0] + [-1] * 10)
+    for seed in range(3):
+        assert np.all(alike(MemoryCrowd.of(simulated(300, 12, 3, 6, (0.6, 0.95), seed=seed)[0]).layout) < 0)
+
+
+# panel and committee
+
+
+def test_copies_of_a_judge_are_one_judge() -> None:
+    crowd, _ = simulated(300, 6, 3, 6, (0.6, 0.9), seed=3)
+    labels = np.full((300, 6), -1)
+    labels[crowd.instance, crowd.annotator] = crowd.label
+    copied = np.concatenate([labels[:, :1]] * 4 + [labels[:, 1:]], axis=1)
+    one = Panel(models=[0], calibration="none", tol=0, max_iter=50).fit(labels)
+    four = Panel(models=[0, 1, 2, 3], exponent=0.25, calibration="none", tol=0, max_iter=50).fit(copied)
+    assert_allclose(four.posterior_, one.posterior_, atol=1e-6)
+    kish = Panel(models=[0, 1, 2, 3], exponent="kish").fit(copied)
+    assert kish.exponents_[0] == pytest.approx(0.25, abs=0.03)
+
+
+def test_independent_judges_are_dawid_skene() -> None:
+    crowd, _ = simulated(400, 14, 3, 14, (0.6, 0.9), seed=4)
+    panel = Panel().fit(crowd)
+    assert_array_equal(panel.exponents_, 1.0)
+    assert_allclose(panel.raw_posterior_, DawidSkene().fit(crowd).raw_posterior_)
+    models = Panel(models=list(range(4)), exponent="kish").fit(crowd)
+    assert models.exponents_[0] > 0.8
+
+
+def test_panel_and_recommendation_where_models_err_alike() -> None:
+    ours, votes, gaps, inside = [], [], [], []
+    for seed in range(4):
+        crowd, truth = models_and_people(seed)
+        chosen = recommend(crowd, random_state=0)
+        assert chosen.name == "panel"
+        assert "err alike" in chosen.reason
+        model = chosen.estimator
+        ours.append((model.labels_ == truth).mean())
+        votes.append((chosen.majority_vote.labels_ == truth).mean())
+        gaps.append(model.posterior_.max(axis=1).mean() - ours[-1])
+        right = np.bincount(crowd.annotator, crowd.label == truth[crowd.instance]) / crowd.labels_per_annotator
+        interval = model.skill_interval()
+        inside.append(((interval[:, 0] <= right) & (right <= interval[:, 1])).mean())
+    assert np.mean(ours) > np.mean(votes)
+    assert abs(np.mean(gaps)) < 0.05
+    assert np.mean(inside) > 0.85
+
+
+def test_a_panel_of_models_alone_counts_as_one_vote_and_says_so() -> None:
+    crowd, truth = models_and_people(1)
+    only = crowd.annotator < 3
+    models = Annotations.from_triples(crowd.instance[only], crowd.annotator[only], crowd.label[only])
+    with pytest.warns(CrowdwiseWarning, match="count as one vote"):
+        panel = Panel(models=[0, 1, 2]).fit(models)
+    assert_allclose(panel.exponents_, 1 / 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CrowdwiseWarning)
+        told = Panel(models=[0, 1, 2]).fit(models, {i: int(truth[i]) for i in range(100)})
+    assert told.exponents_from_ == "gold"
+    rest = np.arange(100, 400)
+    assert calibration(told.posterior_[rest], truth[rest], n_bins=10).ece < 0.1
+    assert calibration(DawidSkene().fit(models).raw_posterior_[rest], truth[rest], n_bins=10).ece > 0.1
+
+
+def test_a_panel_refuses_strangers() -> None:
+    with pytest.raises(ConfigError, match="none of the annotators named is in this crowd, such as 'gpt'"):
+        Panel(models=["gpt", "claude"]).fit([[0, 1], [1, 1]])
+
+
+def test_a_committee_is_the_mean_of_its_members() -> None:
+    crowd, truth = simulated(200, 15, 3, 5, seed=5)
+    model = Committee(random_state=0).fit(crowd, {0: int(truth[0])})
+    assert list(model.members_) == ["hierarchical-dawid-skene", "ebcc", "mace", "wawa"]
+    assert_allclose(model.posterior_, np.mean([member.posterior_ for member in model.members_.values()], axis=0))
+    assert model.posterior_[0, truth[0]] == 1.0
+    with pytest.raises(ConfigError, match="two or more different aggregators"):
+        Committee(members=("wawa",)).fit(crowd)
+    with pytest.raises(ConfigError, match="member of itself"):
+        Committee(members=("wawa", "committee")).fit(crowd)
