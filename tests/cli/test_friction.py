@@ -182,6 +182,17 @@ LINES: dict[str, list[Callable[[Any], None]]] = {
     "info concord": [says("Parameters of concord", "crowdwise train --method concord")],
     "! info dawid-sken": [says("did you mean 'dawid-skene'?")],
     "! train -m ce --inputs X.npy --annotations - < plain.csv": [says("not from standard input")],
+    "! train -m ce --inputs X.npy --annotations plain.csv --set epochs=-1": [
+        says("epochs must be an integer of 0 or more")
+    ],
+    "! train -m ce --inputs X.npy --annotations plain.csv --set lr=-1": [says("lr must be a number of 0 or more")],
+    "! train -m ce --inputs X.npy --annotations plain.csv --set momentum=2": [
+        says("momentum must be a number of 0 or more")
+    ],
+    "! agreement plain.csv --level interval": [says("classes that are numbers", "--map cat=1")],
+    "agreement plain.csv --level interval --map cat=1 --map dog=2 --bootstrap 0": [
+        says("Krippendorff's alpha (interval)")
+    ],
     "--show-completion bash": [says("COMPLETE")],
 }
 
