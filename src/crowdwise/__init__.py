@@ -46,6 +46,7 @@ _MODULES = (
     "engine",
     "errors",
     "graph",
+    "judges",
     "methods",
     "networks",
     "presets",

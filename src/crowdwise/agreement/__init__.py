@@ -18,6 +18,7 @@ from crowdwise.agreement._measures import (
 from crowdwise.agreement._pairwise import pairwise
 from crowdwise.agreement._report import report
 from crowdwise.agreement._result import Agreement, PairwiseAgreement, Report
+from crowdwise.agreement._values import class_values as class_values
 
 __all__ = [
     "Agreement",
