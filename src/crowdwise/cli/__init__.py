@@ -17,11 +17,14 @@ from crowdwise.cli.annotators import annotators
 from crowdwise.cli.bench import app as bench
 from crowdwise.cli.convert import convert
 from crowdwise.cli.demo import demo
+from crowdwise.cli.estimate import estimate
 from crowdwise.cli.info import info
+from crowdwise.cli.judges import judges
 from crowdwise.cli.methods import methods
 from crowdwise.cli.predict import predict
 from crowdwise.cli.presets import presets
 from crowdwise.cli.report import report
+from crowdwise.cli.route import route
 from crowdwise.cli.simulate import simulate
 from crowdwise.cli.train import train
 
@@ -37,6 +40,9 @@ _VERBS = (
     aggregate,
     agreement,
     annotators,
+    judges,
+    estimate,
+    route,
     report,
     convert,
     simulate,

@@ -23,6 +23,14 @@ File = Annotated[
         "row per label, or a matrix; aggregate also takes a folder of parquet files.",
     ),
 ]
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE...",
+        help="Annotations: an export, table or matrix; further files, such as what models answered, are matched by "
+        "instance.",
+    ),
+]
 Method = Annotated[
     str,
     typer.Option(

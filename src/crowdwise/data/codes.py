@@ -14,6 +14,7 @@ from crowdwise.data.types import Array, Ints
 from crowdwise.errors import AnnotationError
 
 Codes = npt.NDArray[np.int32]
+Weights = npt.NDArray[np.float32]
 Selection = Sequence[int] | Sequence[bool] | Array  # codes, or a mask over all codes
 
 
@@ -139,6 +140,21 @@ def checked(codes: Array, name: str, kind: str, size: int) -> Codes:
     if codes.dtype == np.int32 and not codes.flags.writeable:
         return codes
     return freeze(codes.astype(np.int32))  # a copy that nobody else can write to
+
+
+def checked_weights(weight: Any, size: int) -> Weights:
+    """Weights of annotations as a read-only float32 array, all above 0."""
+    try:
+        array = np.asarray(weight, np.float32)
+    except (TypeError, ValueError):
+        raise AnnotationError(f"weight must hold numbers, got {weight!r:.80}") from None
+    if array.shape != (size,):
+        raise AnnotationError(f"weight has shape {array.shape}, but there are {size} annotations")
+    bad = ~(np.isfinite(array) & (array > 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise AnnotationError(f"row {row}: weight {array[row]:g} must be a number above 0")
+    return array if not array.flags.writeable else freeze(array.copy())
 
 
 def selected(selection: Selection, name: str, size: int) -> Ints:

@@ -59,8 +59,8 @@ class LongTable(Reader):
         roles: dict[str, str] = {}
 
         def further(names: Sequence[str]) -> Sequence[str]:
-            for role, aliases in DETAILS.items() if options.details or not options.models else ():
-                found = find_column(aliases, [name for name in names if name not in roles.values()])
+            for role in DETAILS if options.details else ("kind",):
+                found = find_column(DETAILS[role], [name for name in names if name not in roles.values()])
                 if found is not None:
                     roles[role] = found
             return list(roles.values())
@@ -87,8 +87,6 @@ def _export(read: TableRead, more: Columns, roles: dict[str, str], options: Read
         annotations = Annotations.from_frame(kept, classes=every.class_vocabulary.arrow)
         seen = set(annotations.instance_vocabulary.arrow.to_pylist())
         gold = None if gold is None else {one: truth for one, truth in gold.items() if one in seen}
-    if not options.details:
-        more = {}
     times = times_of(values_of(more["timestamp"]), rows) if "timestamp" in more else None
     durations = durations_of(values_of(more["duration"]), rows) if "duration" in more else None
     first = np.zeros(annotations.n_instances, np.int64)

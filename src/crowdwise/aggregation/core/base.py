@@ -88,6 +88,7 @@ class Aggregator(Estimator):
     """Seed or generator of whatever is random in the method, and of random ties."""
 
     uses_history: ClassVar[bool] = False
+    weighs: ClassVar[bool] = True  # False: takes one label each, the one that weighs most
     streams: ClassVar[bool] = False  # True: asks the crowd for sums over annotations only, see crowdwise.streaming
 
     # what subclasses write
@@ -162,6 +163,8 @@ class Aggregator(Estimator):
                 f"{type(self).__name__} has no parameters of annotators that a history could inform; "
                 "leave history out, or use DawidSkene"
             )
+        if not self.weighs:
+            annotations = annotations.hard()
         counts = None if history is None else AnnotatorHistory.coerce(history).counts_for(annotations)
         threads = resolve_threads(getattr(self, "n_jobs", None))
         earlier = earlier if getattr(self, "warm_start", False) else None
