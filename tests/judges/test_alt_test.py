@@ -191,7 +191,7 @@ def test_an_expert_is_the_measure():
 
 def test_few_instances_are_refused_or_compared_by_ranks():
     labels = simulated(n=20, labelled=1.0, error_model=0.0)
-    with pytest.raises(DataError, match="the most that anybody has is 20; 10 labels are missing"):
+    with pytest.raises(DataError, match="the most that anybody has is 20: 10 labels are missing"):
         outcome(labels)
     assert outcome(labels, min_instances=20, test="wilcoxon").table["n_people"].to_pylist() == [5]
 

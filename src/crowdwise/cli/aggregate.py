@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crowdwise.cli.console import Terminal, number, share, show_facts, verb
-from crowdwise.cli.options import File, Method, Ray, Seed, Workers, reads
+from crowdwise.cli.options import Files, Method, Ray, Seed, Workers, reads
 
 if TYPE_CHECKING:
     from crowdwise.tasks.aggregate import GoldAccuracy
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @verb
 @reads
 def aggregate(
-    file: File,
+    files: Files,
     out: Annotated[
         Path,
         typer.Option("--out", "-o", metavar="OUT", help="Table of labels with confidence to write, by its suffix."),
@@ -70,7 +70,7 @@ def aggregate(
     from crowdwise.tasks.aggregate import aggregate as task
 
     result = task(
-        file,
+        files,
         out,
         method=method,
         gold=gold,

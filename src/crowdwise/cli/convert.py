@@ -26,10 +26,6 @@ def convert(
     gold_column: Annotated[
         str | None, typer.Option(metavar="NAME", help="Column of true classes; found by its usual names by default.")
     ] = None,
-    duplicates: Annotated[
-        str,
-        typer.Option(metavar="keep|first|last|error", help="What to do with repeated labels by the same annotator."),
-    ] = "keep",
     *,
     reading: dict[str, Any],
 ) -> None:
@@ -41,7 +37,6 @@ def convert(
         out,
         to=to,
         gold_column=gold_column,
-        duplicates=duplicates,  # type: ignore[arg-type]
         reading=reading,
         observer=Terminal(),
     )

@@ -26,9 +26,10 @@ File = Annotated[
 Files = Annotated[
     list[Path],
     typer.Argument(
-        metavar="FILE...",
-        help="Annotations: an export, table or matrix; further files, such as what models answered, are matched by "
-        "instance.",
+        metavar="FILE",
+        help="Annotations: an export of Label Studio, Toloka, MTurk, Prodigy, Argilla, CVAT or doccano, what language "
+        "models answered, a table with a row per label, or a matrix. Several files are matched by instance; aggregate also "
+        "takes a folder of parquet files.",
     ),
 ]
 Method = Annotated[
@@ -77,6 +78,31 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         ],
         "error",
     ),
+    "duplicates": (
+        Annotated[
+            str | None,
+            typer.Option(
+                metavar="keep|first|last|share|error",
+                help="What to do with repeated labels by the same annotator; kept by default, but answers of a model share "
+                "one label.",
+                show_default=False,
+            ),
+        ],
+        None,
+    ),
+    "classes": (
+        Annotated[
+            str | None,
+            typer.Option(
+                metavar="A,B,...", help="Classes to look for in what models said; by default those of the other files."
+            ),
+        ],
+        None,
+    ),
+    "weight": (
+        Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of weights; one named weight is found.")],
+        None,
+    ),
     "models": (
         Annotated[bool, typer.Option("--models/--no-models", help="Whether models count as annotators.")],
         True,
@@ -97,7 +123,10 @@ def reads(function: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(function)
     def verb(**given: Any) -> None:
-        function(reading={name: given.pop(name) for name in OPTIONS}, **given)
+        reading = {name: given.pop(name) for name in OPTIONS}
+        if reading["classes"] is not None:
+            reading["classes"] = [one.strip() for one in reading["classes"].split(",") if one.strip()]
+        function(reading=reading, **given)
 
     verb.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
     verb.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *options)}

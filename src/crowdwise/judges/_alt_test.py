@@ -186,8 +186,7 @@ def _judge_size(rows: list[dict[str, Any]], most: int, min_instances: int, min_p
     if not any(row["n_people"] for row in rows):
         raise DataError(
             f"no person can be compared with a model: each needs {min_instances} instances that {min_people} people "
-            f"and the model labelled, but the most that anybody has is {most}; {min_instances - most} labels are missing, or "
-            f"lower min_instances (with test='wilcoxon')"
+            f"and the model labelled, but the most that anybody has is {most}: {min_instances - most} labels are missing"
         )
     few = [str(row["model"]) for row in rows if row["n_people"] < FEW]
     if few:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import csv
 import os
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from crowdwise.annotations import Duplicates
@@ -29,7 +32,9 @@ def read(
     annotator: str | None = None,
     label: str | None = None,
     gold: str | None = None,
-    duplicates: Duplicates = "keep",
+    weight: str | None = None,
+    classes: Sequence[Any] | None = None,
+    duplicates: Duplicates | None = None,
     several: Several = "error",
     models: bool = True,
     details: bool = True,
@@ -39,10 +44,11 @@ def read(
     ``format`` is one of `crowdwise.readers.READERS`, or "auto" to recognise it by content; the message of the result
     says what was found. ``question`` chooses one if the export has the answers to several.
 
-    ``instance``, ``annotator``, ``label`` and ``gold`` name columns of tables. ``duplicates`` decides what happens to
-    repeated labels of an instance by the same annotator; ``several``, to annotations with more than one choice: an
-    error, the first, or skip them. ``models=False`` leaves out labels given by models; ``details=False``, everything
-    that aggregation does not need: times, durations, texts and pictures.
+    ``instance``, ``annotator``, ``label``, ``gold`` and ``weight`` name columns of tables. ``classes`` are looked for in what
+    models said. ``duplicates`` decides what happens to repeated labels of an instance by the same annotator: by default they
+    are kept, but those of a model that was asked several times share one label ("share"). ``several`` is for annotations with
+    more than one choice: an error, the first, or skip them. ``models=False`` leaves out labels given by models;
+    ``details=False``, everything that aggregation does not need: times, durations, texts and pictures.
 
     >>> import json, tempfile
     >>> record = {"text": "hi", "id": 1, "mood": "good", "annotator": 3, "annotation_id": 9, "lead_time": 4.2}
@@ -53,9 +59,12 @@ def read(
     ('label-studio', Annotations(1 instance, 1 annotator, 1 class, 1 annotation), array([4.2]), ['hi'])
     """
     path = Path(path)
-    options = ReadOptions(question, instance, annotator, label, gold, duplicates, several, models, details)
+    repeats: Duplicates = "keep" if duplicates is None else duplicates
+    options = ReadOptions(
+        question, instance, annotator, label, gold, repeats, several, models, details, weight, _known(classes)
+    )
     check_value("several", several, Several)
-    check_value("duplicates", duplicates, Duplicates)
+    check_value("duplicates", repeats, Duplicates)
     if label is not None and question is not None:
         raise ConfigError(
             f"{spelled('label')} and {spelled('question')} both choose what is read; pass only one of them",
@@ -66,6 +75,8 @@ def read(
     try:
         source = InputFile(path)
         name, evidence = _detected(source, options) if format == AUTO else (format, "as asked for")
+        if READERS[name].answers and duplicates is None:
+            options = replace(options, duplicates="share")
         export = READERS[name]().read(source, options)
     except (AnnotationError, DataError) as error:
         message = str(error)
@@ -79,13 +90,40 @@ def read(
     return replace(export, format=name, message=f"{found}: {export.message}")
 
 
+def detected(path: str | os.PathLike[str], **options: Any) -> str:
+    """The format of a file, by its content."""
+    path = Path(path)
+    known = {
+        key: value for key, value in options.items() if key in ("question", "label", "several", "models", "details")
+    }
+    try:
+        return _detected(InputFile(path), ReadOptions(**known))[0]
+    except (AnnotationError, DataError) as error:
+        message = str(error)
+        raise ReadError(
+            message if message.startswith(str(path)) else f"{path}: {message}", parameter=error.parameter
+        ) from error
+    except (pa.ArrowException, csv.Error, OSError, EOFError, zlib.error) as error:
+        raise ReadError(f"{path}: cannot be read: {error}") from error
+
+
 def formats() -> dict[str, str]:
     """The formats `read` knows, each in a few words."""
     return {name: READERS[name].summary for name in READERS}
 
 
 def _named(options: ReadOptions) -> list[str]:
-    return [role for role in ("instance", "annotator", "label", "gold") if getattr(options, role) is not None]
+    roles = ("instance", "annotator", "label", "gold", "weight")
+    return [role for role in roles if getattr(options, role) is not None]
+
+
+def _known(classes: Sequence[Any] | None) -> list[Any] | None:
+    """Classes as plain values; one name or none at all is an error."""
+    if classes is None:
+        return None
+    if isinstance(classes, str) or not len(classes):
+        raise ConfigError(f"classes must be a list of names, got {classes!r}", parameter="classes")
+    return [one.item() if isinstance(one, np.generic) else one for one in classes]
 
 
 def _check_columns(name: str, options: ReadOptions) -> None:

@@ -36,6 +36,7 @@ PARTS = 10_000  # files in a zip file
 TEXT = ("csv", "tsv")
 TABLES = ("csv", "tsv", "jsonl", "parquet", "arrow")
 OTHERS = ("json", "npy", "npz", "zip")
+ZIPPED = ("eval",)  # suffixes of tools whose files are zip files
 ARCHIVES = ("zip", "folder")
 
 
@@ -50,7 +51,7 @@ class InputFile:
         """csv, tsv, jsonl, json, parquet, arrow, npy, npz, zip or folder; json and jsonl are told apart by content."""
         if self.path.is_dir():
             return "folder"
-        suffix = bare_suffix(self.path)
+        suffix = "zip" if bare_suffix(self.path) in ZIPPED else bare_suffix(self.path)
         if suffix not in (*FORMATS, *OTHERS):
             names = ", ".join(f".{name}" for name in (*FORMATS, *OTHERS))
             raise ReadError(f"unknown format: the suffix must be one of {names}; or .gz or .zst of a text format")

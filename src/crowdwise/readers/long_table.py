@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.annotations import Annotations
-from crowdwise.data.factorise import is_text
-from crowdwise.data.frames import ALIASES, find_column
+from crowdwise.data.factorise import Column, is_text, weights_of
+from crowdwise.data.frames import ALIASES, find_column, known_column
 from crowdwise.data.types import Ints
-from crowdwise.errors import ReadError
+from crowdwise.errors import AnnotationError, ReadError
 from crowdwise.readers._export import (
     MODEL,
     PICTURE_FIELDS,
@@ -22,6 +23,7 @@ from crowdwise.readers._export import (
     Export,
     Reader,
     ReadOptions,
+    confidences_of,
     durations_of,
     kinds_of,
     times_of,
@@ -29,13 +31,15 @@ from crowdwise.readers._export import (
 )
 from crowdwise.readers._files import Columns
 from crowdwise.readers._source import InputFile, values_of
-from crowdwise.readers.table import TableRead, describe, read_columns, record_name
+from crowdwise.readers.table import TableRead, describe, numbers, read_columns, record_name
 
 Rows = Ints
+WEIGHT = "weight"
 DETAILS: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "createdat", "submittedat", "annotatedat", "submittime", "datetime", "date", "time"),
     "duration": ("duration", "leadtime", "seconds", "worktimeinseconds", "elapsed", "timespent"),
     "kind": ("kind", "annotatorkind", "annotatortype"),
+    "confidence": ("confidence",),
     "text": TEXT_FIELDS,
     "picture": PICTURE_FIELDS,
 }
@@ -47,7 +51,7 @@ class LongTable(Reader):
 
     summary = "tables with a row per annotation: CSV, TSV, JSONL, JSON, Parquet, Arrow"
     rank = 2
-    takes = ("instance", "annotator", "label", "gold")
+    takes = ("instance", "annotator", "label", "gold", "weight")
 
     def detect(self, source: InputFile) -> str | None:
         found = [find_column(aliases, source.names) for aliases in ALIASES.values()]
@@ -59,6 +63,8 @@ class LongTable(Reader):
         roles: dict[str, str] = {}
 
         def further(names: Sequence[str]) -> Sequence[str]:
+            if options.weight is not None or WEIGHT in names:
+                roles["weight"] = known_column(options.weight or WEIGHT, "weight", names)
             for role in DETAILS if options.details else ("kind",):
                 found = find_column(DETAILS[role], [name for name in names if name not in roles.values()])
                 if found is not None:
@@ -74,6 +80,9 @@ class LongTable(Reader):
 
 def _export(read: TableRead, more: Columns, roles: dict[str, str], options: ReadOptions) -> Export:
     every, gold, remark = read.annotations, read.gold, ""
+    if "weight" in more:
+        every, kept = _weighted(every, more["weight"], roles["weight"], required=options.weight is not None)
+        more = {role: _taken(column, kept) for role, column in more.items()}
     models = _models(every.annotator, more.get("kind"))
     annotations, rows = without_repeats(every, options.duplicates, record_name)
     n_rows = len(every)
@@ -84,15 +93,18 @@ def _export(read: TableRead, more: Columns, roles: dict[str, str], options: Read
         rows = np.flatnonzero(people) if rows is None else rows[people]
         n_rows, remark, models = int(people.sum()), f"; left out: {int((~people).sum()):,} by models", set()
         kept = annotations.where(people).to_frame()  # new codes: models are no longer annotators
-        annotations = Annotations.from_frame(kept, classes=every.class_vocabulary.arrow)
+        weight = None if annotations.weight is None else "weight"
+        annotations = Annotations.from_frame(kept, classes=every.class_vocabulary.arrow, weight=weight)
         seen = set(annotations.instance_vocabulary.arrow.to_pylist())
         gold = None if gold is None else {one: truth for one, truth in gold.items() if one in seen}
     times = times_of(values_of(more["timestamp"]), rows) if "timestamp" in more else None
     durations = durations_of(values_of(more["duration"]), rows) if "duration" in more else None
     first = np.zeros(annotations.n_instances, np.int64)
     first[annotations.instance[::-1]] = (np.arange(len(every)) if rows is None else rows)[::-1]
+    confidences = confidences_of(values_of(more["confidence"]), rows) if "confidence" in more else None
     texts, pictures = (_of_instances(more.get(role), first) for role in ("text", "picture"))
     found = {"timestamp": times, "duration": durations, "text": texts, "picture": pictures, "kind": more.get("kind")}
+    found |= {"weight": annotations.weight, "confidence": confidences}
     columns = read.columns | {role: roles[role] for role, values in found.items() if values is not None}
     return Export(
         annotations=annotations,
@@ -103,9 +115,31 @@ def _export(read: TableRead, more: Columns, roles: dict[str, str], options: Read
         kinds=kinds_of(annotations.n_annotators, models),
         timestamps=times,
         durations=durations,
+        confidences=confidences,
         texts=texts,
         pictures=pictures,
     )
+
+
+def _weighted(every: Annotations, column: Any, name: str, *, required: bool) -> tuple[Annotations, Rows | None]:
+    """The annotations with the weights of a column, and their rows; a column not asked for that holds none is ignored."""
+    try:
+        weight = weights_of(numbers(Column.of(column, f"column {name!r}", record_name)))
+    except AnnotationError:
+        if required:
+            raise
+        return every, None
+    if not weight.any():
+        raise ReadError(f"column {name!r}: all weights are 0")
+    rows = np.flatnonzero(weight)
+    kept = every if len(rows) == len(every) else every.where(weight > 0)
+    return (kept if np.all(weight[rows] == 1) else replace(kept, weight=weight[rows])), rows
+
+
+def _taken(column: Any, rows: Rows | None) -> Any:
+    if rows is None:
+        return column
+    return [column[k] for k in rows.tolist()] if isinstance(column, list) else column.take(pa.array(rows))
 
 
 def _models(annotator: npt.NDArray[np.int32], kinds: Any) -> set[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +20,8 @@ from crowdwise.aggregation.core.base import Aggregator, choose
 from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.annotations import Annotations
 from crowdwise.data.gold import read_gold
-from crowdwise.errors import UsageError, spelled
-from crowdwise.readers import bare_suffix, write_labels, write_table
+from crowdwise.errors import CrowdwiseWarning, UsageError, spelled
+from crowdwise.readers import MODEL, bare_suffix, write_labels, write_table
 from crowdwise.readers.write import LABEL_STUDIO, output_format
 from crowdwise.registry import AGGREGATORS
 from crowdwise.storage.files import replacing_all
@@ -29,10 +30,12 @@ from crowdwise.streaming.passes import Passes
 from crowdwise.streaming.table import SUFFIXES
 from crowdwise.tasks.observer import SILENT, Observer
 from crowdwise.tasks.parameters import AUTO, check_aggregator, check_outputs, check_workers
-from crowdwise.tasks.reading import Reading, read_annotations
+from crowdwise.tasks.reading import Paths, Reading, paths_of, read_annotations
 
 MANY = 20_000_000  # rows above which a table is streamed unasked: in memory they would take some gigabytes
 TABLES = 1e9  # bytes of confusion matrices above which the annotators' table is made from the posterior alone
+
+PANEL = "panel"  # the aggregator for models that err together
 
 Codes = npt.NDArray[Any]
 
@@ -83,7 +86,7 @@ class Fit:
 
 
 def aggregate(
-    path: str | Path,
+    path: Paths,
     out: str | Path,
     *,
     method: str = AUTO,
@@ -101,40 +104,40 @@ def aggregate(
     reading: Reading | None = None,
     observer: Observer = SILENT,
 ) -> Aggregated:
-    """Write the labels of all instances to ``out``, and the annotators' table beside it.
+    """Write the labels of all instances to ``out``, and the annotators' table beside it; ``path`` may be several files.
 
     ``gold`` is a table of true classes of some instances, ``gold_column`` a column of the file with them; both inform the
     method and measure it. ``stream`` works on parts of a parquet table on disk; by default, tables with many rows are
     streamed. ``memory``, ``work``, ``ray`` and ``workers`` are those of `crowdwise.streaming.aggregate`.
     """
-    path, out = Path(path), Path(out)
+    paths, out = paths_of(path), Path(out)
     gold, work = (None if each is None else Path(each) for each in (gold, work))
     profile = beside(out) if annotators_out is None else Path(annotators_out)
     reading = dict(reading or {})
     informed = gold is not None or gold_column is not None
     asked = bool(stream) or any(value is not None for value in (memory, work, ray))
-    tables = _is_table(reading) and to in ("auto", "table")
+    tables = _is_table(reading) and to in ("auto", "table") and len(paths) == 1
     if gold is not None and gold_column is not None:
         raise UsageError(f"{spelled('gold')} and {spelled('gold_column')} do not go together", parameter="gold")
     check_workers(ray, workers)
     _check_streaming(stream, asked, informed, tables, ray)
-    reason = _why_stream(path, out, method, asked) if stream is not False and not informed and tables else None
+    reason = _why_stream(paths[0], out, method, asked) if stream is not False and not informed and tables else None
     if reason is None:
         to = output_format(out, to)
-    check_outputs([out, profile], [path, gold])
+    check_outputs([out, profile], [*paths, gold])
     check_aggregator(method)
     if reason is not None:
         bound = streaming.parse_memory(memory)
-        observer.note(f"{path.name}: streamed {reason}, within about {bound / 1e9:.1f} GB of memory")
+        observer.note(f"{paths[0].name}: streamed {reason}, within about {bound / 1e9:.1f} GB of memory")
         options = {"work": work, "passes": _passes(ray, workers), "proba": proba, "random_state": seed}
-        return _streamed(path, out, profile, method, reading, {"memory": bound, **options}, observer)
+        return _streamed(paths[0], out, profile, method, reading, {"memory": bound, **options}, observer)
     return _in_memory(
-        path, out, profile, method, gold, gold_column, reading, to=to, proba=proba, seed=seed, observer=observer
+        paths, out, profile, method, gold, gold_column, reading, to=to, proba=proba, seed=seed, observer=observer
     )
 
 
 def _in_memory(
-    path: Path,
+    path: list[Path],
     out: Path,
     profile: Path,
     method: str,
@@ -156,6 +159,7 @@ def _in_memory(
     informed = gold is not None or gold_column is not None  # a column that merely looks like gold only measures
     with observer.step("inferring labels"):
         fitted = fit(method, crowd, known if informed else None, seed)
+        _warn_of_models(export.kinds, fitted.name)
         votes = crowd.votes()
         majority = votes.argmax(axis=1)
         labels = fitted.labels
@@ -168,6 +172,19 @@ def _in_memory(
     figures = Figures(ties, int(np.count_nonzero(labels != majority)), alpha, raw)
     sizes = len(crowd), crowd.n_instances, crowd.n_annotators
     return Aggregated(fitted.name, fitted.reason, *sizes, figures, out, profile, gold=measured)
+
+
+def _warn_of_models(kinds: npt.NDArray[np.str_], method: str) -> None:
+    """Say so where several models are among the annotators of a method that takes their errors for independent."""
+    models = int(np.count_nonzero(kinds == MODEL))
+    if models > 1 and method != PANEL:
+        better = f"; use {spelled('method', PANEL)}" if PANEL in AGGREGATORS else ""
+        warnings.warn(
+            f"{models} of the annotators are models, which err together: confidence may be too high{better} (crowdwise judges "
+            "says how many votes they count as)",
+            CrowdwiseWarning,
+            stacklevel=3,
+        )
 
 
 def _streamed(
@@ -203,7 +220,8 @@ def _passes(ray: str | None, workers: int | None) -> Passes | None:
 def _is_table(reading: Reading) -> bool:
     """Whether a file may be one of the tables that can be streamed."""
     kind = reading.get("format", AUTO) in (AUTO, "table", "crowd-kit")
-    return kind and reading.get("question") is None and bool(reading.get("models", True))
+    plain = reading.get("question") is None and reading.get("duplicates") in (None, "keep")
+    return kind and plain and bool(reading.get("models", True))
 
 
 def _check_streaming(stream: bool | None, asked: bool, informed: bool, tables: bool, ray: str | None) -> None:

@@ -29,7 +29,7 @@ def convert(
     *,
     to: str = "auto",
     gold_column: str | None = None,
-    duplicates: Duplicates = "keep",
+    duplicates: Duplicates | None = None,
     reading: Reading | None = None,
     observer: Observer = SILENT,
 ) -> Converted:
@@ -38,7 +38,8 @@ def convert(
     to = output_format(out, to)
     check_outputs([out], [path])
     with renaming(gold="gold_column"):
-        export = read(path, **{**(reading or {}), "gold": gold_column, "duplicates": duplicates})
+        policy = {} if duplicates is None else {"duplicates": duplicates}
+        export = read(path, **{**(reading or {}), "gold": gold_column, **policy})
     observer.note(export.message)
     out.parent.mkdir(parents=True, exist_ok=True)
     write(export, out, to)

@@ -15,12 +15,10 @@ from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.errors import DataError, UsageError, spelled
 from crowdwise.judges import AltTest, Dependence, Sides, people_consensus, wilson
 from crowdwise.registry import AGGREGATORS
-from crowdwise.tasks.aggregate import write_together
+from crowdwise.tasks.aggregate import PANEL, write_together
 from crowdwise.tasks.observer import SILENT, Observer
 from crowdwise.tasks.parameters import check_outputs
 from crowdwise.tasks.reading import Paths, Reading, gold_of, paths_of, read_annotations
-
-PANEL = "panel"
 
 
 @dataclass(frozen=True)
@@ -188,11 +186,7 @@ def _verdict(row: Mapping[str, Any], needed: Mapping[str, Any]) -> str:
         return "cannot be told: too few people"
     if row["passed"]:
         return "may replace a person"
-    if needed["n_instances"] is not None and needed["n_instances"] > row["n_instances"]:
-        return f"keep people; {needed['n_instances']:,} instances each might show more"
-    if needed["epsilon"] is None:
-        return "keep people"
-    return f"keep people, unless epsilon {needed['epsilon']:.2f} will do"
+    return "keep people" if needed["epsilon"] is None else f"keep people (passes at {needed['epsilon']:.2f})"
 
 
 def _advice(models: list[JudgedModel], dependence: Dependence | None, no_test: str | None) -> list[str]:

@@ -3,27 +3,50 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError, renaming, spelled
-from crowdwise.readers import Export, read
+from crowdwise.readers import Export, read_together
 from crowdwise.tasks.observer import Observer
 
 Reading = Mapping[str, Any]
 """How a file is read: arguments of `crowdwise.read`."""
+Paths = str | Path | Sequence[str | Path]
+"""One file, or several about the same instances."""
+
+
+def paths_of(path: Paths) -> list[Path]:
+    """The files of a task."""
+    return [Path(path)] if isinstance(path, str | Path) else [Path(each) for each in path]
 
 
 def read_annotations(
-    path: Path, reading: Reading | None, observer: Observer, *, gold_column: str | None = None, **more: Any
+    path: Paths, reading: Reading | None, observer: Observer, *, gold_column: str | None = None, **more: Any
 ) -> Export:
     """`crowdwise.read`, whose message the observer gets; what no memory holds is refused."""
-    with observer.step(f"reading {path.name}"), renaming(gold="gold_column"):
-        export = read(path, **{**(reading or {}), "gold": gold_column, **more})
-    _check_size(path, export)
+    paths = paths_of(path)
+    with observer.step(f"reading {', '.join(each.name for each in paths)}"), renaming(gold="gold_column"):
+        export = read_together(paths, **{**(reading or {}), "gold": gold_column, **more})
+    _check_size(paths[0], export)
     observer.note(export.message)
     return export
+
+
+def gold_of(
+    export: Export, gold: str | Path | None, reading: Reading | None, observer: Observer
+) -> tuple[Annotations, Mapping[Any, Any] | None]:
+    """The annotations, and the gold labels of a table of their own, or else of the export."""
+    from crowdwise.data.gold import read_gold
+
+    if gold is None:
+        return export.annotations, export.gold
+    reading = reading or {}
+    found = read_gold(Path(gold), export.annotations, reading.get("instance"), reading.get("label"))
+    observer.note(found.message)
+    return found.annotations, found.gold
 
 
 def _check_size(path: Path, export: Export) -> None:
