@@ -30,6 +30,7 @@ from crowdwise.data.codes import (
     integers,
     selected,
     size_of,
+    totals,
 )
 from crowdwise.data.factorise import Column, Ids, Vocabulary, encode, encode_classes, merge, weights_of
 from crowdwise.data.types import Array, Ints, RandomState
@@ -360,19 +361,12 @@ class Annotations:
     @cached_property
     def labels_per_instance(self) -> Ints:
         """Number of labels of every instance, (n,): annotations, or the sum of their weights."""
-        return freeze(self._totals(self.instance, self.n_instances))
+        return freeze(totals(self.instance, self.weight, self.n_instances))
 
     @cached_property
     def labels_per_annotator(self) -> Ints:
         """Number of labels of every annotator, (R,): annotations, or the sum of their weights."""
-        return freeze(self._totals(self.annotator, self.n_annotators))
-
-    def _totals(self, codes: Codes, size: int) -> Any:
-        if self.weight is None:
-            return np.bincount(codes, minlength=size)
-        total = np.bincount(codes, self.weight, minlength=size)
-        whole = np.rint(total)
-        return whole.astype(np.int64) if np.allclose(total, whole, rtol=1e-6, atol=1e-4) else total
+        return freeze(totals(self.annotator, self.weight, self.n_annotators))
 
     def votes(self) -> Any:
         """How often each class was chosen for each instance, (n, C): integers, or sums of weights."""

@@ -142,6 +142,15 @@ def checked(codes: Array, name: str, kind: str, size: int) -> Codes:
     return freeze(codes.astype(np.int32))  # a copy that nobody else can write to
 
 
+def totals(codes: Any, weight: Any, size: int) -> Any:
+    """How often each code occurs, or the sums of its weights, (size,); sums that are whole numbers, as integers."""
+    if weight is None:
+        return np.bincount(codes, minlength=size)
+    total = np.bincount(codes, weight, minlength=size)
+    whole = np.rint(total)
+    return whole.astype(np.int64) if np.allclose(total, whole, rtol=1e-6, atol=1e-4) else total
+
+
 def checked_weights(weight: Any, size: int) -> Weights:
     """Weights of annotations as a read-only float32 array, all above 0."""
     try:

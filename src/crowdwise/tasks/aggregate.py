@@ -198,7 +198,7 @@ def _streamed(
 ) -> Aggregated:
     for file in (out, profile):
         file.parent.mkdir(parents=True, exist_ok=True)
-    columns: dict[str, Any] = {role: reading.get(role) for role in ("instance", "annotator", "label")}
+    columns: dict[str, Any] = {role: reading.get(role) for role in ("instance", "annotator", "label", "weight")}
     try:
         result = streaming.aggregate(path, method, out=out, annotators_out=profile, verbose=1, **columns, **options)
     except KeyboardInterrupt:

@@ -16,6 +16,7 @@ from crowdwise.aggregation.core.kernels import Floats, Layout, Step
 from crowdwise.aggregation.core.queries import Tie as Tie
 from crowdwise.aggregation.core.queries import choose as choose
 from crowdwise.annotations import Annotations
+from crowdwise.data.codes import totals
 from crowdwise.errors import DataError
 from crowdwise.system import n_cores, total_memory
 
@@ -272,9 +273,9 @@ class MemoryCrowd(Crowd):
 
     @property
     def labels_per_instance(self) -> npt.NDArray[Any]:
-        if self.layout.weight is None or self.annotations is None:
+        if self.layout.weight is None:
             return np.diff(self.layout.indptr)
-        return self.annotations.labels_per_instance
+        return np.asarray(totals(kernels.instances(self.layout), self.layout.weight, self.n_instances))
 
     def check_table(self, states: int) -> None:
         needed = 8 * self.n_annotators * self.n_classes * states
