@@ -12,7 +12,7 @@ from crowdwise.cli.console import Terminal, say, show_facts, show_table, verb
 from crowdwise.cli.options import Files, Seed, reads
 
 if TYPE_CHECKING:
-    from crowdwise.tasks.judges import JudgedModel, Share
+    from crowdwise.judges import JudgedModel
 
 
 class People(StrEnum):
@@ -72,17 +72,13 @@ def judges(
     )
     numbers = ("labels", "right by people", "right by gold", "wins", "as good")
     show_table("Models", ("model", *numbers, "passes", "what to do"), map(_row, result.models), right=numbers)
-    together = result.dependence
     show_facts(
         "Summary",
         {
             "people": f"{result.n_people} ({people_are.value}); a model may be worse by epsilon {result.epsilon:g}",
             "wins": "share of people the model is not worse than; it passes from 50% on",
             "as good": "how often the model agrees with the others at least as well as a person does",
-            "votes": None
-            if together is None
-            else f"{len(result.models)} models count as {together.effective_votes:.1f} votes (errors against "
-            f"{together.reference} correlate by {together.mean_correlation:.2f})",
+            "votes": result.votes,
             "table": out,
         },
     )
@@ -96,16 +92,8 @@ def _row(model: JudgedModel) -> list[str]:
     return [
         str(model.model),
         f"{model.n_labels:,}",
-        _share(model.people),
-        _share(model.gold),
+        *(str(share) if share is not None else "-" for share in (model.people, model.gold)),
         *shares,
         passed,
         model.verdict,
     ]
-
-
-def _share(share: Share | None) -> str:
-    if share is None:
-        return "-"
-    low, high = share.interval
-    return f"{share.value:.1%} [{low:.0%}, {high:.0%}]"

@@ -11,10 +11,9 @@ from crowdwise.judges._drift import Drift, drift
 from crowdwise.judges._estimate import Estimate, estimate
 from crowdwise.judges._order import Order, order
 from crowdwise.judges._people import Sides as Sides
-from crowdwise.judges._people import people_consensus as people_consensus
 from crowdwise.judges._plan import Plan, plan
 from crowdwise.judges._route import Route, route
-from crowdwise.judges._shares import wilson as wilson
+from crowdwise.judges._summary import JudgedModel, JudgedModels, summary
 
 __all__ = [
     "EPSILON",
@@ -22,6 +21,8 @@ __all__ = [
     "Dependence",
     "Drift",
     "Estimate",
+    "JudgedModel",
+    "JudgedModels",
     "Order",
     "Plan",
     "Route",
@@ -32,4 +33,5 @@ __all__ = [
     "order",
     "plan",
     "route",
+    "summary",
 ]
