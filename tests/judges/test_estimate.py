@@ -122,7 +122,7 @@ def test_accuracy_of_a_model_and_of_a_consensus():
     assert model.effective_n > 300
     crowd, truth, gold = labelled(right=0.4)
     crowd = crowd.where(crowd.annotator < 5)
-    for of in (None, "dawid-skene", DawidSkene(), DawidSkene().fit(crowd, gold).posterior_ * 1.0):
+    for of in (None, "dawid-skene", DawidSkene(), DawidSkene().fit(crowd).posterior_):
         found = judges.estimate(crowd, gold, "accuracy", of)
         assert found.low < found.value < found.high
 
