@@ -81,6 +81,8 @@ def fingerprint(inputs: Inputs, annotations: Annotations) -> dict[str, Any]:
     device = inputs.data.device if hasattr(inputs, "data") else torch.device("cpu")
     raw = inputs.take(torch.from_numpy(sample).to(device)).cpu().contiguous().numpy()
     triples = np.stack([annotations.instance, annotations.annotator, annotations.label])
+    if annotations.weight is not None:
+        triples = np.concatenate([triples, annotations.weight.view(np.int32)[None]])
     return {
         "instances": annotations.n_instances,
         "annotators": annotations.n_annotators,
