@@ -510,7 +510,8 @@ class Annotations:
         """
         if self.weight is None:
             return self
-        pairs = cells(self.instance, self.n_annotators, self.annotator)
+        if np.all(self.weight == 1):
+            return replace(self, weight=None)
         shared = self.deduplicated("share") if self.n_duplicates else self
         if shared.weight is None:
             return shared
@@ -551,7 +552,7 @@ class Annotations:
         weight = np.bincount(number, given) / np.bincount(pair, given, minlength=len(pairs))[pair[first]]
         order = np.argsort(first)
         kept = replace(self, weight=None)._rows(first[order], self.instance, self.instance_vocabulary)
-        return kept if np.all(weight > 1 - 1e-9) else replace(kept, weight=weight[order])
+        return kept if np.all(weight > 1 - 1e-9) else replace(kept, weight=weight[order].astype(np.float32))
 
 
 def _vocabulary(codes: Array, kind: str, size: int | None, ids: Ids | None) -> Vocabulary:

@@ -62,7 +62,7 @@ def stable_argsort(codes: Codes) -> Ints:
     return packed
 
 
-def cells(rows: Codes, width: int, columns: Codes) -> Ints:
+def cells(rows: Array, width: int, columns: Array) -> Ints:
     """Position of each (row, column) in a table with ``width`` columns; in place, as there may be tens of millions."""
     positions = rows.astype(np.int64)
     positions *= width

@@ -233,7 +233,7 @@ class _Contest:
         judges = said if expert is None else said.where(said.annotator == expert)
         n, c = said.n_instances, said.n_classes
         votes = sparse.csr_array((np.ones(len(judges)), (judges.instance, judges.label)), shape=(n, c))
-        total = votes @ (likeness.T if sparse.issparse(likeness) else np.ascontiguousarray(likeness.T))
+        total = votes if sparse.issparse(likeness) else votes @ np.ascontiguousarray(likeness.T)  # sparse: the identity
         rest = said if expert is None else said.where(said.annotator != expert)
         return cls(rest, total, likeness if expert is None else None, judges.labels_per_instance)
 
@@ -289,8 +289,8 @@ class _Duels:
 
 
 def _at(table: Any, rows: Any, columns: Any) -> Floats:
-    found = table[rows, columns]
-    return np.asarray(found.todense() if sparse.issparse(found) else found, np.float64).ravel()
+    found: Any = table[rows, columns]
+    return np.asarray(found.todense() if hasattr(found, "todense") else found, np.float64).ravel()
 
 
 def _moments(counts: Ints) -> tuple[Floats, Floats]:

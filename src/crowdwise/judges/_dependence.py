@@ -124,7 +124,7 @@ class _Errors:
         crowd, (n, c) = sides.crowd, truth.shape
         number = np.full(crowd.n_annotators, -1)
         number[who] = np.arange(len(who))
-        known = ~np.isnan(truth).any(axis=1)
+        known = np.asarray(~np.isnan(truth).any(axis=1))
         rows = np.flatnonzero((number[crowd.annotator] >= 0) & known[crowd.instance])
         k, i, y = number[crowd.annotator[rows]], crowd.instance[rows], crowd.label[rows]
         shape = len(who), n

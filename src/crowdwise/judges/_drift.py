@@ -139,8 +139,8 @@ def _compared(
             name: None if value is None else float(value) for name, value in zip(names, found, strict=True)
         }
         tests.append(p)
-    tests = [p for p in tests if p is not None]
-    return row | {"p_value": min(1.0, len(tests) * min(tests)) if tests else None}
+    made = [one for one in tests if one is not None]
+    return row | {"p_value": min(1.0, len(made) * min(made)) if made else None}
 
 
 def _equal_shares(a: Ints, b: Ints, classes: int) -> float | None:

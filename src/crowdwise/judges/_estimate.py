@@ -297,11 +297,15 @@ class _Case:
         parts = (np.clip(value, 0, 1), own[:, 0], own[:, 1], unknown, nothing, g, naive, np.ones(c), unknown)
         return self.estimate(parts, n, many, notes)
 
-    def estimate(self, parts: tuple[Any, ...], n: int, many: int, notes: list[str]) -> Estimate:
+    def estimate(self, parts: Any, n: int, many: int, notes: list[str]) -> Estimate:
         for note in notes:
             warnings.warn(note, CrowdwiseWarning, stacklevel=5)
         classes = self.crowd.class_vocabulary.arrow.to_pylist()
-        return Estimate(self.what, self.labeller.name, classes, *parts, n, many, self.level, tuple(notes))
+        names = ["value", "low", "high", "gold_only", "gold_only_interval"]
+        names += ["labels_only", "labels_only_interval", "lambda_", "effective_n"]
+        numbers: dict[str, Any] = dict(zip(names, parts, strict=True))
+        about: dict[str, Any] = {"n": n, "N": many, "level": self.level, "warnings": tuple(notes)}
+        return Estimate(self.what, self.labeller.name, classes, **numbers, **about)
 
 
 def _ends(value: Floats, error: Floats, factor: float, bounded: bool) -> Floats:

@@ -67,7 +67,7 @@ def plan(
     z = float(stats.norm.ppf(0.5 + level / 2))
 
     def reached(n: int) -> float:
-        return 2 * z * deviation * np.sqrt((1 - correlation**2 * N / (n + N)) / n)
+        return float(2 * z * deviation * np.sqrt((1 - correlation**2 * N / (n + N)) / n))
 
     if budget is not None:
         n = int((budget - N * cost_label) / cost_gold)

@@ -52,7 +52,7 @@ def tune(truth: Floats, predicted: Floats, further: Floats, tuning: Tuning) -> F
     variance = (1 + n / many) * np.concatenate([predicted, further]).var(axis=0, ddof=1)
     if tuning == "all":
         covariance, variance = np.full(k, covariance.sum()), np.full(k, variance.sum())
-    return np.clip(np.divide(covariance, variance, out=np.zeros(k), where=variance > 1e-12), 0, 1)
+    return np.asarray(np.clip(np.divide(covariance, variance, out=np.zeros(k), where=variance > 1e-12), 0, 1))
 
 
 def sampled_mean(truth: Floats, predicted: Floats, chosen: Any, probability: Floats, tuning: Tuning = "all") -> Mean:

@@ -188,7 +188,8 @@ def _in_words(text: str, classes: Classes) -> Found:
             if label is not None:
                 found.setdefault(label, match.start())
         if len(found) == 1:
-            return Found(*found.keys(), "", *found.values())
+            ((label, start),) = found.items()
+            return Found(label, start=start)
         if found:
             return Found(None, SEVERAL)
     return Found(None, NONE)

@@ -114,7 +114,7 @@ def _alike(crowds: list[Annotations], vocabulary: str) -> list[Annotations]:
 
 def _ordered(vocabulary: Vocabulary) -> bool:
     names = vocabulary.arrow.to_pylist()
-    return names == sorted(names)
+    return bool(names == sorted(names))
 
 
 def _sorted_classes(crowd: Annotations) -> Annotations:

@@ -7,6 +7,7 @@ reason, and nothing is filled in.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -346,7 +347,7 @@ def _gemini(record: Node, response: Node, instance: Id, stem: str) -> Iterator[A
         content = candidate.record("content")
         text = None if content is None else _text(content.get("parts"))
         average = fields.get("avgLogprobs")
-        sure = 2.718281828459045**average if _is_log(average) else None
+        sure = math.exp(float(average)) if average is not None and _is_log(average) else None
         tokens = _gemini_tokens(fields.get("logprobsResult"))
         yield Answer(candidate, instance, model, text, tokens, None if tokens else sure, failure)
 
@@ -362,7 +363,8 @@ def _gemini_tokens(result: Any) -> tuple[Token, ...]:
     ]
     tokens = []
     for number, one in enumerate(chosen):
-        others = options[number] if number < len(options) and isinstance(options[number], list) else []
+        found = options[number] if number < len(options) else None
+        others: list[Any] = found if isinstance(found, list) else []
         known = [(other["token"], float(other["logProbability"])) for other in others if _is_candidate(other)]
         tokens.append(Token(one["token"], float(one["logProbability"]), known))
     return tuple(tokens)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -63,7 +64,7 @@ def route(
         fitted = fit(method, crowd, None, seed)
     posterior, labels = fitted.model.posterior_, fitted.labels
     truth = gold_codes(crowd, known)
-    options = {"error": error, "risk": risk, "sample": sample, "random_state": seed}
+    options: dict[str, Any] = {"error": error, "risk": risk, "sample": sample, "random_state": seed}
     first = judges.route(posterior, **options)
     if truth is not None and np.any(truth[first.ask] < 0):
         missing = crowd.instance_vocabulary.arrow[int(first.ask[np.argmax(truth[first.ask] < 0)])].as_py()

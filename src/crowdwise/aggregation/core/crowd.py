@@ -245,7 +245,7 @@ class MemoryCrowd(Crowd):
         a = annotations
         cells, indptr = kernels.sort_by_instance(a.instance, a.annotator, a.label, a.n_instances, a.n_classes)
         weight = None
-        if a.weight is not None:
+        if a.weight is not None and not np.all(a.weight == 1):
             weight = a.weight[np.lexsort((a.weight, a.label, a.annotator, a.instance))].astype(np.float64)
         known = np.empty(0, np.int32) if gold is None or not np.any(gold >= 0) else gold
         compiled = kernels.use_numba(len(a))
