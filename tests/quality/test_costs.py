@@ -51,5 +51,5 @@ def test_kinds_have_prices_and_models_count_less():
 def test_prices_must_be_known():
     with pytest.raises(ConfigError, match="annotator 3 needs a price above 0, got None"):
         quality.next_labels(crowd(), budget=5, costs={0: 1, 1: 1, 2: 1})
-    with pytest.raises(ConfigError, match="budget is a number of labels"):
+    with pytest.raises(ConfigError, match=r"budget must be an integer of 0 or more, got 2\.5"):
         quality.next_labels(crowd(), budget=2.5)

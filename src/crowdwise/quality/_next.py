@@ -10,7 +10,7 @@ import pyarrow as pa
 from scipy.special import entr
 
 from crowdwise.annotations import Annotations
-from crowdwise.constraints import NonNegativeFloat, PositiveInt, checked
+from crowdwise.constraints import NonNegativeFloat, NonNegativeInt, PositiveInt, check_value, checked
 from crowdwise.data.codes import Selection, row_blocks, selected
 from crowdwise.data.types import Floats, Ints
 from crowdwise.errors import ConfigError, DataError
@@ -24,7 +24,7 @@ def next_labels(
     annotations: Any,
     posterior: Any = None,
     *,
-    budget: NonNegativeFloat,
+    budget: float,
     confusion: Any = None,
     annotators: Selection | None = None,
     per_annotator: PositiveInt | None = None,
@@ -56,10 +56,9 @@ def next_labels(
     """
     crowd = Annotations.coerce(annotations)
     belief = Belief.of(crowd, posterior, confusion)
+    check_value("budget", budget, NonNegativeInt if costs is None else NonNegativeFloat, parameter="budget")
     price, worth = _prices(crowd, costs, kinds), _votes(crowd, votes)
     money = float(budget)
-    if price is None and money != int(money):
-        raise ConfigError(f"budget is a number of labels, got {budget}; pass costs to spend money", parameter="budget")
     labels = int(money) if price is None else int(min(money / price.min(), crowd.n_instances)) if len(price) else 0
     budget = labels if crowd.n_classes else 0  # without classes there is nothing to learn
     everyone = np.arange(crowd.n_annotators)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +19,8 @@ from crowdwise.aggregation.core.base import Aggregator, choose
 from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.annotations import Annotations
 from crowdwise.data.gold import read_gold
-from crowdwise.errors import CrowdwiseWarning, UsageError, spelled
-from crowdwise.readers import MODEL, bare_suffix, write_labels, write_table
+from crowdwise.errors import UsageError, spelled
+from crowdwise.readers import bare_suffix, write_labels, write_table
 from crowdwise.readers.write import LABEL_STUDIO, output_format
 from crowdwise.registry import AGGREGATORS
 from crowdwise.storage.files import replacing_all
@@ -34,8 +33,6 @@ from crowdwise.tasks.reading import Paths, Reading, paths_of, read_annotations
 
 MANY = 20_000_000  # rows above which a table is streamed unasked: in memory they would take some gigabytes
 TABLES = 1e9  # bytes of confusion matrices above which the annotators' table is made from the posterior alone
-
-PANEL = "panel"  # the aggregator for models that err together
 
 Codes = npt.NDArray[Any]
 
@@ -159,7 +156,6 @@ def _in_memory(
     informed = gold is not None or gold_column is not None  # a column that merely looks like gold only measures
     with observer.step("inferring labels"):
         fitted = fit(method, crowd, known if informed else None, seed)
-        _warn_of_models(export.kinds, fitted.name)
         votes = crowd.votes()
         majority = votes.argmax(axis=1)
         labels = fitted.labels
@@ -172,19 +168,6 @@ def _in_memory(
     figures = Figures(ties, int(np.count_nonzero(labels != majority)), alpha, raw)
     sizes = len(crowd), crowd.n_instances, crowd.n_annotators
     return Aggregated(fitted.name, fitted.reason, *sizes, figures, out, profile, gold=measured)
-
-
-def _warn_of_models(kinds: npt.NDArray[np.str_], method: str) -> None:
-    """Say so where several models are among the annotators of a method that takes their errors for independent."""
-    models = int(np.count_nonzero(kinds == MODEL))
-    if models > 1 and method != PANEL:
-        better = f"; use {spelled('method', PANEL)}" if PANEL in AGGREGATORS else ""
-        warnings.warn(
-            f"{models} of the annotators are models, which err together: confidence may be too high{better} (crowdwise judges "
-            "says how many votes they count as)",
-            CrowdwiseWarning,
-            stacklevel=3,
-        )
 
 
 def _streamed(
