@@ -347,6 +347,129 @@ def dense_npz() -> bytes:
     return sink.getvalue()
 
 
+def spoken(label: str, number: int) -> str:
+    """A label in the words of a model."""
+    return [label, f"{label.upper()}.", json.dumps({"reason": "so it seems", "label": label})][number % 3]
+
+
+def top_tokens(label: str) -> list[dict[str, Any]]:
+    other = "neg" if label == "pos" else "pos"
+    top = [
+        {"token": label, "logprob": -0.2231, "bytes": None},
+        {"token": f" {other}", "logprob": -1.6094, "bytes": None},
+    ]
+    return [{"token": label, "logprob": -0.2231, "bytes": None, "top_logprobs": top}]
+
+
+def openai_batch() -> bytes:
+    rows = []
+    for number, (task, who, label) in enumerate(SAID):
+        text = spoken(label, number)
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        if text == label:
+            choice["logprobs"] = {"content": top_tokens(label)}
+        body = {"id": "c", "object": "chat.completion", "model": f"gpt-{who}", "choices": [choice]}
+        response = {"status_code": 200, "request_id": "r", "body": body}
+        rows.append({"id": f"b{number}", "custom_id": task, "response": response, "error": None})
+    failed = {"status_code": 500, "body": None}
+    rows.append({"id": "b8", "custom_id": "3", "response": failed, "error": None})
+    rows.append({"id": "b9", "custom_id": "2", "response": None, "error": {"code": "batch_expired"}})
+    return jsonl(rows)
+
+
+def openai_responses() -> bytes:
+    rows = []
+    for task, who, label in SAID:
+        part = {"type": "output_text", "text": label, "logprobs": top_tokens(label)}
+        output = [{"type": "reasoning"}, {"type": "message", "content": [part]}]
+        body = {"model": f"gpt-{who}", "status": "completed", "output": output}
+        rows.append({"custom_id": task, "response": {"status_code": 200, "body": body}, "error": None})
+    return jsonl(rows)
+
+
+def anthropic_batch() -> bytes:
+    rows: list[dict[str, Any]] = []
+    for number, (task, who, label) in enumerate(SAID):
+        content = [{"type": "text", "text": spoken(label, number)}]
+        if number == 2:
+            content = [{"type": "tool_use", "name": "answer", "input": {"label": label}}]  # type: ignore[dict-item]
+        message = {"model": f"claude-{who}", "role": "assistant", "content": content, "stop_reason": "end_turn"}
+        rows.append({"custom_id": task, "result": {"type": "succeeded", "message": message}})
+    rows.append({"custom_id": "3", "result": {"type": "errored", "error": {"type": "overloaded_error"}}})
+    return jsonl(rows)
+
+
+def gemini_batch() -> bytes:
+    rows = []
+    for number, (task, who, label) in enumerate(SAID):
+        candidate: dict[str, Any] = {
+            "content": {"role": "model", "parts": [{"text": spoken(label, number)}]},
+            "finishReason": "STOP",
+            "avgLogprobs": -0.1,
+        }
+        if number == 0:
+            other = {"token": "neg", "logProbability": -1.6094}
+            chosen = {"token": label, "logProbability": -0.2231}
+            candidate["logprobsResult"] = {
+                "topCandidates": [{"candidates": [chosen, other]}],
+                "chosenCandidates": [chosen],
+            }
+        response = {"candidates": [candidate], "modelVersion": f"gemini-{who}"}
+        rows.append({"key": task, "response": response, "status": ""})
+    return jsonl(rows)
+
+
+def chat_log() -> bytes:
+    return jsonl([{"id": task, "model": f"m-{who}", "content": spoken(label, 2)} for task, who, label in SAID])
+
+
+def autolabel() -> bytes:
+    rows = [
+        {
+            "id": task,
+            "text": TEXTS[task],
+            "mood_label": label,
+            "mood_confidence": 0.9,
+            "mood_successfully_labeled": "True",
+            "mood_error": "",
+        }
+        for task, who, label in SAID
+        if who == "ann"
+    ]
+    return delimited(rows, ",")
+
+
+def distilabel() -> bytes:
+    rows = [
+        {
+            "id": task,
+            "text": TEXTS[task],
+            "labels": label,
+            "model_name": f"m-{who}",
+            "distilabel_metadata": {"raw_output_t": label},
+        }
+        for task, who, label in SAID
+    ]
+    return jsonl(rows)
+
+
+def inspect_samples(who: str) -> list[dict[str, Any]]:
+    return [
+        {"id": task, "epoch": 1, "scores": {"judge": {"value": "C", "answer": label}}}
+        for task, name, label in SAID
+        if name == who
+    ]
+
+
+def inspect_json() -> bytes:
+    return json.dumps({"version": 2, "eval": {"model": "m-ann"}, "samples": inspect_samples("ann")}).encode()
+
+
+def inspect_eval() -> bytes:
+    parts = {f"samples/{sample['id']}_epoch_1.json": json.dumps(sample).encode() for sample in inspect_samples("bob")}
+    return zipped({"header.json": json.dumps({"version": 2, "eval": {"model": "m-bob"}}).encode(), **parts})
+
+
 SAMPLES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "tasks.json": ("label-studio", label_studio),
     "min.json": ("label-studio", label_studio_min),
@@ -365,6 +488,15 @@ SAMPLES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "consensus.json": ("cvat", cvat),
     "consensus.zip": ("cvat", cvat_zip),
     "people.zip": ("doccano", doccano),
+    "openai.jsonl": ("llm", openai_batch),
+    "responses.jsonl.gz": ("llm", lambda: gzip.compress(openai_responses(), mtime=0)),
+    "anthropic.jsonl": ("llm", anthropic_batch),
+    "gemini.jsonl": ("llm", gemini_batch),
+    "chats.jsonl": ("llm", chat_log),
+    "autolabel.csv": ("llm", autolabel),
+    "distilabel.jsonl": ("llm", distilabel),
+    "inspect.json": ("llm", inspect_json),
+    "inspect.eval": ("llm", inspect_eval),
     "long.csv": ("table", table_csv),
     "long.tsv": ("table", lambda: delimited(long_rows(), "\t")),
     "long.jsonl": ("table", lambda: jsonl(long_rows())),

@@ -104,7 +104,8 @@ def test_every_format_converts_into_every_other(tmp_path: Path, file: str, out: 
 
     def said(one: Export) -> list[Any]:
         texts = {"instance": str, "annotator": str, "label": str}
-        return sorted(tuple(texts[name](row[name]) for name in texts) for row in one.annotations.to_frame().to_pylist())
+        crowd = one.annotations.hard() if out.endswith(".json") else one.annotations  # Label Studio has no soft labels
+        return sorted(tuple(texts[name](row[name]) for name in texts) for row in crowd.to_frame().to_pylist())
 
     assert said(again) == said(export)
     assert {str(key): str(value) for key, value in (again.gold or {}).items()} == {

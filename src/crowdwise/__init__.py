@@ -48,6 +48,7 @@ _MODULES = (
     "engine",
     "errors",
     "graph",
+    "judges",
     "methods",
     "networks",
     "presets",

@@ -6,7 +6,7 @@ Everything in crowdwise uses this one structure. It is sparse: nothing of size (
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -20,25 +20,29 @@ from crowdwise.data.codes import (
     Codes,
     Grouped,
     Selection,
+    Weights,
     cells,
     checked,
+    checked_weights,
     count,
     distinct_rows,
     freeze,
     integers,
     selected,
     size_of,
+    totals,
 )
-from crowdwise.data.factorise import Column, Ids, Vocabulary, encode, encode_classes, merge
+from crowdwise.data.factorise import Column, Ids, Vocabulary, encode, encode_classes, merge, weights_of
 from crowdwise.data.types import Array, Ints, RandomState
 from crowdwise.errors import AnnotationError, ConfigError, shorten, spelled
 from crowdwise.system import total_memory
 
 __all__ = ["Annotations", "Grouped"]
 
-Duplicates = Literal["keep", "first", "last", "error"]
+Duplicates = Literal["keep", "first", "last", "share", "error"]
 Backend = Literal["pyarrow", "pandas", "polars"]
 _COLUMNS = ("instance", "annotator", "label")
+NEGLIGIBLE = 0.01  # probabilities of soft labels below this are left out
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -67,6 +71,9 @@ class Annotations:
     instance_vocabulary: Vocabulary
     annotator_vocabulary: Vocabulary
     class_vocabulary: Vocabulary
+    weight: Weights | None = None
+    """How much of a label each annotation is, (E,), above 0; None where each is one. A soft label is several annotations of
+    one instance by one annotator, whose weights sum to 1."""
 
     def __post_init__(self) -> None:
         if not len(self.instance) == len(self.annotator) == len(self.label):
@@ -78,6 +85,8 @@ class Annotations:
         set_once(self, "instance", checked(self.instance, "instance", "instances", self.n_instances))
         set_once(self, "annotator", checked(self.annotator, "annotator", "annotators", self.n_annotators))
         set_once(self, "label", checked(self.label, "label", "classes", self.n_classes))
+        if self.weight is not None:
+            set_once(self, "weight", checked_weights(self.weight, len(self)))
 
     # -- construction ------------------------------------------------------------------------------------------------
 
@@ -95,6 +104,7 @@ class Annotations:
         annotators: Ids | None = None,
         classes: Ids | None = None,
         duplicates: Duplicates = "keep",
+        weight: Any = None,
     ) -> Annotations:
         """Annotations from integer codes.
 
@@ -112,6 +122,7 @@ class Annotations:
             _vocabulary(i, "instances", n_instances, instances),
             _vocabulary(j, "annotators", n_annotators, annotators),
             _vocabulary(y, "classes", n_classes, classes),
+            weight,
         ).deduplicated(duplicates)
 
     @classmethod
@@ -126,13 +137,15 @@ class Annotations:
         annotators: Ids | None = None,
         classes: Ids | None = None,
         duplicates: Duplicates = "keep",
+        weight: str | None = None,
     ) -> Annotations:
         """Annotations from a long table: pandas, polars, arrow, or a mapping of columns.
 
         Columns that are not named are found by their usual names (item, task, ...; worker, annotator, ...; label,
         answer, ...), so a crowd-kit frame works as it is. Instances and annotators are numbered in order of first
         appearance, classes in ascending order; ``instances``, ``annotators`` and ``classes`` fix the vocabularies,
-        and may have ids that the table lacks.
+        and may have ids that the table lacks. ``weight`` names a column of numbers: how much of a label each row is; rows
+        of weight 0 are left out.
         """
         chosen = {"instance": instance, "annotator": annotator, "label": label}
         try:
@@ -141,7 +154,11 @@ class Annotations:
             hint = "a matrix with one column per annotator goes through Annotations.from_dense"
             raise AnnotationError(f"{error}; {hint}", parameter=error.parameter) from None
         i, j, y = frames.take_columns(frame, taken.values())
-        return cls.from_columns(i, j, y, instances, annotators, classes, duplicates)
+        if weight is None:
+            return cls.from_columns(i, j, y, instances, annotators, classes, duplicates)
+        frames.known_column(weight, "weight", frames.frame_columns(frame))
+        (w,) = frames.take_columns(frame, [weight])
+        return cls.from_columns(i, j, y, instances, annotators, classes, duplicates, weights_of(w))
 
     @classmethod
     def from_dense(
@@ -166,6 +183,34 @@ class Annotations:
             ids = frames.row_ids(matrix)
             instances = instances if ids is None else Vocabulary.of(ids, "index")
         return cls(rows.astype(np.int32), columns.astype(np.int32), label, instances, annotators, class_vocabulary)
+
+    @classmethod
+    def from_soft(cls, probabilities: Any, *, annotators: Ids | None = None, classes: Ids | None = None) -> Annotations:
+        """Soft labels: probabilities (n, R, C), or (n, C) of one annotator; rows of NaN or zeros are missing.
+
+        Probabilities below 0.01 are left out, and the others scaled to sum to 1. A long table with a row for every class goes
+        through `from_frame` with ``weight``.
+
+        >>> a = Annotations.from_soft([[0.8, 0.2], [0.0, 1.0]])
+        >>> a.votes().round(2).tolist()
+        [[0.8, 0.2], [0.0, 1.0]]
+        """
+        given = np.asarray(probabilities, np.float64)
+        given = given[:, None] if given.ndim == 2 else given
+        if given.ndim != 3:
+            raise AnnotationError(f"probabilities must have the shape (n, R, C) or (n, C), got {given.shape}")
+        given = np.where(np.isnan(given).any(axis=2, keepdims=True), 0.0, given)
+        if (given < 0).any() or not np.isfinite(given).all():
+            raise AnnotationError("probabilities must be 0 or more")
+        total = given.sum(axis=2, keepdims=True)
+        shares = np.divide(given, total, out=np.zeros_like(given), where=total > 0)
+        shares[shares < NEGLIGIBLE] = 0.0
+        shares /= np.maximum(shares.sum(axis=2, keepdims=True), NEGLIGIBLE)
+        i, j, y = np.nonzero(shares)
+        n, width, c = given.shape
+        sizes = {"n_instances": n, "n_annotators": width, "n_classes": c}
+        weight = None if np.all(shares[i, j, y] == 1) else shares[i, j, y]
+        return cls.from_triples(i, j, y, **sizes, annotators=annotators, classes=classes, weight=weight)
 
     @classmethod
     def coerce(cls, data: Any) -> Annotations:
@@ -201,7 +246,10 @@ class Annotations:
         instance, instances = merge([(p.instance, p.instance_vocabulary) for p in parts], "instances")
         annotator, annotators = merge([(p.annotator, p.annotator_vocabulary) for p in parts], "annotators")
         label, classes = merge([(p.label, p.class_vocabulary) for p in parts], "classes")
-        return cls(instance, annotator, label, instances, annotators, classes)
+        weight = None
+        if any(p.weight is not None for p in parts):
+            weight = np.concatenate([np.ones(len(p), np.float32) if p.weight is None else p.weight for p in parts])
+        return cls(instance, annotator, label, instances, annotators, classes, weight)
 
     @classmethod
     def from_columns(
@@ -213,15 +261,19 @@ class Annotations:
         annotators: Ids | None = None,
         classes: Ids | None = None,
         duplicates: Duplicates = "keep",
+        weight: Any = None,
     ) -> Annotations:
-        """Annotations from arrow columns of ids, with the given vocabularies if any."""
+        """Annotations from arrow columns of ids, with the given vocabularies if any; rows of ``weight`` 0 are left out."""
         i, instance_vocabulary = encode(instance, instances)
         j, annotator_vocabulary = encode(annotator, annotators)
         y, class_vocabulary = encode_classes(label, classes)
         if not len(i) == len(j) == len(y):
             lengths = ", ".join(f"{column.name} has {len(column.data)}" for column in (instance, annotator, label))
             raise AnnotationError(f"columns differ in length: {lengths}")
-        made = cls(i, j, y, instance_vocabulary, annotator_vocabulary, class_vocabulary)
+        if weight is not None and not np.all(weight):
+            kept = np.flatnonzero(weight)
+            i, j, y, weight = i[kept], j[kept], y[kept], weight[kept]
+        made = cls(i, j, y, instance_vocabulary, annotator_vocabulary, class_vocabulary, weight)
         return made.deduplicated(duplicates, instance.where)
 
     # -- sizes and ids -----------------------------------------------------------------------------------------------
@@ -314,6 +366,8 @@ class Annotations:
             and np.array_equal(self.instance, other.instance)
             and np.array_equal(self.annotator, other.annotator)
             and np.array_equal(self.label, other.label)
+            and (self.weight is None) == (other.weight is None)
+            and (self.weight is None or np.array_equal(self.weight, other.weight))  # type: ignore[arg-type]
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -321,7 +375,7 @@ class Annotations:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and worker processes rebuild by the constructor, which freezes the arrays again."""
         vocabularies = self.instance_vocabulary, self.annotator_vocabulary, self.class_vocabulary
-        return Annotations, (self.instance, self.annotator, self.label, *vocabularies)
+        return Annotations, (self.instance, self.annotator, self.label, *vocabularies, self.weight)
 
     # -- views -------------------------------------------------------------------------------------------------------
 
@@ -337,13 +391,13 @@ class Annotations:
 
     @cached_property
     def labels_per_instance(self) -> Ints:
-        """Number of annotations of every instance, (n,)."""
-        return freeze(np.bincount(self.instance, minlength=self.n_instances))
+        """Number of labels of every instance, (n,): annotations, or the sum of their weights."""
+        return freeze(totals(self.instance, self.weight, self.n_instances))
 
     @cached_property
     def labels_per_annotator(self) -> Ints:
-        """Number of annotations of every annotator, (R,)."""
-        return freeze(np.bincount(self.annotator, minlength=self.n_annotators))
+        """Number of labels of every annotator, (R,): annotations, or the sum of their weights."""
+        return freeze(totals(self.annotator, self.weight, self.n_annotators))
 
     def check_size(self) -> None:
         """Refuse a table of all instances and classes that no memory holds: most often something else was taken for labels."""
@@ -358,18 +412,29 @@ class Annotations:
                 parameter="label",
             )
 
-    def votes(self) -> Ints:
-        """How often each class was chosen for each instance, (n, C)."""
+    def votes(self) -> Any:
+        """How often each class was chosen for each instance, (n, C): integers, or sums of weights."""
         n, c = self.n_instances, self.n_classes
-        return np.bincount(cells(self.instance, c, self.label), minlength=n * c).reshape(n, c)
+        return np.bincount(cells(self.instance, c, self.label), self.weight, minlength=n * c).reshape(n, c)
 
     @cached_property
     def n_duplicates(self) -> int:
-        """Number of annotations that repeat the (instance, annotator) pair of an earlier one."""
+        """Number of annotations that repeat the (instance, annotator) pair of an earlier one; a soft label is none."""
         pairs = cells(self.instance, self.n_annotators, self.annotator)
+        if self.weight is not None:
+            return self._weighted_duplicates(pairs)
         if not np.all(pairs[1:] > pairs[:-1]):
             pairs.sort()
         return int(np.count_nonzero(pairs[1:] == pairs[:-1]))
+
+    def _weighted_duplicates(self, pairs: Ints) -> int:
+        """Repeats among pairs that have a label twice, or more than one label in all."""
+        distinct, number = np.unique(pairs, return_inverse=True)
+        total = np.bincount(number, self.weight)
+        labels = np.unique(cells(number, self.n_classes, self.label))
+        repeated = np.bincount(labels // max(self.n_classes, 1), minlength=len(distinct)) < np.bincount(number)
+        repeated |= (total > 1 + 1e-4) & (np.bincount(number) > 1)
+        return int((np.bincount(number)[repeated] - 1).sum())
 
     # -- new annotations from these ----------------------------------------------------------------------------------
 
@@ -419,6 +484,7 @@ class Annotations:
             instance_vocabulary,
             annotator_vocabulary,
             class_vocabulary,
+            self.weight,
         )
 
     def where(self, mask: npt.ArrayLike) -> Annotations:
@@ -453,13 +519,14 @@ class Annotations:
         return [(self.select(codes), codes) for codes in map(np.sort, np.split(shuffled, borders))]
 
     def to_frame(self, backend: Backend = "pyarrow") -> Any:
-        """A table with the columns instance, annotator and label, with the user's ids."""
+        """A table with the columns instance, annotator, label and, where there are any, weight, with the user's ids."""
         check_value("backend", backend, Backend)
         table = pa.table(
             {
                 "instance": self.instance_vocabulary.take(self.instance),
                 "annotator": self.annotator_vocabulary.take(self.annotator),
                 "label": self.class_vocabulary.take(self.label),
+                **({} if self.weight is None else {"weight": pa.array(self.weight)}),
             }
         )
         if backend == "polars":
@@ -476,10 +543,32 @@ class Annotations:
             vocabulary,
             self.annotator_vocabulary,
             self.class_vocabulary,
+            None if self.weight is None else freeze(self.weight[rows]),
         )
+
+    def hard(self) -> Annotations:
+        """Without weights: of every (instance, annotator) the label that weighs most; the first of equals.
+
+        >>> Annotations.from_soft([[0.3, 0.7], [0.6, 0.4]]).hard().label
+        array([1, 0], dtype=int32)
+        """
+        if self.weight is None:
+            return self
+        if np.all(self.weight == 1):
+            return replace(self, weight=None)
+        shared = self.deduplicated("share") if self.n_duplicates else self
+        if shared.weight is None:
+            return shared
+        pairs = cells(shared.instance, shared.n_annotators, shared.annotator)
+        order = np.lexsort((np.arange(len(shared)), -shared.weight, pairs))
+        rows = np.sort(order[np.flatnonzero(np.diff(pairs[order], prepend=-1))])
+        kept = shared._rows(rows, shared.instance, shared.instance_vocabulary)
+        return replace(kept, weight=None)
 
     def deduplicated(self, policy: Duplicates, where: Callable[[int], str] = "row {}".format) -> Annotations:
         """The annotations without repeated (instance, annotator) pairs; errors name rows by ``where``.
+
+        With "share", repeats are one label: each distinct one gets its share of them as weight.
 
         >>> Annotations.from_triples([0, 0], [1, 1], [0, 1]).deduplicated("last").label
         array([1], dtype=int32)
@@ -487,6 +576,8 @@ class Annotations:
         check_value("duplicates", policy, Duplicates)
         if policy == "keep" or not self.n_duplicates:
             return self
+        if policy == "share":
+            return self._shared()
         rows = distinct_rows(cells(self.instance, self.n_annotators, self.annotator), last=policy == "last")
         if policy == "error":
             row = int(np.setdiff1d(np.arange(len(self)), rows)[0])
@@ -494,10 +585,19 @@ class Annotations:
             (annotator,) = self.annotator_vocabulary.take(self.annotator[[row]]).to_pylist()
             raise AnnotationError(
                 f"{where(row)}: annotator {annotator!r} labels instance {instance!r} again (repeats in all: "
-                f"{self.n_duplicates}); say {spelled('duplicates', 'first')}, last or keep",
+                f"{self.n_duplicates}); say {spelled('duplicates', 'first')}, last, keep or share",
                 parameter="duplicates",
             )
         return self._rows(rows, self.instance, self.instance_vocabulary)
+
+    def _shared(self) -> Annotations:
+        pairs, pair = np.unique(cells(self.instance, self.n_annotators, self.annotator), return_inverse=True)
+        given = np.ones(len(self)) if self.weight is None else self.weight.astype(np.float64)
+        _, first, number = np.unique(cells(pair, self.n_classes, self.label), return_index=True, return_inverse=True)
+        weight = np.bincount(number, given) / np.bincount(pair, given, minlength=len(pairs))[pair[first]]
+        order = np.argsort(first)
+        kept = replace(self, weight=None)._rows(first[order], self.instance, self.instance_vocabulary)
+        return kept if np.all(weight > 1 - 1e-9) else replace(kept, weight=weight[order].astype(np.float32))
 
 
 def _vocabulary(codes: Array, kind: str, size: int | None, ids: Ids | None) -> Vocabulary:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -32,6 +33,16 @@ RUNS = {
     "agreement-level": "agreement crowd.csv --level nominal --level interval",
     "annotators": "annotators crowd.csv --method dawid-skene",
     "annotators-written": "annotators crowd.csv -o who.csv --seed 3",
+    "aggregate-together-models": "aggregate people.csv gpt.jsonl claude.jsonl -o both.csv",
+    "judges": "judges people.csv gpt.jsonl claude.jsonl --gold known.csv --people-are expert -o judges.csv",
+    "judges-named": "judges people.csv --model w3",
+    "judges-nobody": "judges crowd.csv",
+    "judges-few": "judges crowd.csv --model w0",
+    "estimate": "estimate people.csv gpt.jsonl --gold known.csv --of gpt-4o",
+    "estimate-accuracy": "estimate people.csv gpt.jsonl --gold known.csv --what accuracy --of gpt-4o -o estimate.csv",
+    "estimate-nothing": "estimate people.csv",
+    "route": "route people.csv gpt.jsonl -o ask.csv --sample 80 --error 0.2",
+    "route-answers": "route people.csv gpt.jsonl -o routed.csv --sample 80 --error 0.2 --answers answers.csv",
     "convert": "convert crowd.csv crowd.parquet",
     "convert-json": "convert crowd.csv crowd.json --gold-column truth --duplicates first",
     "convert-column": "convert odd.csv odd.parquet --format table",
@@ -98,6 +109,7 @@ def write_files(folder: Path) -> None:
     lines = [f"{i},{j},{y},{truth[int(i[1:])]}" for i, j, y in said]
     (folder / "crowd.csv").write_text("\n".join(["task,worker,label,truth", *lines]) + "\n")
     (folder / "odd.csv").write_text("\n".join(["task,who,label,truth", *lines]) + "\n")
+    write_models(folder, rng)
     gold = [f"t{i},{truth[i]}" for i in range(8)]
     (folder / "gold.csv").write_text("\n".join(["task,gold", *gold]) + "\n")
     (folder / "several.json").write_text(
@@ -110,6 +122,27 @@ def write_files(folder: Path) -> None:
     (folder / "rows.csv").write_text("\n".join(["instance,annotator,label", *rows]) + "\n")
     (folder / "named.csv").write_text("\n".join(["instance,annotator,label", *(f"pic{row}" for row in rows)]) + "\n")
     (folder / "bench.toml").write_text(BENCH)
+
+
+def write_models(folder: Path, rng: np.random.Generator) -> None:
+    """60 instances that four people and two models labelled; the models answer in words."""
+    truth = np.random.default_rng(1).choice(["cat", "dog"], 60)
+
+    def said(right: float) -> list[str]:
+        return [y if rng.random() < right else {"cat": "dog", "dog": "cat"}[y] for y in truth.tolist()]
+
+    rows = [f"q{i},w{j},{y}" for j in range(4) for i, y in enumerate(said(0.85))]
+    (folder / "people.csv").write_text("\n".join(["task,worker,label", *rows]) + "\n")
+    for name, model, right in (("gpt", "gpt-4o", 0.9), ("claude", "claude-3", 0.6)):
+        lines = [
+            {"custom_id": f"q{i}", "response": {"status_code": 200, "body": {"model": model, "choices": [
+                {"message": {"content": f"It is a {y}." if i % 7 else "I cannot tell"}, "finish_reason": "stop"}]}}}
+            for i, y in enumerate(said(right))
+        ]  # fmt: skip
+        (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    gold = [f"q{i},{y}" for i, y in enumerate(truth.tolist())]
+    (folder / "known.csv").write_text("\n".join(["task,gold", *gold[:40]]) + "\n")
+    (folder / "answers.csv").write_text("\n".join(["task,gold", *gold]) + "\n")
 
 
 def shown(*words: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import pytest
 
 from crowdwise import datasets, simulate
 from crowdwise.annotations import Annotations
+from crowdwise.data.factorise import Vocabulary
 from crowdwise.report.content import Content, gather, training
 from crowdwise.report.page import render, write
 from crowdwise.report.serve import ReportServer
@@ -54,6 +56,25 @@ def test_the_page_opens_offline_with_all_sections(page_file: Path, opened: Any) 
         assert page.locator(f"#{anchor} h2").count() == 1
         assert page.locator(f"#{anchor} svg.marks, #{anchor} .item").count() >= 1
     assert "animals" in page.title()
+
+
+def test_models_and_people(tmp_path: Path, opened: Any) -> None:
+    source = dataclasses.replace(crowd(160, 7, 6), kinds=np.array(["person"] * 4 + ["model"] * 3))
+    names = ["ann", "bob", "cy", "dan", EVIL[0], EVIL[1], "gpt"]
+    renamed = source.annotations.recoded(annotators=(np.arange(7), Vocabulary.of(names, "annotators")))
+    page = opened(write(gather(dataclasses.replace(source, annotations=renamed), budget=5), tmp_path / "models.html"))
+    assert "Models and people" in page.locator("nav a").all_inner_texts()
+    assert page.locator("#models h2").inner_text() == "Models and people"
+    assert page.locator("#model-table tbody th").all_inner_texts() == names[4:]
+    assert page.locator("#model-heat tbody td").count() == 9
+    colours = page.locator("#model-heat tbody td").evaluate_all(
+        "cells => cells.map(c => getComputedStyle(c).backgroundColor)"
+    )
+    assert len(set(colours)) > 1
+    assert "3 models count as" in page.inner_text("#models .attention")
+    assert page.evaluate("window.pwned") is None
+    page.focus("#models .scroll")
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_the_annotators_sort_by_any_column(page_file: Path, opened: Any) -> None:

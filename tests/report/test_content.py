@@ -24,6 +24,7 @@ from crowdwise.report.content import comparison, empty, gather, training
 from crowdwise.report.serve import ReportServer
 from crowdwise.report.source import Source, from_export
 from crowdwise.report.thumbnails import SIDE, thumbnail
+from report_crowds import crowd as small_crowd
 
 
 def data_of(html: str) -> dict[str, Any]:
@@ -358,3 +359,26 @@ def test_the_server_answers_this_machine_only() -> None:
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(server.address + "../etc/passwd")
         server.shutdown()
+
+
+# -- models and people ---------------------------------------------------------------------------------------------------
+
+
+def test_a_section_on_models_only_where_there_are_models() -> None:
+    source = small_crowd(120, 6, 5)
+    assert gather(source).models == {}
+    assert gather(dataclasses.replace(source, kinds=np.array(["person"] * 6))).models == {}
+    found = gather(dataclasses.replace(source, kinds=np.array(["person"] * 4 + ["model"] * 2))).models
+    assert [row["name"] for row in found["rows"]] == ["person 4", "person 5"]
+    assert found["rows"][0]["passed"] is False
+    assert found["votes"].startswith("2 models count as")
+    assert found["alike"]["rows"][0][0]["r"] == 1.0
+
+
+def test_models_without_people_or_truth_are_shown_all_the_same() -> None:
+    source = dataclasses.replace(small_crowd(), kinds=np.array(["model"] * 6), truth=None)
+    found = gather(source).models
+    assert len(found["rows"]) == 6
+    assert found["alike"] is None
+    assert "cannot be told" in found["advice"][0]
+    assert "Models and people" in render_page(gather(source))

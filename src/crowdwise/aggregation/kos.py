@@ -43,6 +43,8 @@ class KOS(IterativeAggregator[Messages]):
     array([ 4., -4.,  4.])
     """
 
+    weighs = False
+
     max_iter: int = 100
     tol: float = 0.0
     init: Literal["normal", "ones"] = "normal"

@@ -42,6 +42,8 @@ class MMSR(IterativeAggregator[Factors]):
     array([0, 1, 0, 1, 0])
     """
 
+    weighs = False
+
     max_iter: int = 10_000
     tol: float = 1e-10
     """Stop when ‖u vᵀ - previous‖ / ‖u vᵀ‖ is below; 0: exactly ``max_iter`` rounds."""

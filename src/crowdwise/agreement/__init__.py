@@ -3,10 +3,12 @@
 Every measure takes annotations in any form that `crowdwise.Annotations.coerce` accepts and returns an `Agreement`:
 ``value``, ``interval``, ``n``. The interval comes from ``n_bootstrap`` resamples of the instances (0: no interval) and
 holds the share ``confidence`` of them; ``random_state`` makes it reproducible. A repeated (instance, annotator) pair
-counts as another label; build the annotations with ``duplicates="last"`` to drop repeats.
+counts as another label; build the annotations with ``duplicates="last"`` to drop repeats. Of annotations with weights, the
+label that weighs most counts. `self_consistency` compares the repeated labels of each annotator with each other.
 """
 
 from crowdwise.agreement._cohen import cohen_kappa
+from crowdwise.agreement._consistency import self_consistency
 from crowdwise.agreement._measures import (
     coincidences,
     fleiss_kappa,
@@ -18,6 +20,7 @@ from crowdwise.agreement._measures import (
 from crowdwise.agreement._pairwise import pairwise
 from crowdwise.agreement._report import report
 from crowdwise.agreement._result import Agreement, PairwiseAgreement, Report
+from crowdwise.agreement._values import class_values as class_values
 
 __all__ = [
     "Agreement",
@@ -32,4 +35,5 @@ __all__ = [
     "raw_agreement",
     "report",
     "scott_pi",
+    "self_consistency",
 ]

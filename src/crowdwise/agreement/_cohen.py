@@ -35,7 +35,7 @@ def cohen_kappa(
     >>> round(cohen_kappa([[0, 0], [1, 1], [0, 0], [1, 0]], n_bootstrap=0).value, 3)
     0.5
     """
-    crowd, bootstrap = Annotations.coerce(annotations), Bootstrap(n_bootstrap, confidence, random_state)
+    crowd, bootstrap = Annotations.coerce(annotations).hard(), Bootstrap(n_bootstrap, confidence, random_state)
     return cohen(crowd, Votes.of(crowd), bootstrap, weights, values)
 
 

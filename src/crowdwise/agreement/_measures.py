@@ -31,7 +31,7 @@ def raw_agreement(
     >>> round(raw_agreement([[0, 0, 1], [1, 1, 1]], n_bootstrap=0).value, 3)
     0.667
     """
-    votes = Votes.of(Annotations.coerce(annotations))
+    votes = Votes.of(Annotations.coerce(annotations).hard())
     return measured(RAW, votes, raw_statistic(votes), Bootstrap(n_bootstrap, confidence, random_state))
 
 
@@ -46,7 +46,7 @@ def fleiss_kappa(
     >>> round(fleiss_kappa([[0, 0, 1], [1, 1, 1]], n_bootstrap=0).value, 3)
     0.25
     """
-    votes = Votes.of(Annotations.coerce(annotations))
+    votes = Votes.of(Annotations.coerce(annotations).hard())
     return measured(FLEISS, votes, fleiss_statistic(votes), Bootstrap(n_bootstrap, confidence, random_state))
 
 
@@ -61,7 +61,7 @@ def gwet_ac1(
     >>> round(gwet_ac1([[0, 0, 1], [1, 1, 1]], n_bootstrap=0).value, 3)
     0.4
     """
-    votes = Votes.of(Annotations.coerce(annotations))
+    votes = Votes.of(Annotations.coerce(annotations).hard())
     return measured(GWET, votes, gwet_statistic(votes), Bootstrap(n_bootstrap, confidence, random_state))
 
 
@@ -76,7 +76,7 @@ def scott_pi(
     >>> round(scott_pi([[0, 0, 1], [1, 1, 1]], n_bootstrap=0).value, 3)
     0.25
     """
-    votes = Votes.of(Annotations.coerce(annotations))
+    votes = Votes.of(Annotations.coerce(annotations).hard())
     return measured(SCOTT, votes, scott_statistic(votes), Bootstrap(n_bootstrap, confidence, random_state))
 
 
@@ -100,7 +100,7 @@ def krippendorff_alpha(
     >>> [round(krippendorff_alpha(rows, level, n_bootstrap=0).value, 3) for level in ("nominal", "ordinal", "interval")]
     [0.455, 0.74, 0.739]
     """
-    crowd = Annotations.coerce(annotations)
+    crowd = Annotations.coerce(annotations).hard()
     votes = Votes.of(crowd)
     statistic = alpha_statistic(crowd, votes, level, values)
     return measured(alpha_name(level), votes, statistic, Bootstrap(n_bootstrap, confidence, random_state))
@@ -113,7 +113,7 @@ def coincidences(annotations: Any) -> Floats:
     array([[1., 1.],
            [1., 3.]])
     """
-    votes = Votes.of(Annotations.coerce(annotations))
+    votes = Votes.of(Annotations.coerce(annotations).hard())
     weight = votes.count * _per_partner(votes)
     weighted = sparse.csr_array(votes.table.multiply(weight[:, None]))
     return np.asarray((votes.table.T @ weighted).toarray() - np.diag(votes.table.T @ weight))

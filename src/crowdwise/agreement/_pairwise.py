@@ -56,7 +56,7 @@ def pairwise(
         check_value("weights", weights, Weights)
     if weights is not None and measure != "cohen":
         raise ConfigError(f"weights={weights!r} is for Cohen's kappa; leave it out for measure={measure!r}")
-    crowd, bootstrap = Annotations.coerce(annotations), Bootstrap(n_bootstrap, confidence, random_state)
+    crowd, bootstrap = Annotations.coerce(annotations).hard(), Bootstrap(n_bootstrap, confidence, random_state)
     credit = None if weights is None else class_credit(class_values(crowd, values), weights)
     labelled = np.cumsum(crowd.labels_per_instance > 0) - 1  # number of an instance among the labelled ones
     draws = bootstrap.draws(int(labelled[-1]) + 1 if len(crowd) else 0)

@@ -19,12 +19,15 @@ from crowdwise.cli.cache import cache
 from crowdwise.cli.compare import compare
 from crowdwise.cli.convert import convert
 from crowdwise.cli.demo import demo
+from crowdwise.cli.estimate import estimate
 from crowdwise.cli.info import info
+from crowdwise.cli.judges import judges
 from crowdwise.cli.methods import methods
 from crowdwise.cli.predict import predict
 from crowdwise.cli.presets import presets
 from crowdwise.cli.report import report
 from crowdwise.cli.review import review
+from crowdwise.cli.route import route
 from crowdwise.cli.simulate import simulate
 from crowdwise.cli.train import train
 
@@ -39,6 +42,9 @@ _VERBS = (
     aggregate,
     agreement,
     annotators,
+    judges,
+    estimate,
+    route,
     report,
     review,
     convert,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crowdwise.cli.console import Terminal, number, share, show_facts, verb
-from crowdwise.cli.options import File, GoldColumn, Method, Ray, Seed, Workers, reads
+from crowdwise.cli.options import Files, GoldColumn, Method, Ray, Seed, Workers, reads
 
 if TYPE_CHECKING:
     from crowdwise.tasks.aggregate import GoldAccuracy, Promise
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @verb
 @reads
 def aggregate(
-    file: File,
+    files: Files,
     out: Annotated[
         Path,
         typer.Option("--out", "-o", metavar="OUT", help="Table of labels with confidence to write, by its suffix."),
@@ -62,7 +62,7 @@ def aggregate(
     from crowdwise.tasks.aggregate import aggregate as task
 
     result = task(
-        file,
+        files,
         out,
         method=method,
         gold_column=gold_column,

@@ -24,10 +24,6 @@ def convert(
         ),
     ] = "auto",
     gold_column: GoldColumn = None,
-    duplicates: Annotated[
-        str,
-        typer.Option(metavar="keep|first|last|error", help="What to do with repeated labels by the same annotator."),
-    ] = "keep",
     *,
     reading: dict[str, Any],
 ) -> Any:
@@ -39,7 +35,6 @@ def convert(
         out,
         to=to,
         gold_column=gold_column,
-        duplicates=duplicates,  # type: ignore[arg-type]
         reading=reading,
         observer=Terminal(),
     )

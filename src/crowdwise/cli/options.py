@@ -24,6 +24,15 @@ File = Annotated[
         "row per label, or a matrix; - is standard input; aggregate also takes a folder of parquet files.",
     ),
 ]
+Files = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE",
+        help="Annotations: an export of Label Studio, Toloka, MTurk, Prodigy, Argilla, CVAT or doccano, what language "
+        "models answered, a table with a row per label, or a matrix. Several files are matched by instance; aggregate also "
+        "takes a folder of parquet files.",
+    ),
+]
 
 
 def completed(*families: str) -> Callable[[str], list[str]]:
@@ -124,6 +133,16 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         _option(str, metavar="error|first|skip", help="What to do with annotations that hold more than one choice."),
         "error",
     ),
+    "duplicates": (
+        _option(
+            str | None,
+            metavar="keep|first|last|share|error",
+            help="Repeated labels by the same annotator; kept by default, but answers of a model share one label.",
+            show_default=False,
+        ),
+        None,
+    ),
+    "weight": (_option(str | None, metavar="COLUMN", help="Column of weights; one named weight is found."), None),
     "models": (_option(bool, "--models/--no-models", help="Whether models count as annotators."), True),
     "clean": (_option(bool, "--clean", help="Merge labels that differ in case, blanks, punctuation only."), False),
     "classes": (

@@ -14,6 +14,7 @@ from crowdwise.data.types import Array, Ints
 from crowdwise.errors import AnnotationError
 
 Codes = npt.NDArray[np.int32]
+Weights = npt.NDArray[np.float32]
 Selection = Sequence[int] | Sequence[bool] | Array  # codes, or a mask over all codes
 
 
@@ -61,7 +62,7 @@ def stable_argsort(codes: Codes) -> Ints:
     return packed
 
 
-def cells(rows: Codes, width: int, columns: Codes) -> Ints:
+def cells(rows: Array, width: int, columns: Array) -> Ints:
     """Position of each (row, column) in a table with ``width`` columns; in place, as there may be tens of millions."""
     positions = rows.astype(np.int64)
     positions *= width
@@ -142,6 +143,30 @@ def checked(codes: Array, name: str, kind: str, size: int) -> Codes:
     if codes.dtype == np.int32 and not codes.flags.writeable:
         return codes
     return freeze(codes.astype(np.int32))  # a copy that nobody else can write to
+
+
+def totals(codes: Any, weight: Any, size: int) -> Any:
+    """How often each code occurs, or the sums of its weights, (size,); sums that are whole numbers, as integers."""
+    if weight is None:
+        return np.bincount(codes, minlength=size)
+    total = np.bincount(codes, weight, minlength=size)
+    whole = np.rint(total)
+    return whole.astype(np.int64) if np.allclose(total, whole, rtol=1e-6, atol=1e-4) else total
+
+
+def checked_weights(weight: Any, size: int) -> Weights:
+    """Weights of annotations as a read-only float32 array, all above 0."""
+    try:
+        array = np.asarray(weight, np.float32)
+    except (TypeError, ValueError):
+        raise AnnotationError(f"weight must hold numbers, got {weight!r:.80}") from None
+    if array.shape != (size,):
+        raise AnnotationError(f"weight has shape {array.shape}, but there are {size} annotations")
+    bad = ~(np.isfinite(array) & (array > 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise AnnotationError(f"row {row}: weight {array[row]:g} must be a number above 0")
+    return array if not array.flags.writeable else freeze(array.copy())
 
 
 def selected(selection: Selection, name: str, size: int) -> Ints:

@@ -207,6 +207,29 @@ def merge(parts: Sequence[tuple[Codes, Vocabulary]], kind: str) -> tuple[Codes, 
     return freeze(np.concatenate([np.empty(0, np.int32), *columns])), union
 
 
+def weights_of(column: Column) -> Any:
+    """A column of weights as float32 (E,); what is not a number of 0 or more is an error that names the row."""
+    try:
+        array = column.data.cast(pa.float64()).to_numpy()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        text = column.data.to_pylist()
+        row = next((k for k, value in enumerate(text) if not _is_number(value)), 0)
+        raise column.error(row, f"weight {text[row]!r} is not a number") from None
+    bad = ~(np.isfinite(array) & (array >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise column.error(row, f"weight {column.data[row].as_py()!r} must be a number of 0 or more")
+    return array.astype(np.float32)
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Whether an arrow type is text, in any layout."""
     return str(kind) in ("string", "large_string", "string_view")

@@ -74,16 +74,19 @@ def vote_shares(units: Units, n_classes: int) -> Tensor:
     """Share of each class among the labels of each unit, all of which have some: (N, C)."""
     row, pair = pairs_of(units.indptr, torch.arange(len(units), device=units.device))
     shares = torch.zeros(len(units), n_classes, dtype=torch.float64, device=units.device)
-    shares.index_put_((row, units.label[pair]), shares.new_ones(len(row)), accumulate=True)
+    shares.index_put_((row, units.label[pair]), units.weighed(shares.new_ones(len(row))).double(), accumulate=True)
     return shares / shares.sum(1, keepdim=True)
 
 
 def soft_agreement(predicted: Tensor, units: Units) -> float:
     """Mean over units of the share of their labels that are the ``predicted`` class (N,)."""
     row, pair = pairs_of(units.indptr, torch.arange(len(units), device=units.device))
-    agrees = (predicted[row] == units.label[pair]).double()
+    agrees = units.weighed((predicted[row] == units.label[pair]).double())
     share = torch.zeros(len(units), dtype=torch.float64, device=units.device).index_add_(0, row, agrees)
-    return float((share / units.indptr.diff().double()).mean())
+    number = units.indptr.diff().double()
+    if units.given is not None:
+        number = torch.zeros_like(share).index_add_(0, row, units.given.double())
+    return float((share / number).mean())
 
 
 def _related(predicted: Tensor, shares: Tensor) -> bool:

@@ -103,18 +103,27 @@ class Problem:
 
 
 def make_units(inputs: Inputs, annotations: Annotations, device: torch.device, reduction: str) -> Units:
-    """All instances with their annotations; weights 1, or 1 / r_i where instances count alike."""
+    """All instances with their annotations; weights are theirs or 1, over their sum r_i where instances count alike."""
     # annotators in order too, so that the order in which annotations came changes nothing
     order = np.lexsort((annotations.label, annotations.annotator, annotations.instance))
+    given = None
+    if annotations.weight is not None:
+        order = np.lexsort((annotations.weight, annotations.label, annotations.annotator, annotations.instance))
+        given = torch.from_numpy(annotations.weight[order]).to(device)
     label = torch.from_numpy(annotations.label[order].astype(np.int64)).to(device)
     annotator = torch.from_numpy(annotations.annotator[order].astype(np.int64)).to(device)
     indptr = torch.from_numpy(annotations.by_instance.indptr.copy()).to(device)
     counts = indptr.diff()
-    weight = torch.ones(len(label), device=device)
+    weight = torch.ones(len(label), device=device) if given is None else given.clone()
     if reduction == "instance":
-        weight = torch.repeat_interleave(1 / counts.clamp_min(1), counts)
+        total = counts
+        if given is not None:
+            row = torch.repeat_interleave(torch.arange(len(counts), device=device), counts)
+            total = torch.zeros(len(counts), device=device).index_add_(0, row, given)
+        share = torch.repeat_interleave(1 / total.clamp_min(1 if given is None else 1e-12), counts)
+        weight = share if given is None else given * share
     instance = torch.arange(annotations.n_instances, device=device)
-    return Units(inputs, instance, torch.full_like(instance, -1), indptr, annotator, label, weight)
+    return Units(inputs, instance, torch.full_like(instance, -1), indptr, annotator, label, weight, given=given)
 
 
 def make_inputs(X: Any, device: torch.device) -> Inputs:

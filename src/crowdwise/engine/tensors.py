@@ -139,6 +139,7 @@ class Units:
     label: Tensor  # (E,)
     weight: Tensor  # (E,)
     origin: Tensor | None = None  # (N,) rows of X, where ``inputs`` are something that was computed from these
+    given: Tensor | None = None  # (E,) how much of a label each annotation is; None: one
 
     def __len__(self) -> int:
         return len(self.instance)
@@ -165,13 +166,14 @@ class Units:
             self.label[pair],
             self.weight[pair],
             self.rows[at],
+            None if self.given is None else self.given[pair],
         )
 
     def with_inputs(self, data: Tensor) -> Units:
         """The same units over other inputs, ``data[u]`` for unit u: cached features, for instance."""
         at = torch.arange(len(self), device=self.device)
         inputs, csr = ResidentInputs(data), (self.indptr, self.annotator, self.label, self.weight)
-        return Units(inputs, at, self.target, *csr, origin=self.rows)
+        return Units(inputs, at, self.target, *csr, origin=self.rows, given=self.given)
 
     def by_annotation(self) -> Units:
         """A unit for each single annotation."""
@@ -184,9 +186,14 @@ class Units:
             indptr,
             self.annotator[pair],
             self.label[pair],
-            torch.ones_like(self.weight[pair]),
+            torch.ones_like(self.weight[pair]) if self.given is None else self.given[pair],
             self.rows[row],
+            None if self.given is None else self.given[pair],
         )
+
+    def weighed(self, values: Tensor) -> Tensor:
+        """Values of the annotations (E, ...), times how much of a label each is."""
+        return values if self.given is None else values * self.given.reshape(-1, *[1] * (values.ndim - 1))
 
 
 def _indptr(counts: Tensor) -> Tensor:

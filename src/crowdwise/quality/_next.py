@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import pyarrow as pa
 from scipy.special import entr
 
 from crowdwise.annotations import Annotations
-from crowdwise.constraints import NonNegativeInt, PositiveInt, checked
+from crowdwise.constraints import NonNegativeFloat, NonNegativeInt, PositiveInt, check_value, checked
 from crowdwise.data.codes import Selection, row_blocks, selected
 from crowdwise.data.types import Floats, Ints
+from crowdwise.errors import ConfigError, DataError
 from crowdwise.quality._belief import NUMBERS, Belief
 from crowdwise.quality._instances import entropy
 from crowdwise.quality._skill import skill
@@ -22,11 +24,14 @@ def next_labels(
     annotations: Any,
     posterior: Any = None,
     *,
-    budget: NonNegativeInt,
+    budget: float,
     confusion: Any = None,
     annotators: Selection | None = None,
     per_annotator: PositiveInt | None = None,
     panel: PositiveInt = 20,
+    costs: Mapping[Any, Any] | None = None,
+    kinds: Any = None,
+    votes: Mapping[Any, float] | None = None,
 ) -> pa.Table:
     """The ``budget`` most informative labels to ask for, one per instance, best first.
 
@@ -36,9 +41,14 @@ def next_labels(
     never for an instance they have labelled. Candidates are the 2 ``budget`` + 100 instances of highest entropy. The
     gains hold for one label each: call this again when the labels are in.
 
+    With ``costs``, the budget is money: ``costs`` maps annotators to the price of a label, or the kinds "person" and
+    "model" where ``kinds`` (R,) says which is which (an annotator of its own goes before its kind), and labels are ranked by
+    gain per price. ``votes`` maps annotators to what their votes count, such as effective votes divided by the number of
+    models (`crowdwise.judges.dependence`), by which their gains are multiplied.
+
     Columns: ``instance``; ``annotator``; ``expected_gain``, the mutual information between label and true class in
     bits; ``expected_accuracy_gain``, the expected increase of the probability that the most likely class is right;
-    ``consensus_label`` and ``consensus_quality_score``, the current ones.
+    ``consensus_label`` and ``consensus_quality_score``, the current ones; with ``costs``, ``cost``.
 
     >>> crowd = Annotations.from_dense([[0, 0, 0], [0, 1, None], [1, 1, 1], [0, 0, None]])
     >>> next_labels(crowd, budget=1).select(["instance", "annotator"]).to_pylist()
@@ -46,15 +56,24 @@ def next_labels(
     """
     crowd = Annotations.coerce(annotations)
     belief = Belief.of(crowd, posterior, confusion)
-    budget = budget if crowd.n_classes else 0  # without classes there is nothing to learn
+    check_value("budget", budget, NonNegativeInt if costs is None else NonNegativeFloat, parameter="budget")
+    price, worth = _prices(crowd, costs, kinds), _votes(crowd, votes)
+    money = float(budget)
+    labels = int(money) if price is None else int(min(money / price.min(), crowd.n_instances)) if len(price) else 0
+    budget = labels if crowd.n_classes else 0  # without classes there is nothing to learn
     everyone = np.arange(crowd.n_annotators)
     available = everyone if annotators is None else selected(annotators, "annotator", crowd.n_annotators)
     uncertain = np.argsort(-entropy(belief), kind="stable")[: 2 * budget + 100]
     who, matrices = _panel(crowd, belief, available, panel)
     capacity = per_annotator if per_annotator is not None else -(-2 * budget // max(len(who), 1))
     gains = _gains(belief.posterior[uncertain], matrices)
+    gains *= worth[who]
     gains[_labelled(crowd, uncertain, who)] = -np.inf
-    chosen, asked = _assign(gains, budget, capacity)
+    per_price = gains if price is None else gains / price[who]
+    chosen, asked = _assign(per_price, budget, capacity)
+    if price is not None:
+        spent = np.cumsum(price[who[asked]]) <= money + 1e-9
+        chosen, asked = chosen[spent], asked[spent]
     gain = gains[chosen, asked]
     better = _accuracy_gains(belief.posterior[uncertain[chosen]], matrices, asked)
     codes = uncertain[chosen]
@@ -66,8 +85,29 @@ def next_labels(
             "expected_accuracy_gain": better,
             "consensus_label": crowd.class_vocabulary.take(belief.label[codes]),
             "consensus_quality_score": belief.confidence[codes],
+            **({} if price is None else {"cost": price[who[asked]]}),
         }
     )
+
+
+def _prices(crowd: Annotations, costs: Mapping[Any, Any] | None, kinds: Any) -> Floats | None:
+    """The price of a label of every annotator, (R,)."""
+    if costs is None:
+        return None
+    names = crowd.annotator_vocabulary.arrow.to_pylist()
+    of_kind = [None] * len(names) if kinds is None else [str(kind) for kind in kinds]
+    if len(of_kind) != len(names):
+        raise DataError(f"kinds has {len(of_kind)} entries, but there are {len(names)} annotators", parameter="kinds")
+    found = [costs.get(name, costs.get(kind)) for name, kind in zip(names, of_kind, strict=True)]
+    for name, price in zip(names, found, strict=True):
+        if not isinstance(price, int | float) or isinstance(price, bool) or not price > 0:
+            raise ConfigError(f"costs: annotator {name!r} needs a price above 0, got {price!r}", parameter="costs")
+    return np.array(found, np.float64)
+
+
+def _votes(crowd: Annotations, votes: Mapping[Any, float] | None) -> Floats:
+    """What the vote of every annotator counts, (R,)."""
+    return np.array([float((votes or {}).get(name, 1.0)) for name in crowd.annotator_vocabulary.arrow.to_pylist()])
 
 
 def _panel(annotations: Annotations, belief: Belief, available: Ints, size: int) -> tuple[Ints, Floats]:

@@ -51,17 +51,17 @@ def skill(annotations: Annotations, belief: Belief) -> Skill:
     wrong. The belief q that a label is right already counts the label itself, at some skill r: dividing that out leaves
     a = q / r and b = (1 - q) / (1 - r), so that an instance without further labels is not informative.
     """
-    who, size = annotations.annotator, annotations.n_annotators
+    who, size, weight = annotations.annotator, annotations.n_annotators, annotations.weight
     own = belief.posterior[annotations.instance, annotations.label]  # (E,)
 
     def slopes(reference: Floats, s: Floats) -> tuple[Floats, Floats]:
         wrong = (1 - own) / (1 - reference[who]) + 1e-9
         gain = own / reference[who] + 1e-9 - wrong
         ratio = gain / (wrong + s[who] * gain)
-        return _sums(who, ratio, size), _sums(who, ratio**2, size)
+        return _sums(who, ratio, size, weight), _sums(who, ratio**2, size, weight)
 
     # a model distinguishes annotators; a majority vote treats all as average
-    right = _sums(who, own, size)
+    right = _sums(who, own, size, weight)
     return skill_of(right, annotations.labels_per_annotator, slopes, apart=not belief.majority)
 
 
@@ -95,5 +95,5 @@ def skill_of(right: Floats, number: Ints, slopes: Slopes, *, apart: bool = True)
     return Skill.at(s, curvature)
 
 
-def _sums(who: npt.NDArray[np.int32], values: Floats, size: int) -> Floats:
-    return np.bincount(who, values, size).astype(np.float64)
+def _sums(who: npt.NDArray[np.int32], values: Floats, size: int, weight: npt.NDArray[np.float32] | None) -> Floats:
+    return np.bincount(who, values if weight is None else values * weight, size).astype(np.float64)

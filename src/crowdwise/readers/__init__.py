@@ -9,6 +9,7 @@ from crowdwise.readers._labels import LabelRules
 from crowdwise.readers._read import formats, read
 from crowdwise.readers._source import STDIN, InputFile
 from crowdwise.readers._text import bare_suffix, packing
+from crowdwise.readers._together import read_together
 from crowdwise.readers.table import TableRead, read_table, write_table
 from crowdwise.readers.write import write, write_labels
 
@@ -32,6 +33,7 @@ __all__ = [
     "packing",
     "read",
     "read_table",
+    "read_together",
     "write",
     "write_labels",
     "write_table",

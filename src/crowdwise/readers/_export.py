@@ -44,6 +44,9 @@ class Export(TableRead):
     """Time of every annotation, (E,), UTC in microseconds, NaT where unknown; None if all are."""
     durations: Floats | None = None
     """Seconds every annotation took, (E,), NaN where unknown; None if all are."""
+    confidences: Floats | None = None
+    """How sure the annotator was of every annotation, (E,), NaN where unknown; None if all are. Such are the scores of
+    models, and probabilities that they gave their answers."""
     texts: pa.Array | None = None
     """Text of every instance, (n,), null where unknown; None if all are."""
     pictures: pa.Array | None = None
@@ -75,6 +78,9 @@ class ReadOptions:
     models: bool = True
     details: bool = True
     rules: LabelRules = NO_RULES
+    weight: str | None = None
+    classes: Sequence[Label] | None = None
+    """The classes to find in free text; None if they are not known."""
 
     def choose(self, questions: Iterable[str]) -> str:
         """The question to read, among those of an export."""
@@ -121,7 +127,9 @@ class Reader:
     rank: ClassVar[int] = 0
     """Generic formats, which match more files, have a higher rank and are tried later."""
     takes: ClassVar[tuple[str, ...]] = ()
-    """Which of the columns instance, annotator, label and gold a user may name."""
+    """Which of the columns instance, annotator, label, gold and weight a user may name."""
+    answers: ClassVar[bool] = False
+    """Whether a file holds what models said, in which the classes of other files are looked for."""
 
     def detect(self, source: InputFile) -> str | None:
         """Why a file seems to be of this format, in words; None if it does not."""
@@ -148,6 +156,8 @@ class Collector:
         self._label: list[Label] = []
         self._time: list[Any] = []
         self._seconds: list[Any] = []
+        self._weight: list[float] = []
+        self._confidence: list[Any] = []
         self._models: set[Id] = set()
         self._gold: dict[Id, tuple[Label, Node]] = {}
         self._contradicted: set[Id] = set()
@@ -165,6 +175,8 @@ class Collector:
         duration: Any = None,
         model: bool = False,
         extra: Mapping[str, Any] | None = None,
+        weight: float = 1.0,
+        confidence: Any = None,
     ) -> None:
         """Add the annotation at ``node``, and further fields of it; without a label it is left out."""
         if label is None:
@@ -180,8 +192,13 @@ class Collector:
         self._time.append(time)
         self._seconds.append(duration)
         self._extra.append(extra or {})
+        self._weight.append(weight)
+        self._confidence.append(confidence)
         if model:
             self._models.add(annotator)
+
+    def __len__(self) -> int:
+        return len(self._label)
 
     def gold(self, node: Node, instance: Id, label: Label | None) -> None:
         """Set the true class of an instance; contradictory gold is dropped."""
@@ -234,6 +251,7 @@ class Collector:
             kinds=kinds_of(every.n_annotators, models),
             timestamps=times_of(self._time, rows) if details else None,
             durations=durations_of(self._seconds, rows) if details else None,
+            confidences=confidences_of(self._confidence, rows),
             texts=contents(items, text_of),
             pictures=contents(items, picture_of),
             items=tuple(items) if details and any(items) else None,
@@ -277,7 +295,9 @@ class Collector:
             y = integers(y, whole=True)
         _, classes = encode_classes(y, self.options.rules.vocabulary(y.data.type))
         e = len(self._label)
-        every = Annotations.from_columns(i, j, Column(y.data.slice(0, e), y.name, where), classes=classes.arrow)
+        weight = None if all(one == 1 for one in self._weight) else np.array(self._weight, np.float32)
+        labels = Column(y.data.slice(0, e), y.name, where)
+        every = Annotations.from_columns(i, j, labels, classes=classes.arrow, weight=weight)
         codes = dict(zip(self._instance, every.instance.tolist(), strict=True))
         truths = {
             every.instance_vocabulary.arrow[codes[instance]].as_py(): y.data[e + k].as_py()
@@ -308,6 +328,8 @@ def without_repeats(
     if kept is annotations:
         return annotations, None
     pairs = cells(annotations.instance, annotations.n_annotators, annotations.annotator)
+    if policy == "share":
+        pairs = cells(np.unique(pairs, return_inverse=True)[1], annotations.n_classes, annotations.label)
     return kept, distinct_rows(pairs, last=policy == "last")
 
 
@@ -353,6 +375,19 @@ def plain_column(values: Any) -> pa.ChunkedArray:
 def _as_text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return text.encode(errors="replace").decode()
+
+
+def confidences_of(values: Sequence[Any], rows: Ints | None) -> Floats | None:
+    """Probabilities as an array; None if none is known."""
+    array = np.array([_probability(value) for value in values], np.float64)
+    if np.isnan(array).all():
+        return None
+    return array if rows is None else array[rows]
+
+
+def _probability(value: Any) -> float:
+    number = seconds(value)  # a number of 0 or more
+    return number if number is not None and number <= 1 else float("nan")
 
 
 def contents(items: Sequence[Mapping[str, Any]], pick: Any) -> pa.Array | None:

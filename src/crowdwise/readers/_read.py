@@ -8,7 +8,9 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from crowdwise.annotations import Duplicates
@@ -34,7 +36,8 @@ def read(
     annotator: str | None = None,
     label: str | None = None,
     gold: str | None = None,
-    duplicates: Duplicates = "keep",
+    weight: str | None = None,
+    duplicates: Duplicates | None = None,
     several: Several = "error",
     models: bool = True,
     details: bool = True,
@@ -43,7 +46,7 @@ def read(
     separator: str | None = None,
     sheet: str | None = None,
     clean: bool = False,
-    classes: Sequence[str] | None = None,
+    classes: Sequence[Any] | None = None,
     missing: Sequence[str] | str = (),
     map: Mapping[str, str] | None = None,
 ) -> Export:
@@ -54,17 +57,19 @@ def read(
 
     ``path`` may also be "-", standard input.
 
-    ``instance``, ``annotator``, ``label`` and ``gold`` name columns of tables; ``gold`` may also be a file: a table of
-    true classes. Columns that neither you nor their names tell are guessed by content; the message says so. ``columns``
+    ``instance``, ``annotator``, ``label``, ``gold`` and ``weight`` name columns of tables; ``gold`` may also be a file: a
+    table of true classes. Columns that neither you nor their names tell are guessed by content; the message says so. ``columns``
     names all columns of a file without a header. ``duplicates`` decides what happens to
-    repeated labels of an instance by the same annotator; ``several``, to annotations with more than one choice: an
-    error, the first, or skip them. ``models=False`` leaves out labels given by models; ``details=False``, everything
+    repeated labels of an instance by the same annotator: by default they are kept, but those of a model that was asked
+    several times share one label ("share"). ``several`` is for annotations with more than one choice: an error, the first, or
+    skip them. ``models=False`` leaves out labels given by models; ``details=False``, everything
     that aggregation does not need: times, durations, texts, pictures and other columns.
 
     ``encoding``, ``separator`` and ``sheet`` (of a spreadsheet) are found out if you do not say them.
 
     Labels that differ only in case, blanks, punctuation or Unicode form are reported; ``clean`` merges them.
-    ``classes`` lists all classes: labels are matched with them likewise, and others are errors. ``missing`` lists
+    ``classes`` lists all classes: labels are matched with them likewise, and others are errors; in what
+    models said they are looked for. ``missing`` lists
     labels that mean there is none, ``map`` new names of labels. Gold labels are treated alike. Annotations without a
     label are left out, and the message says how many.
 
@@ -77,11 +82,15 @@ def read(
     ('label-studio', Annotations(1 instance, 1 annotator, 1 class, 1 annotation), array([4.2]), ['hi'])
     """
     layout = Layout.of(encoding, separator, columns, sheet)
-    rules = LabelRules.of(clean, classes, missing, map)
-    file, column = _gold_file(gold)
-    options = ReadOptions(question, instance, annotator, label, column, duplicates, several, models, details, rules)
+    listed = _known(classes)
+    rules = LabelRules.of(clean, listed, missing, map)
+    file, column = gold_file(gold)
+    repeats: Duplicates = "keep" if duplicates is None else duplicates
+    options = ReadOptions(
+        question, instance, annotator, label, column, repeats, several, models, details, rules, weight, listed
+    )
     check_value("several", several, Several)
-    check_value("duplicates", duplicates, Duplicates)
+    check_value("duplicates", repeats, Duplicates)
     if label is not None and question is not None:
         raise ConfigError(
             f"{spelled('label')} and {spelled('question')} both choose what is read; pass only one of them",
@@ -91,9 +100,9 @@ def read(
         _check_columns(format, options)
     if str(path) == STDIN:
         with standard_input() as piped:
-            export = _read(piped, "standard input", layout, format, options)
+            export = _read(piped, "standard input", layout, format, options, shares=duplicates is None)
     else:
-        export = _read(Path(path), str(path), layout, format, options)
+        export = _read(Path(path), str(path), layout, format, options, shares=duplicates is None)
     if file is None:
         return export
     try:
@@ -102,12 +111,15 @@ def read(
         raise ReadError(str(error), parameter=error.parameter) from error
 
 
-def _read(path: Path, shown: str, layout: Layout, format: str, options: ReadOptions) -> Export:
-    """Read a file; messages call it as the user does."""
+def _read(path: Path, shown: str, layout: Layout, format: str, options: ReadOptions, *, shares: bool) -> Export:
+    """Read a file; messages call it as the user does. ``shares``: repeated answers of a model are one label."""
     try:
         source = InputFile(path, layout)
         _check_layout(source)
         name, evidence = _detected(source, options) if format == AUTO else (format, "as asked for")
+        if READERS[name].answers:  # which holds no labels but those that are looked for
+            options = replace(options, rules=replace(options.rules, classes=None))
+            options = replace(options, duplicates="share") if shares else options
         export = READERS[name]().read(source, options)
     except (AnnotationError, DataError) as error:
         message = str(error).removeprefix(f"{path}: ").replace(str(path), shown)
@@ -122,7 +134,7 @@ def _read(path: Path, shown: str, layout: Layout, format: str, options: ReadOpti
     return replace(export, format=name, message=f"{found}: {notes}{export.message}")
 
 
-def _gold_file(gold: str | None) -> tuple[Path | None, str | None]:
+def gold_file(gold: str | None) -> tuple[Path | None, str | None]:
     """Gold from a table of its own, or from a column of the file."""
     if gold is None or "." not in str(gold) or bare_suffix(Path(gold)) not in FORMATS:
         return None, gold
@@ -138,13 +150,40 @@ def _check_layout(source: InputFile) -> None:
             raise ReadError(f"{spelled(name)} is for {', '.join(known)}, but this is {source.kind}", parameter=name)
 
 
+def detected(path: str | os.PathLike[str], **options: Any) -> str:
+    """The format of a file, by its content."""
+    path = Path(path)
+    known = {
+        key: value for key, value in options.items() if key in ("question", "label", "several", "models", "details")
+    }
+    try:
+        return _detected(InputFile(path), ReadOptions(**known))[0]
+    except (AnnotationError, DataError) as error:
+        message = str(error)
+        raise ReadError(
+            message if message.startswith(str(path)) else f"{path}: {message}", parameter=error.parameter
+        ) from error
+    except (pa.ArrowException, csv.Error, OSError, EOFError, zlib.error) as error:
+        raise ReadError(f"{path}: cannot be read: {error}") from error
+
+
 def formats() -> dict[str, str]:
     """The formats `read` knows, each in a few words."""
     return {name: READERS[name].summary for name in READERS}
 
 
 def _named(options: ReadOptions) -> list[str]:
-    return [role for role in ("instance", "annotator", "label", "gold") if getattr(options, role) is not None]
+    roles = ("instance", "annotator", "label", "gold", "weight")
+    return [role for role in roles if getattr(options, role) is not None]
+
+
+def _known(classes: Sequence[Any] | None) -> list[Any] | None:
+    """Classes as plain values; one name or none at all is an error."""
+    if classes is None:
+        return None
+    if isinstance(classes, str) or not len(classes):
+        raise ConfigError(f"classes must be a list of names, got {classes!r}", parameter="classes")
+    return [one.item() if isinstance(one, np.generic) else one for one in classes]
 
 
 def _check_columns(name: str, options: ReadOptions) -> None:

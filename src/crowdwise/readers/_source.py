@@ -43,6 +43,7 @@ TEXT = ("csv", "tsv")
 SHEET = "sheet"
 TABLES = ("csv", "tsv", "jsonl", "parquet", "arrow", SHEET)
 OTHERS = ("json", "npy", "npz", "zip")
+ZIPPED = ("eval",)  # suffixes of tools whose files are zip files
 ARCHIVES = ("zip", "folder")
 STDIN = "-"
 _SIGNS = {
@@ -66,7 +67,7 @@ class InputFile:
         """csv, tsv, jsonl, json, parquet, arrow, sheet, npy, npz, zip or folder; json and jsonl are told by content."""
         if self.path.is_dir():
             return "folder"
-        suffix = bare_suffix(self.path)
+        suffix = "zip" if bare_suffix(self.path) in ZIPPED else bare_suffix(self.path)
         if suffix not in (*FORMATS, *OTHERS):
             names = ", ".join(f".{name}" for name in (*FORMATS, *OTHERS))
             raise ReadError(f"unknown format: the suffix must be one of {names}; or .gz or .zst of a text format")

@@ -40,10 +40,11 @@ class Argilla(Reader):
                     collector.left_out[str(status)] += 1
                     continue
                 collector.add(value, instance, user.id(), options.one_label(value.each(), value))
-            suggested, agent = _suggestion(record, question)
+            suggested, agent, score = _suggestion(record, question)
             if suggested is not None:
                 who = agent.id() if agent is not None else "suggestion"
-                collector.add(suggested, instance, who, options.one_label(suggested.each(), suggested), model=True)
+                label = options.one_label(suggested.each(), suggested)
+                collector.add(suggested, instance, who, label, model=True, confidence=score)
         return collector.export(question)
 
 
@@ -80,10 +81,13 @@ def _responses(record: Node, question: str) -> Iterator[Given]:
             yield value, users[k], states[k].value if states else None
 
 
-def _suggestion(record: Node, question: str) -> tuple[Node | None, Node | None]:
-    """What a model suggests, and the model."""
+def _suggestion(record: Node, question: str) -> tuple[Node | None, Node | None, Any]:
+    """What a model suggests, the model, and its score."""
     nested = record.get("suggestions")
     if nested is not None and isinstance(nested.value, dict):
         found = nested.record(question)
-        return (None, None) if found is None else (found.get("value"), found.get("agent"))
-    return record.get(f"{question}.suggestion"), record.get(f"{question}.suggestion.agent")
+        return (
+            (None, None, None) if found is None else (found.get("value"), found.get("agent"), found.value.get("score"))
+        )
+    own = f"{question}.suggestion"
+    return record.get(own), record.get(f"{own}.agent"), record.value.get(f"{own}.score")

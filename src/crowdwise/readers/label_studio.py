@@ -76,7 +76,13 @@ def _read_tasks(source: InputFile, options: ReadOptions) -> Export:
             label = options.one_label(_choices(prediction, question), prediction)
             time = prediction.value.get("created_at")
             collector.add(
-                prediction, instance, Node(model, prediction, "model_version").id(), label, time=time, model=True
+                prediction,
+                instance,
+                Node(model, prediction, "model_version").id(),
+                label,
+                time=time,
+                model=True,
+                confidence=prediction.value.get("score"),
             )
     return collector.export(question, control={"from_name": question} | controls[question])
 

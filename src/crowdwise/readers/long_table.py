@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.annotations import Annotations
-from crowdwise.data.factorise import is_text
-from crowdwise.data.frames import ALIASES, find_column
+from crowdwise.data.factorise import Column, is_text, weights_of
+from crowdwise.data.frames import ALIASES, find_column, known_column
 from crowdwise.data.types import Ints
-from crowdwise.errors import ReadError
+from crowdwise.errors import AnnotationError, ReadError
 from crowdwise.readers._export import (
     MODEL,
     PICTURE_FIELDS,
@@ -22,6 +23,7 @@ from crowdwise.readers._export import (
     Export,
     Reader,
     ReadOptions,
+    confidences_of,
     durations_of,
     kinds_of,
     plain_column,
@@ -30,13 +32,15 @@ from crowdwise.readers._export import (
 )
 from crowdwise.readers._files import Columns
 from crowdwise.readers._source import InputFile, values_of
-from crowdwise.readers.table import TableRead, describe, read_columns
+from crowdwise.readers.table import TableRead, describe, numbers, read_columns
 
 Rows = Ints
+WEIGHT = "weight"
 DETAILS: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "createdat", "submittedat", "annotatedat", "submittime", "datetime", "date", "time"),
     "duration": ("duration", "leadtime", "seconds", "worktimeinseconds", "elapsed", "timespent"),
     "kind": ("kind", "annotatorkind", "annotatortype"),
+    "confidence": ("confidence",),
     "text": TEXT_FIELDS,
     "picture": PICTURE_FIELDS,
 }
@@ -48,7 +52,7 @@ class LongTable(Reader):
 
     summary = "tables with a row per annotation: CSV, TSV, XLSX, ODS, JSONL, JSON, Parquet, Arrow"
     rank = 2
-    takes = ("instance", "annotator", "label", "gold")
+    takes = ("instance", "annotator", "label", "gold", "weight")
 
     def detect(self, source: InputFile) -> str | None:
         found = [find_column(aliases, source.names) for aliases in ALIASES.values()]
@@ -60,8 +64,10 @@ class LongTable(Reader):
         roles: dict[str, str] = {}
 
         def further(names: Sequence[str]) -> Sequence[str]:
-            for role, aliases in DETAILS.items() if options.details or not options.models else ():
-                found = find_column(aliases, [name for name in names if name not in roles.values()])
+            if options.weight is not None or WEIGHT in names:
+                roles["weight"] = known_column(options.weight or WEIGHT, "weight", names)
+            for role in DETAILS if options.details else ("kind",):
+                found = find_column(DETAILS[role], [name for name in names if name not in roles.values()])
                 if found is not None:
                     roles[role] = found
             return list(names) if options.details else list(roles.values())
@@ -79,6 +85,10 @@ def _export(
     read: TableRead, loaded: Columns, where: Callable[[int], str], roles: dict[str, str], options: ReadOptions
 ) -> Export:
     every, gold, remark = read.annotations, read.gold, ""
+    if "weight" in roles:
+        column = Column.of(loaded[roles["weight"]], f"column {roles['weight']!r}", where)
+        every, kept = _weighted(every, column, required=options.weight is not None)
+        loaded = {name: _taken(values, kept) for name, values in loaded.items()}
     more = {role: loaded[name] for role, name in roles.items()}
     models = _models(every.annotator, more.get("kind"))
     annotations, rows = without_repeats(every, options.duplicates, where)
@@ -90,19 +100,20 @@ def _export(
         rows = np.flatnonzero(people) if rows is None else rows[people]
         n_rows, remark, models = int(people.sum()), f"; left out: {int((~people).sum()):,} by models", set()
         kept = annotations.where(people).to_frame()  # new codes: models are no longer annotators
-        annotations = Annotations.from_frame(kept, classes=every.class_vocabulary.arrow)
+        weight = None if annotations.weight is None else "weight"
+        annotations = Annotations.from_frame(kept, classes=every.class_vocabulary.arrow, weight=weight)
         seen = set(annotations.instance_vocabulary.arrow.to_pylist())
         gold = None if gold is None else {one: truth for one, truth in gold.items() if one in seen}
-    if not options.details:
-        more = {}
     times = times_of(values_of(more["timestamp"]), rows) if "timestamp" in more else None
     durations = durations_of(values_of(more["duration"]), rows) if "duration" in more else None
     first = np.zeros(annotations.n_instances, np.int64)
     first[annotations.instance[::-1]] = (np.arange(len(every)) if rows is None else rows)[::-1]
+    confidences = confidences_of(values_of(more["confidence"]), rows) if "confidence" in more else None
     texts, pictures = (_of_instances(more.get(role), first) for role in ("text", "picture"))
     found = {"timestamp": times, "duration": durations, "text": texts, "picture": pictures, "kind": more.get("kind")}
+    found |= {"weight": annotations.weight, "confidence": confidences}
     columns = read.columns | {role: roles[role] for role, values in found.items() if values is not None}
-    used = {roles[role] for role in ("timestamp", "duration", "text", "picture", "kind") if found.get(role) is not None}
+    used = {roles[role] for role, values in found.items() if values is not None}
     return Export(
         annotations=annotations,
         columns=columns,
@@ -112,6 +123,7 @@ def _export(
         kinds=kinds_of(annotations.n_annotators, models),
         timestamps=times,
         durations=durations,
+        confidences=confidences,
         texts=texts,
         pictures=pictures,
         extra=_extra({name: column for name, column in loaded.items() if name not in used}, rows, options),
@@ -124,6 +136,27 @@ def _extra(columns: Columns, rows: Rows | None, options: ReadOptions) -> pa.Tabl
         return None
     table = pa.table({name: plain_column(column) for name, column in columns.items()})
     return table if rows is None else table.take(pa.array(rows))
+
+
+def _weighted(every: Annotations, column: Column, *, required: bool) -> tuple[Annotations, Rows | None]:
+    """The annotations with the weights of a column, and their rows; a column not asked for that holds none is ignored."""
+    try:
+        weight = weights_of(numbers(column))
+    except AnnotationError:
+        if required:
+            raise
+        return every, None
+    if not weight.any():
+        raise ReadError(f"{column.name}: all weights are 0")
+    rows = np.flatnonzero(weight)
+    kept = every if len(rows) == len(every) else every.where(weight > 0)
+    return (kept if np.all(weight[rows] == 1) else replace(kept, weight=weight[rows])), rows
+
+
+def _taken(column: Any, rows: Rows | None) -> Any:
+    if rows is None:
+        return column
+    return [column[k] for k in rows.tolist()] if isinstance(column, list) else column.take(pa.array(rows))
 
 
 def _models(annotator: npt.NDArray[np.int32], kinds: Any) -> set[int]:

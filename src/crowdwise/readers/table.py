@@ -209,6 +209,14 @@ def _typed(columns: dict[str, Column]) -> dict[str, Column]:
     return typed
 
 
+def numbers(column: Column) -> Column:
+    """A text column as numbers where all of it is."""
+    try:
+        return Column(column.data.cast(pa.float64()), column.name, column.where)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return column
+
+
 def integers(column: Column, *, whole: bool) -> Column:
     """A text column as int64 if every value survives the round trip; ``whole`` also reads 1.0 as 1."""
     text = numbers = column.data

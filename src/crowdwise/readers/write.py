@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, DataError, suggest
 from crowdwise.readers._export import MODEL, Export, plain_column
 from crowdwise.readers._text import bare_suffix
@@ -112,6 +113,10 @@ def _annotation_table(export: Export, kind: str) -> pa.Table:
         )
     if export.durations is not None:
         columns["duration"] = pa.array(export.durations, from_pandas=True)
+    if crowd.weight is not None:
+        columns["weight"] = pa.array(crowd.weight.astype(np.float64).round(7))
+    if export.confidences is not None:
+        columns["confidence"] = pa.array(export.confidences, from_pandas=True)
     if (export.kinds == MODEL).any():
         columns["kind"] = pa.array(export.kinds[crowd.annotator].tolist())
     for name, values in (("text", export.texts), ("picture", export.pictures)):
@@ -160,7 +165,7 @@ def _data(export: Export, code: int) -> Mapping[str, Any]:
 def _given(export: Export, code: int, instance: Any) -> dict[str, Any]:
     """The annotations of an instance; labels by models are predictions, gold is an annotation marked as such."""
     crowd, people, models = export.annotations, [], []
-    for row in crowd.by_instance[code].tolist():
+    for row in _heaviest(crowd, crowd.by_instance[code].tolist()):
         who = crowd.annotator_vocabulary.take(crowd.annotator[[row]])[0].as_py()
         label = crowd.class_vocabulary.take(crowd.label[[row]])[0].as_py()
         answer: dict[str, Any] = {"result": [_result(export, label)]}
@@ -169,7 +174,8 @@ def _given(export: Export, code: int, instance: Any) -> dict[str, Any]:
         if export.timestamps is not None and not np.isnat(export.timestamps[row]):
             answer["created_at"] = f"{export.timestamps[row]}Z"
         if export.kinds[crowd.annotator[row]] == MODEL:
-            models.append(answer | {"model_version": who})
+            score = _score(export, row)
+            models.append(answer | {"model_version": who} | ({} if score is None else {"score": score}))
             continue
         if export.durations is not None and not np.isnan(export.durations[row]):
             answer["lead_time"] = float(export.durations[row])
@@ -182,6 +188,26 @@ def _given(export: Export, code: int, instance: Any) -> dict[str, Any]:
 def _own(model: str) -> str:
     """The name by which a consensus is known again, and not taken for a model's labels."""
     return model if model.startswith(OWN) else f"{OWN}-{model}"
+
+
+def _heaviest(crowd: Annotations, rows: list[int]) -> list[int]:
+    """The rows of an instance; of a soft label, which the tool does not know, the class that weighs most."""
+    if crowd.weight is None:
+        return rows
+    best: dict[int, int] = {}
+    for row in rows:
+        before = best.setdefault(int(crowd.annotator[row]), row)
+        if crowd.weight[row] > crowd.weight[before]:
+            best[int(crowd.annotator[row])] = row
+    return sorted(best.values())
+
+
+def _score(export: Export, row: int) -> float | None:
+    """How sure a model was."""
+    if export.confidences is not None and not np.isnan(export.confidences[row]):
+        return float(export.confidences[row])
+    weight = export.annotations.weight
+    return None if weight is None else round(float(weight[row]), 6)
 
 
 def _consensus(row: Mapping[str, Any] | None, export: Export, model: str) -> list[dict[str, Any]]:

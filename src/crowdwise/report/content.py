@@ -19,6 +19,7 @@ from crowdwise.report.annotators import profiles, profiles_of_model
 from crowdwise.report.headline import headline
 from crowdwise.report.items import items, next_labels
 from crowdwise.report.limits import PAGE_BYTES, RESERVED, number, size
+from crowdwise.report.models import models
 from crowdwise.report.overview import overview
 from crowdwise.report.source import Source
 
@@ -45,6 +46,7 @@ class Content:
     overview: dict[str, Any] = field(default_factory=dict)
     annotators: dict[str, Any] = field(default_factory=dict)
     map: dict[str, Any] = field(default_factory=dict)
+    models: dict[str, Any] = field(default_factory=dict)
     items: dict[str, Any] = field(default_factory=dict)
     next: list[dict[str, Any]] = field(default_factory=list)
     training: list[dict[str, Any]] = field(default_factory=list)
@@ -78,6 +80,7 @@ def gather(
     if shown.rows:
         page.annotators = {"rows": shown.rows, "total": shown.total}
     page.map = shown.chart or {}
+    page.models = models(analysis, seed=seed)
     page.next = next_labels(analysis, budget) if budget else []
     page.overview["headline"] = headline(analysis, shown.rows, page.next, cost)
     page.items = items(analysis, shown.shown, PAGE_BYTES - RESERVED - size(dataclasses.asdict(page)))

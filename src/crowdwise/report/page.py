@@ -66,6 +66,7 @@ def _sections(page: Content) -> list[tuple[str, str]]:
         "overview": ("Overview", page.overview),
         "annotators": ("Annotators", page.annotators),
         "map": ("Map", page.map),
+        "models": ("Models and people", page.models),
         "items": ("Items", page.items),
         "next": ("Label next", page.next),
         "training": ("Training" if page.training else "Methods", page.training or page.comparison),

@@ -82,6 +82,7 @@ def aggregate(
     instance: str | None = None,
     annotator: str | None = None,
     label: str | None = None,
+    weight: str | None = None,
     proba: bool = False,
     memory: int | str | None = None,
     work: str | os.PathLike[str] | None = None,
@@ -94,7 +95,8 @@ def aggregate(
 ) -> Streamed:
     """Infer the labels of a long table of any size, and write them to ``out``.
 
-    ``path`` is a Parquet file or a folder of such files; columns are found as in `crowdwise.readers.read_table`.
+    ``path`` is a Parquet file or a folder of such files; columns are found as in `crowdwise.readers.read_table`, and a column
+    of numbers called weight says how much of a label each row is (``weight`` names another one).
     ``method`` is a name, an aggregator with parameters of its own, or ``"auto"``. ``out`` (.parquet, .arrow, .csv or
     .tsv) gets the columns instance, label, confidence, n_annotations and, with ``proba``, p_CLASS of every class, in
     the order in which instances first appear; ``annotators_out`` gets the table of `crowdwise.quality.annotators`.
@@ -118,7 +120,7 @@ def aggregate(
         if file is not None and not file.parent.is_dir():
             raise DataError(f"{file}: the folder {file.parent} does not exist")
     folder = out.with_name(f".{out.name}.work") if work is None else Path(work)
-    columns = {"instance": instance, "annotator": annotator, "label": label}
+    columns = {"instance": instance, "annotator": annotator, "label": label, "weight": weight}
     if importlib.util.find_spec("numba") is None:
         raise ConfigError("streaming needs numba: install it, or aggregate in memory")
     check_own(folder)

@@ -109,18 +109,19 @@ def _sums(part: Part, q: Floats, labels: Any, dense: bool) -> Sums:
     repeated (instance, annotator) pairs; labels like the most likely class (R,), right labels (R,), class mass (C,),
     counts, and expected classes (R, C)."""
     votes = np.ascontiguousarray(part.votes().T)  # (C, n): numpy reduces short rows slowly
-    most = votes.max(axis=0)
-    number = part.labels_per_instance
+    most, hard = votes.max(axis=0), part if part.layout.weight is None else _hard(part)
+    plain = votes if hard is part else np.ascontiguousarray(hard.votes().T)
+    number = hard.labels_per_instance
     paired = number >= 2
     pairs = number * (number - 1.0)
-    agreeing = (votes * (votes - 1.0)).sum(axis=0)
+    agreeing = (plain * (plain - 1.0)).sum(axis=0)
     return (
         int(np.count_nonzero((votes == most).sum(axis=0) > 1)),
         int(np.count_nonzero(labels != votes.argmax(axis=0))),
         float((agreeing[paired] / pairs[paired]).sum()),
         int(np.count_nonzero(paired)),
         float(((pairs - agreeing)[paired] / (number[paired] - 1.0)).sum()),
-        votes @ paired.astype(np.float64),
+        plain @ paired.astype(np.float64),
         _repeats(part),
         part.agreements(q.argmax(axis=1)),
         part.hits(q).sum(axis=1),
@@ -129,8 +130,22 @@ def _sums(part: Part, q: Floats, labels: Any, dense: bool) -> Sums:
     )
 
 
+def _hard(part: Part) -> Part:
+    """Without weights: of every (instance, annotator) the label that weighs most, the first of equals."""
+    layout = part.layout
+    annotator, instance = layout.cells // np.uint32(part.n_classes), kernels.instances(layout)
+    order = np.lexsort((-layout.weight, annotator, instance))  # type: ignore[operator]
+    first = np.ones(len(order), bool)
+    first[1:] = (np.diff(annotator[order].astype(np.int64)) != 0) | (np.diff(instance[order]) != 0)
+    rows = np.sort(order[first])
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(instance[rows], minlength=part.n_instances))])
+    return Part(layout._replace(cells=layout.cells[rows], indptr=indptr, weight=None), part.start, part.stop)
+
+
 def _repeats(part: Part) -> int:
     """Annotations that repeat the (instance, annotator) pair of another one; they lie beside each other."""
+    if part.layout.weight is not None:  # a soft label is no repeat
+        return 0
     annotator = part.layout.cells // np.uint32(part.n_classes)
     same = annotator[1:] == annotator[:-1]
     same[part.layout.indptr[1:-1] - 1] = False  # the first of the next instance
@@ -177,13 +192,15 @@ def annotator_table(crowd: StreamedCrowd, model: Aggregator, posterior: Question
 def _slopes(part: Part, total: Sums | None, posterior: Question, reference: Floats, s: Floats) -> Sums:
     """First derivative of every annotator's log-likelihood in the skill, and minus the second, (R,) each."""
     slope, curvature = np.zeros(len(s)), np.zeros(len(s))
-    _slope_kernel()(part.layout.cells, part.layout.indptr, posterior.of(part), reference, s, slope, curvature)
+    layout = part.layout
+    weight = np.empty(0) if layout.weight is None else layout.weight
+    _slope_kernel()(layout.cells, weight, layout.indptr, posterior.of(part), reference, s, slope, curvature)
     return slope, curvature
 
 
 @functools.cache
 def _slope_kernel() -> Any:
-    def slopes(cells, indptr, posterior, reference, s, slope, curvature):  # type: ignore[no-untyped-def]
+    def slopes(cells, weight, indptr, posterior, reference, s, slope, curvature):  # type: ignore[no-untyped-def]
         classes = posterior.shape[1]
         for i in range(len(posterior)):
             for e in range(indptr[i], indptr[i + 1]):
@@ -192,7 +209,8 @@ def _slope_kernel() -> Any:
                 wrong = (1.0 - own) / (1.0 - reference[j]) + 1e-9
                 gain = own / reference[j] + 1e-9 - wrong
                 ratio = gain / (wrong + s[j] * gain)
-                slope[j] += ratio
-                curvature[j] += ratio * ratio
+                share = weight[e] if len(weight) else 1.0
+                slope[j] += share * ratio
+                curvature[j] += share * ratio * ratio
 
     return kernels.jit()(slopes)

@@ -25,14 +25,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.aggregation.core import kernels
-from crowdwise.data.factorise import Column, encode_classes, factorise
+from crowdwise.data.factorise import Column, encode_classes, factorise, weights_of
 from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError, spelled
 from crowdwise.storage.arrays import read_npy, read_npz
 from crowdwise.storage.files import rename, replacing, storing
 from crowdwise.streaming._ids import Ids, grown
 from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.store import VERSION, Store, describe, read_sealed, write_arrays, write_sealed
-from crowdwise.streaming.table import ROLES, Table, parquet_files
+from crowdwise.streaming.table import ROLES, WEIGHT, Table, parquet_files
 
 BATCH = 1 << 20  # rows read at once, at most
 BLOCK = 1 << 22  # rows of a block of codes, at most
@@ -45,7 +45,7 @@ SPILL = 16  # bytes on disk for an annotation while a table is prepared
 CELL = 0xFFFFFFFF  # the half of an integer with annotator and label; the instance is in the other
 
 Rows = npt.NDArray[np.int64]  # instance, and annotator * labels + label, in one integer: numpy sorts integers fast
-Batch = tuple[npt.NDArray[np.int32], ...]  # codes of instances, annotators and labels
+Batch = tuple[npt.NDArray[Any], ...]  # codes of instances, annotators and labels, and weights where there are any
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def prepare(
     source = {
         "version": VERSION,
         "files": [[str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns] for file in files],
-        "columns": {role: columns.get(role) for role in ROLES},
+        "columns": {role: columns.get(role) for role in ROLES} | _named_weight(columns),
         "memory": memory,
     }
     ready, partial = folder / "table", folder / "table.partial"
@@ -115,6 +115,12 @@ def prepare(
     return replace(store, folder=ready)
 
 
+def _named_weight(columns: Mapping[str, str | None]) -> dict[str, str]:
+    """The column of weights, where one was asked for."""
+    name = columns.get(WEIGHT)
+    return {} if name is None else {WEIGHT: name}
+
+
 def _tell(message: str) -> None:
     warnings.warn(message, CrowdwiseWarning, stacklevel=2)
 
@@ -143,7 +149,9 @@ class _Preparation:
         n, r, c = (self.ids[role].size for role in ROLES)
         self._check_table(r, c)
         compiled = kernels.use_numba(self.table.rows)
-        store = Store(self.folder, self.table.names, self.table.rows, n, r, c, self._borders(n, c), compiled)
+        weight = self.table.weight
+        names = self.table.names | ({} if weight is None else {WEIGHT: weight})
+        store = Store(self.folder, names, self.table.rows, n, r, c, self._borders(n, c), compiled)
         labels = Column(pa.chunked_array([self.ids["label"].arrow()]), self.table.names["label"])
         rank, classes = encode_classes(labels, None)  # the code of every label in ascending order
         store.write_vocabulary("instances", self.ids["instance"].arrow())
@@ -202,7 +210,8 @@ class _Preparation:
                 if waiting and sum(len(codes[0]) for codes in waiting) + size > self.limits.block:
                     self._write_block(waiting, known)
                     waiting = []
-                waiting.append(tuple(pool.map(self._codes, ROLES, columns)))
+                codes = tuple(pool.map(self._codes, ROLES, columns))  # without the column of weights, if any
+                waiting.append(codes if self.table.weight is None else (*codes, _weights(columns[-1])))
                 self._check_ids()
                 self.progress.advance(size)
         if waiting:
@@ -225,18 +234,24 @@ class _Preparation:
         self._check_table(self.ids["annotator"].size, labels)
         rows = np.empty(sum(len(codes[0]) for codes in waiting), np.int64)
         start = 0
-        for instance, annotator, label in waiting:
+        for instance, annotator, label, *_ in waiting:
             part = rows[start : start + len(label)]
             part[:] = annotator
             part *= labels
             part += label
             part |= instance.astype(np.int64) << 32
             start += len(label)
-        rows.sort()
+        arrays: dict[str, npt.NDArray[Any]] = {"labels": np.array(labels)}
+        if self.table.weight is None:
+            rows.sort()
+        else:
+            order = np.argsort(rows, kind="stable")
+            rows = rows[order]
+            arrays["weight"] = np.concatenate([codes[3] for codes in waiting])[order]
         path = self._block(len(self.blocks))
         with replacing(path) as temporary, temporary.open("wb") as file:
             np.save(file, rows)
-        arrays: dict[str, npt.NDArray[Any]] = {"rows": np.array(describe(path)), "labels": np.array(labels)}
+        arrays["rows"] = np.array(describe(path))
         for role in ROLES:
             arrays[f"{role}_starts"], arrays[f"{role}_values"] = self.ids[role].since(known[role])
             known[role] = self.ids[role].size
@@ -289,15 +304,34 @@ class _Preparation:
     def _sort(self, store: Store, number: int, rank: npt.NDArray[np.int32]) -> None:
         """Gather a partition from the blocks, sort it, and write it."""
         start, stop = store.borders[number], store.borders[number + 1]
-        found = []
+        found, weights = [], list[npt.NDArray[np.float32]]()
         for k, (first, last, labels) in enumerate(self.blocks):
             if first < stop and last >= start:
                 rows = self._rows(k)
-                rows = rows[slice(*np.searchsorted(rows, np.array([start, stop]) << 32))]
+                taken = slice(*np.searchsorted(rows, np.array([start, stop]) << 32))
+                rows = rows[taken]
+                if self.table.weight is not None:
+                    weights.append(self._block_weights(k)[taken])
                 pair = rows & CELL
                 annotator = pair // labels
                 found.append(rows - pair + annotator * store.n_classes + rank[pair - annotator * labels])
-        packed = np.concatenate(found)
-        packed.sort()
+        packed, weight = np.concatenate(found), None
+        if weights:
+            joined = np.concatenate(weights)
+            order = np.lexsort((joined, packed))
+            packed, weight = packed[order], joined[order]
+        else:
+            packed.sort()
         indptr = np.searchsorted(packed, np.arange(start, stop + 1, dtype=np.int64) << 32).astype(np.int64)
-        store.write(number, indptr, (packed & CELL).astype(np.uint32))
+        store.write(number, indptr, (packed & CELL).astype(np.uint32), weight)
+
+    def _block_weights(self, number: int) -> npt.NDArray[np.float32]:
+        return np.asarray(read_npz(self._block(number).with_suffix(".npz"), kind=ModelFileError)["weight"])
+
+
+def _weights(column: Column) -> npt.NDArray[np.float32]:
+    """Weights of a batch, all above 0."""
+    weight = np.asarray(weights_of(column))
+    if not weight.all():
+        raise column.error(int(np.argmin(weight)), "weight 0 cannot be streamed; leave such rows out")
+    return weight

@@ -3,7 +3,8 @@
 A folder of plain files: ``manifest.json`` (written last), ``instances.arrow``, ``annotators.arrow``, ``classes.arrow`` (ids
 in the order of their codes), and ``parts/*.bin``. A partition holds the instances ``borders[k]..borders[k + 1] - 1`` in two
 arrays that are mapped into memory as they are: where each instance begins (int64), and the cells of its annotations (uint32,
-see `crowdwise.aggregation.core.kernels`). A checksum (int64) stands before them.
+see `crowdwise.aggregation.core.kernels`), then their weights (float32) where the table has any. A checksum (int64) stands
+before them.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from crowdwise.aggregation.core.kernels import Layout
 from crowdwise.data.factorise import Vocabulary
 from crowdwise.errors import ModelFileError
 from crowdwise.storage.files import replacing
+from crowdwise.streaming.table import WEIGHT
 
 VERSION = 3
 MANIFEST = "manifest.json"
@@ -76,19 +78,32 @@ class Store:
             found = np.asarray(np.memmap(self.path(number), np.uint8, "r"))
             indptr = found[8 : 8 * (stop - start + 2)].view(np.int64)
             cells = found[8 * (stop - start + 2) :].view(np.uint32)
+            weight = None
+            if WEIGHT in self.columns:
+                weight = cells[len(cells) // 2 :].view(np.float32).astype(np.float64)
+                cells = cells[: len(cells) // 2]
             if indptr[-1] != len(cells) or (check and found[:8].view(np.int64)[0] != zlib.crc32(found[8:].data)):
                 raise ValueError("its size or checksum does not match")
         except (OSError, ValueError, IndexError) as error:
             raise ModelFileError(f"{self.path(number)} is damaged: {error}") from error
         shape = self.n_annotators, self.n_classes
-        return Part(Layout(cells, indptr, np.empty(0, np.int32), shape, 1, self.compiled), start, stop)
+        return Part(Layout(cells, indptr, np.empty(0, np.int32), shape, 1, self.compiled, weight), start, stop)
 
-    def write(self, number: int, indptr: npt.NDArray[np.int64], cells: npt.NDArray[np.uint32]) -> None:
+    def write(
+        self,
+        number: int,
+        indptr: npt.NDArray[np.int64],
+        cells: npt.NDArray[np.uint32],
+        weight: npt.NDArray[np.float32] | None = None,
+    ) -> None:
         """Write a partition."""
-        checksum = np.array([zlib.crc32(cells.data, zlib.crc32(indptr.data))])
+        arrays = [indptr, cells] if weight is None else [indptr, cells, weight]
+        checksum = 0
+        for array in arrays:
+            checksum = zlib.crc32(array.data, checksum)  # type: ignore[attr-defined]
         with replacing(self.path(number)) as temporary, temporary.open("wb") as file:
-            for array in (checksum, indptr, cells):
-                file.write(array.data)
+            for array in (np.array([checksum]), *arrays):
+                file.write(array.data)  # type: ignore[attr-defined]
 
     def path(self, number: int) -> Path:
         """File of a partition."""

@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from crowdwise.data.factorise import Column
-from crowdwise.data.frames import choose_columns
+from crowdwise.data.frames import choose_columns, known_column
 from crowdwise.errors import AnnotationError, DataError
 from crowdwise.streaming._ids import kind_of
 
 SUFFIXES = (".parquet", ".pq")
 ROLES = ("instance", "annotator", "label")
+WEIGHT = "weight"
 
 
 def parquet_files(path: Path) -> list[Path]:
@@ -49,6 +50,7 @@ class Table:
         self.files = files
         self.names: dict[str, str] = {}
         self.kinds: dict[str, pa.DataType] = {}
+        self.weight = columns.get(WEIGHT)
         self.rows = sum(self._check(file, columns) for file in files)
         if not self.rows:
             raise DataError(f"{files[0]}: the table has columns but no rows")
@@ -60,6 +62,10 @@ class Table:
         try:
             if not self.names:
                 self.names = choose_columns(names, {role: columns.get(role) for role in ROLES})
+                if self.weight is None and WEIGHT in names and WEIGHT not in self.names.values():
+                    self.weight = WEIGHT if _is_number(parquet.schema_arrow.field(WEIGHT).type) else None
+            if self.weight is not None:
+                known_column(self.weight, "weight", names)
             for role, name in self.names.items():
                 if name not in names:
                     raise AnnotationError(f"no column {name!r} for the {role}, which {self.files[0].name} has")
@@ -75,6 +81,7 @@ class Table:
     def batches(self, start: int, size: int) -> Iterator[tuple[Column, ...]]:
         """Batches of ``size`` rows or fewer from row ``start`` on, which is where a batch began before."""
         names, done = [self.names[role] for role in ROLES], 0
+        names += [] if self.weight is None else [self.weight]
         for file in self.files:
             parquet, first = _open(file), done
             for group in range(parquet.num_row_groups):
@@ -89,6 +96,10 @@ class Table:
                         done += batch.num_rows
                 except (pa.ArrowException, OSError) as error:
                     raise DataError(f"{file}, row group {group}: cannot be read as parquet: {error}") from error
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
 
 def _column(file: Path, batch: pa.RecordBatch, name: str, group: int, before: int) -> Column:

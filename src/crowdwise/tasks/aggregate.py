@@ -30,7 +30,7 @@ from crowdwise.streaming.passes import Passes
 from crowdwise.streaming.table import SUFFIXES
 from crowdwise.tasks.observer import SILENT, Observer
 from crowdwise.tasks.parameters import AUTO, check_aggregator, check_outputs, check_workers
-from crowdwise.tasks.reading import Reading, read_annotations
+from crowdwise.tasks.reading import Paths, Reading, paths_of, read_annotations
 
 MANY = 20_000_000  # rows above which a table is streamed unasked: in memory they would take some gigabytes
 TABLES = 1e9  # bytes of confusion matrices above which the annotators' table is made from the posterior alone
@@ -100,7 +100,7 @@ class Fit:
 
 
 def aggregate(
-    path: str | Path,
+    path: Paths,
     out: str | Path,
     *,
     method: str = AUTO,
@@ -118,41 +118,41 @@ def aggregate(
     reading: Reading | None = None,
     observer: Observer = SILENT,
 ) -> Aggregated:
-    """Write the labels of all instances to ``out``, and the annotators' table beside it.
+    """Write the labels of all instances to ``out``, and the annotators' table beside it; ``path`` may be several files.
 
     ``gold`` is a table of true classes of some instances, or like ``gold_column`` a column of the file with them; both
     inform the method and measure it. ``stream`` works on parts of a parquet table on disk; by default, tables with many rows are
     streamed. ``memory``, ``work``, ``ray`` and ``workers`` are those of `crowdwise.streaming.aggregate`.
     """
-    path, out = Path(path), Path(out)
+    paths, out = paths_of(path), Path(out)
     work = None if work is None else Path(work)
     profile = beside(out) if annotators_out is None else Path(annotators_out)
     reading = dict(reading or {})
     gold = gold if gold is not None else reading.get("gold")
     informed = gold is not None or gold_column is not None
     asked = bool(stream) or any(value is not None for value in (memory, work, ray))
-    tables = _is_table(reading) and to in ("auto", "table")
+    tables = _is_table(reading) and to in ("auto", "table") and len(paths) == 1
     if gold is not None and gold_column is not None:
         raise UsageError(f"{spelled('gold')} and {spelled('gold_column')} do not go together", parameter="gold")
     check_workers(ray, workers)
     _check_streaming(stream, asked, informed, tables, ray)
-    reason = _why_stream(path, out, method, asked) if stream is not False and not informed and tables else None
+    reason = _why_stream(paths[0], out, method, asked) if stream is not False and not informed and tables else None
     if reason is None:
         to = output_format(out, to)
-    check_outputs([out, profile], [path, None if gold is None else Path(gold)])
+    check_outputs([out, profile], [*paths, None if gold is None else Path(gold)])
     check_aggregator(method)
     if reason is not None:
         bound = streaming.parse_memory(memory)
-        observer.note(f"{path.name}: streamed {reason}, within about {bound / 1e9:.1f} GB of memory")
+        observer.note(f"{paths[0].name}: streamed {reason}, within about {bound / 1e9:.1f} GB of memory")
         options = {"work": work, "passes": _passes(ray, workers), "proba": proba, "random_state": seed}
-        return _streamed(path, out, profile, method, reading, {"memory": bound, **options}, observer)
+        return _streamed(paths[0], out, profile, method, reading, {"memory": bound, **options}, observer)
     return _in_memory(
-        path, out, profile, method, gold, gold_column, reading, to=to, proba=proba, seed=seed, observer=observer
+        paths, out, profile, method, gold, gold_column, reading, to=to, proba=proba, seed=seed, observer=observer
     )
 
 
 def _in_memory(
-    path: Path,
+    path: list[Path],
     out: Path,
     profile: Path,
     method: str,
@@ -197,7 +197,7 @@ def _streamed(
 ) -> Aggregated:
     for file in (out, profile):
         file.parent.mkdir(parents=True, exist_ok=True)
-    columns: dict[str, Any] = {role: reading.get(role) for role in ("instance", "annotator", "label")}
+    columns: dict[str, Any] = {role: reading.get(role) for role in ("instance", "annotator", "label", "weight")}
     try:
         result = streaming.aggregate(path, method, out=out, annotators_out=profile, verbose=1, **columns, **options)
     except KeyboardInterrupt:
@@ -220,7 +220,9 @@ def _is_table(reading: Reading) -> bool:
     """Whether a file may be one of the tables that can be streamed."""
     if reading.get("format", AUTO) not in (AUTO, "table", "crowd-kit") or not reading.get("models", True):
         return False
-    own = ("instance", "annotator", "label", "format", "models", "several")  # what streaming knows
+    if reading.get("duplicates") not in (None, "keep"):
+        return False
+    own = ("instance", "annotator", "label", "format", "models", "several", "duplicates")  # what streaming knows
     return not any(value for name, value in reading.items() if name not in own)
 
 

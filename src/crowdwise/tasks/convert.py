@@ -32,7 +32,7 @@ def convert(
     *,
     to: str = "auto",
     gold_column: str | None = None,
-    duplicates: Duplicates = "keep",
+    duplicates: Duplicates | None = None,
     reading: Reading | None = None,
     observer: Observer = SILENT,
 ) -> Converted:
@@ -40,7 +40,8 @@ def convert(
     path, out = Path(path), Path(out)
     to = output_format(out, to)
     check_outputs([out], [path])
-    export = read_annotations(path, reading, observer, gold_column=gold_column, duplicates=duplicates)
+    policy = {} if duplicates is None else {"duplicates": duplicates}
+    export = read_annotations(path, reading, observer, gold_column=gold_column, **policy)
     out.parent.mkdir(parents=True, exist_ok=True)
     write(export, out, to)
     return Converted(export, out, to)

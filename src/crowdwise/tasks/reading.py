@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from crowdwise.errors import DataError, UsageError, renaming, spelled
-from crowdwise.readers import Export, read
+from crowdwise.readers import Export, read_together
 from crowdwise.tasks.observer import Observer
 
 Reading = Mapping[str, Any]
 """How a file is read: arguments of `crowdwise.read`."""
+Paths = str | Path | Sequence[str | Path]
+"""One file, or several about the same instances."""
+
+
+def paths_of(path: Paths) -> list[Path]:
+    """The files of a task."""
+    return [Path(path)] if isinstance(path, str | Path) else [Path(each) for each in path]
 
 
 def read_annotations(
-    path: Path,
+    path: Paths,
     reading: Reading | None,
     observer: Observer,
     *,
@@ -33,9 +40,11 @@ def read_annotations(
     if gold is not None and gold_column is not None:
         raise UsageError(f"{spelled('gold')} and {spelled('gold_column')} do not go together", parameter="gold")
     given["gold"] = gold_column if gold is None else str(gold)
-    with observer.step(f"reading {path.name}"), renaming(**({"gold": "gold_column"} if gold_column else {})):
-        export = read(path, **given)
-    _check_size(path, export)
+    paths = paths_of(path)
+    names = ", ".join(each.name for each in paths)
+    with observer.step(f"reading {names}"), renaming(**({"gold": "gold_column"} if gold_column else {})):
+        export = read_together(paths, **given)
+    _check_size(paths[0], export)
     observer.note(export.message)
     return export
 

@@ -94,6 +94,7 @@ class Aggregator(Estimator):
     _slope = tempering.SLOPE
     holds_shares: ClassVar[bool] = False  # True: the posterior holds shares of votes
     uses_history: ClassVar[bool] = False
+    weighs: ClassVar[bool] = True  # False: takes one label each, the one that weighs most
     streams: ClassVar[bool] = False  # True: asks the crowd for sums over annotations only, see crowdwise.streaming
 
     # what subclasses write
@@ -169,6 +170,8 @@ class Aggregator(Estimator):
                 "leave history out, or use DawidSkene"
             )
         annotations.check_size()
+        if not self.weighs:
+            annotations = annotations.hard()
         counts = None if history is None else AnnotatorHistory.coerce(history).counts_for(annotations)
         threads = resolve_threads(getattr(self, "n_jobs", None))
         earlier = earlier if getattr(self, "warm_start", False) else None

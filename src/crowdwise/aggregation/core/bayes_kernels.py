@@ -148,8 +148,9 @@ def glad_step(layout: Layout, ability: Floats, easiness: Floats) -> GladStep:
     n, c = len(easiness), layout.shape[1]
     others = float(c - 1)  # a wrong label is one of C - 1
     annotator, label = decoded(layout)
-    constant = n * np.log(c) + len(label) * np.log(others)
-    if layout.compiled:
+    number = len(label) if layout.weight is None else float(layout.weight.sum())
+    constant = n * np.log(c) + number * np.log(others)
+    if layout.compiled and layout.weight is None:
         posterior, sigmoid, by_easiness = np.empty((n, c)), np.empty(len(label)), np.empty(n)
 
         def run(start: int, stop: int) -> tuple[float, Floats]:
@@ -165,16 +166,18 @@ def glad_step(layout: Layout, ability: Floats, easiness: Floats) -> GladStep:
     scale = np.exp(easiness)[instance]
     margin = ability[annotator] * scale
     scores = (
-        np.bincount(instance * c + label, margin + np.log(others), minlength=n * c).astype(np.float64).reshape(n, c)
+        np.bincount(instance * c + label, kernels.weighed(layout, margin + np.log(others)), minlength=n * c)
+        .astype(np.float64)
+        .reshape(n, c)
     )
     if layout.gold.size:
         scores[(layout.gold[:, None] >= 0) & (np.arange(c) != layout.gold[:, None])] = -np.inf
     normaliser = np.logaddexp.reduce(scores, axis=1, keepdims=True)
     posterior = np.exp(scores - normaliser)
-    slope = posterior[instance, label] - expit(margin)
+    slope = kernels.weighed(layout, posterior[instance, label] - expit(margin))
     return GladStep(
         posterior,
-        float(normaliser.sum() - np.logaddexp(0.0, margin).sum() - constant),
+        float(normaliser.sum() - kernels.weighed(layout, np.logaddexp(0.0, margin)).sum() - constant),
         np.bincount(annotator, slope * scale, minlength=len(ability)).astype(np.float64),  # integers if empty
         np.bincount(instance, slope * margin, minlength=n).astype(np.float64),
     )
@@ -193,7 +196,7 @@ def vote_hits(layout: Layout, ratio: Floats) -> tuple[Floats, Floats]:
     reading an annotation is paid for once; posteriors are not kept.
     """
     r, c, models = ratio.shape
-    if not layout.compiled:
+    if not layout.compiled or layout.weight is not None:
         steps = [kernels.vote_step(layout, ratio[:, :, s], np.full(c, 1.0 / c)) for s in range(models)]
         return np.stack([step.counts for step in steps], axis=2), np.array([step.log_likelihood for step in steps])
     _, labels = decoded(layout)

@@ -118,6 +118,49 @@ def _em_loop(states: int) -> Any:
 
 
 @functools.cache
+def weighted_kernel() -> Any:
+    """The pass of `kernels.em_step` with weights (E,) of annotations; ``emission`` and ``prior`` are logarithms."""
+
+    def em(weight, cells, indptr, start, stop, emission, prior, gold, width, update, posterior, counts, mass):  # type: ignore[no-untyped-def]
+        k_all = len(prior)
+        p = np.empty(k_all)
+        log_likelihood = 0.0
+        for i in range(start, stop):
+            first, last = indptr[i], indptr[i + 1]
+            if not update:
+                for k in range(k_all):
+                    p[k] = posterior[i, k]
+            else:
+                known = gold[i] if gold.size else -1
+                for k in range(k_all):
+                    p[k] = prior[k] if known < 0 or k // width == known else -1e300
+                for e in range(first, last):
+                    row = np.int64(cells[e]) * k_all
+                    for k in range(k_all):
+                        p[k] += weight[e] * emission[row + k]
+                top = p.max()
+                total = 0.0
+                for k in range(k_all):
+                    p[k] = np.exp(p[k] - top)
+                    total += p[k]
+                for k in range(k_all):
+                    p[k] /= total
+                    posterior[i, k] = p[k]
+                if first < last:
+                    log_likelihood += top + np.log(total)
+            if first < last:
+                for k in range(k_all):
+                    mass[k] += p[k]
+            for e in range(first, last):
+                row = np.int64(cells[e]) * k_all
+                for k in range(k_all):
+                    counts[row + k] += weight[e] * p[k]
+        return log_likelihood
+
+    return jit()(em)
+
+
+@functools.cache
 def _vote_loop(classes: int) -> Any:
     """EM on votes for a number of classes that is built into the code where it is not 0."""
 

@@ -16,6 +16,7 @@ from crowdwise.aggregation.core.kernels import Floats, Layout, Step
 from crowdwise.aggregation.core.queries import Tie as Tie
 from crowdwise.aggregation.core.queries import choose as choose
 from crowdwise.annotations import Annotations
+from crowdwise.data.codes import totals
 from crowdwise.errors import DataError
 from crowdwise.system import n_cores, total_memory
 
@@ -100,16 +101,16 @@ class Crowd(ABC):
 
     @property
     @abstractmethod
-    def labels_per_instance(self) -> npt.NDArray[np.int64]:
-        """Number of annotations of every instance, (n,)."""
+    def labels_per_instance(self) -> npt.NDArray[Any]:
+        """Number of labels of every instance, (n,): annotations, or the sum of their weights."""
 
     @cached_property
-    def label_counts(self) -> npt.NDArray[np.int64]:
+    def label_counts(self) -> npt.NDArray[Any]:
         """How often each annotator gave each label, (R, C)."""
         return np.asarray(self.total(kernels.label_counts))
 
     @cached_property
-    def labels_per_annotator(self) -> npt.NDArray[np.int64]:
+    def labels_per_annotator(self) -> npt.NDArray[Any]:
         """Number of annotations of every annotator, (R,)."""
         return np.asarray(self.label_counts.sum(axis=1))
 
@@ -251,9 +252,13 @@ class MemoryCrowd(Crowd):
         """Prepare ``annotations``; ``gold`` (n,) holds class codes, -1 where the truth is unknown."""
         a = annotations
         cells, indptr = kernels.sort_by_instance(a.instance, a.annotator, a.label, a.n_instances, a.n_classes)
+        weight = None
+        if a.weight is not None and not np.all(a.weight == 1):
+            weight = a.weight[np.lexsort((a.weight, a.label, a.annotator, a.instance))].astype(np.float64)
         known = np.empty(0, np.int32) if gold is None or not np.any(gold >= 0) else gold
         compiled = kernels.use_numba(len(a))
-        layout = Layout(cells, indptr, known, (a.n_annotators, a.n_classes), threads if compiled else 1, compiled)
+        threads, shape = threads if compiled else 1, (a.n_annotators, a.n_classes)
+        layout = Layout(cells, indptr, known, shape, threads, compiled, weight)
         return MemoryCrowd(layout, a, history, earlier)
 
     def drawn_for_instances(self, draws: Floats) -> Floats:
@@ -283,8 +288,10 @@ class MemoryCrowd(Crowd):
         return np.asarray(getattr(self.annotations, of))
 
     @property
-    def labels_per_instance(self) -> npt.NDArray[np.int64]:
-        return np.diff(self.layout.indptr)
+    def labels_per_instance(self) -> npt.NDArray[Any]:
+        if self.layout.weight is None:
+            return np.diff(self.layout.indptr)
+        return np.asarray(totals(kernels.instances(self.layout), self.layout.weight, self.n_instances))
 
     def check_table(self, states: int) -> None:
         needed = 8 * self.n_annotators * self.n_classes * states

@@ -11,6 +11,7 @@ The compiled loops are in `compiled`; numba is imported for the first large crow
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +42,7 @@ class Layout(NamedTuple):
     shape: tuple[int, int]  # (R, C)
     threads: int = 1
     compiled: bool = False  # numba (True) or scipy
+    weight: Floats | None = None  # (E,) how much of a label each is; None: one
 
 
 class Step(NamedTuple):
@@ -115,7 +117,9 @@ def em_step(
         return _finish(layout, scores, lambda q: (cells.T @ q).reshape(emission.shape), out, onto)
     posterior = np.empty((len(layout.indptr) - 1, k)) if out is None else out
     table = np.ascontiguousarray(emission, np.float64).ravel()
-    counts, mass, log_likelihood = _threaded(compiled.em_kernel(k), layout, table, prior, posterior, True, onto)
+    if layout.weight is not None:
+        table, prior = np.log(np.maximum(table, TINY)), np.log(np.maximum(prior, TINY))
+    counts, mass, log_likelihood = _threaded(_em_kernel(layout, k), layout, table, prior, posterior, True, onto)
     return Step(posterior, counts.reshape(emission.shape), mass, log_likelihood)
 
 
@@ -129,7 +133,7 @@ def vote_step(
     left out of the log-likelihood too.
     """
     c = layout.shape[1]
-    if not layout.compiled:
+    if not layout.compiled or layout.weight is not None:
         scores = votes(layout, np.log(ratio)) + np.log(prior)
         return _finish(layout, scores, lambda q: hits(layout, q), out, onto)
     posterior = np.empty((len(layout.indptr) - 1, c)) if out is None else out
@@ -143,7 +147,7 @@ def confusion_counts(layout: Layout, posterior: Floats, onto: Floats | None = No
     (r, c), k = layout.shape, posterior.shape[1]
     if not layout.compiled:
         return _added(onto, np.asarray(expected_counts(layout, posterior)).reshape(r, c, k))
-    kernel, table = compiled.em_kernel(k), np.empty(r * c * k)
+    kernel, table = _em_kernel(layout, k), np.empty(r * c * k)
     counts, _, _ = _threaded(kernel, layout, table, np.empty(k), np.ascontiguousarray(posterior), False, onto)
     return counts.reshape(r, c, k)
 
@@ -165,7 +169,7 @@ def votes(layout: Layout, weight: Floats | None = None) -> Floats:
     position = instances(layout)
     position *= c
     position += labels(layout)
-    values = None if weight is None else weight.ravel()[layout.cells]
+    values = layout.weight if weight is None else weighed(layout, weight.ravel()[layout.cells])
     return np.bincount(position, values, minlength=n * c).astype(np.float64).reshape(n, c)
 
 
@@ -175,13 +179,19 @@ def hits(layout: Layout, posterior: Floats) -> Floats:
     position = instances(layout)
     position *= c
     position += labels(layout)
-    return np.bincount(layout.cells, posterior.ravel()[position], minlength=r * c).astype(np.float64).reshape(r, c)
+    values = weighed(layout, posterior.ravel()[position])
+    return np.bincount(layout.cells, values, minlength=r * c).astype(np.float64).reshape(r, c)
 
 
-def label_counts(layout: Layout) -> npt.NDArray[np.int64]:
-    """How often each annotator gave each label, (R, C)."""
+def label_counts(layout: Layout) -> npt.NDArray[Any]:
+    """How often each annotator gave each label, (R, C): integers, or sums of weights."""
     r, c = layout.shape
-    return np.bincount(layout.cells, minlength=r * c).reshape(r, c)
+    return np.bincount(layout.cells, layout.weight, minlength=r * c).reshape(r, c)
+
+
+def weighed(layout: Layout, values: Floats) -> Floats:
+    """Values of the annotations (E,), times their weights."""
+    return values if layout.weight is None else values * layout.weight
 
 
 def labels(layout: Layout) -> npt.NDArray[Any]:
@@ -195,10 +205,12 @@ def instances(layout: Layout) -> npt.NDArray[np.int64]:
 
 
 def incidence(layout: Layout) -> sp.csr_array:
-    """Which cells an instance has, as a sparse matrix (n, R * C); a repeated annotation counts twice."""
+    """Which cells an instance has, as a sparse matrix (n, R * C), with weights; a repeated annotation counts twice."""
     shape = len(layout.indptr) - 1, layout.shape[0] * layout.shape[1]
     cells = layout.cells.astype(np.int64)
-    return sp.csr_array((np.ones(len(cells)), cells, layout.indptr), shape=shape)
+    return sp.csr_array(
+        (np.ones(len(cells)) if layout.weight is None else layout.weight, cells, layout.indptr), shape=shape
+    )
 
 
 def trimmed_means(indptr: npt.NDArray[Any], values: Floats, centre: Floats, trim: int) -> Floats:
@@ -235,6 +247,12 @@ def _finish(
     labelled = np.diff(layout.indptr) > 0
     log_likelihood = float((np.log(total[:, 0]) + top[:, 0])[labelled].sum())
     return Step(posterior, _added(onto, count(posterior)), posterior[labelled].sum(axis=0), log_likelihood)
+
+
+def _em_kernel(layout: Layout, states: int) -> Any:
+    if layout.weight is None:
+        return compiled.em_kernel(states)
+    return functools.partial(compiled.weighted_kernel(), layout.weight)
 
 
 def _added(onto: Floats | None, counts: Floats) -> Floats:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
 from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.kernels import Floats, Layout
@@ -68,13 +69,19 @@ def mass(layout: Layout, posterior: Floats) -> Floats:
 def agreements(layout: Layout, labels: npt.NDArray[Any]) -> Floats:
     """How many labels of every annotator agree with the labels (n,) of the instances: (R,)."""
     agree = kernels.labels(layout) == np.repeat(labels, np.diff(layout.indptr))
-    return np.bincount(layout.cells[agree] // layout.shape[1], minlength=layout.shape[0]).astype(np.float64)
+    return _by_annotator(layout, agree)
 
 
 def labels_within(layout: Layout, chosen: npt.NDArray[np.bool_]) -> Floats:
     """How many of the chosen (n,) instances every annotator labelled, (R,)."""
     rows = np.repeat(chosen, np.diff(layout.indptr))
-    return np.bincount(layout.cells[rows] // layout.shape[1], minlength=layout.shape[0]).astype(np.float64)
+    return _by_annotator(layout, rows)
+
+
+def _by_annotator(layout: Layout, chosen: npt.NDArray[np.bool_]) -> Floats:
+    """Number of the chosen (E,) annotations of every annotator, (R,)."""
+    weight = None if layout.weight is None else layout.weight[chosen]
+    return np.bincount(layout.cells[chosen] // layout.shape[1], weight, minlength=layout.shape[0]).astype(np.float64)
 
 
 def differences(layout: Layout, labels: npt.NDArray[Any], others: npt.NDArray[Any]) -> int:
@@ -90,6 +97,13 @@ def distance(layout: Layout, posterior: Floats, other: Floats) -> float:
 def pairs(layout: Layout) -> tuple[float, float]:
     """Ordered pairs of labels of an instance that agree, and all such pairs."""
     votes, number = kernels.votes(layout), np.diff(layout.indptr).astype(np.float64)
+    if layout.weight is not None:  # the labels that an annotator gave an instance are no pairs
+        cells = kernels.incidence(layout)
+        cells.sum_duplicates()
+        annotators = sp.csr_array((cells.data, cells.indices // layout.shape[1], cells.indptr), shape=cells.shape)
+        annotators.sum_duplicates()
+        everything, own = votes.sum(axis=1), float(annotators.data @ annotators.data)
+        return float(np.vdot(votes, votes) - cells.data @ cells.data), float(everything @ everything - own)
     return float(np.vdot(votes, votes - 1.0)), float(number @ (number - 1.0))
 
 

@@ -128,6 +128,7 @@ def fingerprint(inputs: Inputs, annotations: Annotations) -> dict[str, Any]:
     raw = inputs.take(torch.from_numpy(sample).to(device)).cpu().contiguous().numpy()
     triples = np.ascontiguousarray(np.stack([annotations.instance, annotations.annotator, annotations.label]))
     content = hashlib.sha256(triples.tobytes())
+    content.update(b"" if annotations.weight is None else annotations.weight.tobytes())
     for vocabulary in (annotations.instance_vocabulary, annotations.annotator_vocabulary, annotations.class_vocabulary):
         content.update(b"" if vocabulary.ids is None else json.dumps(vocabulary.ids.to_pylist(), default=str).encode())
     content.update(f"{raw.dtype} {raw.shape[1:]}".encode())

@@ -55,7 +55,7 @@ class LabelRows:
     instance: Ints  # (E,)
     annotator: Ints
     label: Ints
-    times: Floats  # how often the annotation was made
+    times: Floats  # how often the annotation was made, or the sum of its weights
     answers: Floats  # how many labels the annotator gave to the instance
     size: tuple[int, int, int]  # instances, annotators, classes
 
@@ -63,7 +63,11 @@ class LabelRows:
     def of(cls, annotations: Annotations) -> Self:
         size = annotations.n_instances, annotations.n_annotators, annotations.n_classes
         pair = cells(annotations.instance, size[1], annotations.annotator)
-        kept, times = np.unique(pair * max(size[2], 1) + annotations.label, return_counts=True)
+        kept, place, times = np.unique(
+            pair * max(size[2], 1) + annotations.label, return_inverse=True, return_counts=True
+        )
+        if annotations.weight is not None:
+            times = np.bincount(place, annotations.weight)
         pair, label = np.divmod(kept, max(size[2], 1))
         _, place = np.unique(pair, return_inverse=True)
         answers = np.bincount(place, times, minlength=1)[place].astype(np.float64)

@@ -21,7 +21,7 @@ def target_cross_entropy(classifier: nn.Module, batch: Batch, target: Tensor) ->
 def soft_votes(units: Units, n_classes: int) -> Tensor:
     """Share of each class among the labels of each instance: (N, C); uniform where there are none."""
     votes = torch.zeros(len(units), n_classes, device=units.device)
-    votes.index_add_(0, rows(units), F.one_hot(units.label, n_classes).float())
+    votes.index_add_(0, rows(units), units.weighed(F.one_hot(units.label, n_classes).float()))
     return normalised(votes)
 
 
@@ -29,7 +29,7 @@ def annotator_matrices(units: Units, posterior: Tensor, n_annotators: int, smoot
     """M step: T^j[p, q], the share of label q where ``posterior`` (N, C) says class p: (R, C, C), rows without any uniform."""
     n_classes = posterior.shape[1]
     counts = torch.zeros(n_annotators * n_classes, n_classes, device=units.device)
-    counts.index_add_(0, units.annotator * n_classes + units.label, posterior.float()[rows(units)])
+    counts.index_add_(0, units.annotator * n_classes + units.label, units.weighed(posterior.float()[rows(units)]))
     return normalised(counts.reshape(n_annotators, n_classes, n_classes).transpose(1, 2) + smoothing)
 
 
@@ -40,7 +40,7 @@ def class_posterior(units: Units, log_prior: Tensor, matrices: Tensor) -> Tensor
     """
     log_t = matrices.clamp_min(FLOOR).log()
     total = log_prior.expand(len(units), -1).clone()
-    total.index_add_(0, rows(units), log_t[units.annotator, :, units.label])
+    total.index_add_(0, rows(units), units.weighed(log_t[units.annotator, :, units.label]))
     return torch.softmax(total, 1)
 
 

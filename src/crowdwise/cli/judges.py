@@ -1,0 +1,98 @@
+"""The verb `judges`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crowdwise.cli.console import Terminal, say, show_facts, show_table, verb
+from crowdwise.cli.options import Files, GoldColumn, Seed, reads
+
+if TYPE_CHECKING:
+    from crowdwise.judges import JudgedModel
+
+
+class People(StrEnum):
+    """Who the people are."""
+
+    expert = "expert"
+    skilled = "skilled"
+    crowd = "crowd"
+
+
+class Score(StrEnum):
+    """How labels are compared."""
+
+    accuracy = "accuracy"
+    rmse = "rmse"
+
+
+@verb
+@reads
+def judges(
+    files: Files,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="OUT", help="Write the table, by its suffix.")
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="An annotator that is a model. May be repeated.")
+    ] = None,
+    gold_column: GoldColumn = None,
+    people_are: Annotated[
+        People, typer.Option(help="Who the people are: how much worse a model may be (0.2, 0.15 or 0.1).")
+    ] = People.crowd,
+    epsilon: Annotated[
+        float | None,
+        typer.Option(min=-1, max=1, help="How much worse than a person a model may be.", show_default=False),
+    ] = None,
+    score: Annotated[Score, typer.Option(help="Whether labels are names or numbers.")] = Score.accuracy,
+    seed: Seed = 0,
+    *,
+    reading: dict[str, Any],
+) -> Any:
+    """Compare models with people: how often each is right, whether it may replace people, what they are worth together."""
+    from crowdwise.tasks.judges import judge_models
+
+    result = judge_models(
+        files,
+        out,
+        models=model or (),
+        gold_column=gold_column,
+        people=people_are.value,
+        epsilon=epsilon,
+        score=score.value,
+        seed=seed,
+        reading=reading,
+        observer=Terminal(),
+    )
+    numbers = ("labels", "right by people", "right by gold", "wins", "as good")
+    show_table("Models", ("model", *numbers, "passes", "what to do"), map(_row, result.models), right=numbers)
+    show_facts(
+        "Summary",
+        {
+            "people": f"{result.n_people} ({people_are.value}); a model may be worse by epsilon {result.epsilon:g}",
+            "wins": "share of people the model is not worse than; it passes from 50% on",
+            "as good": "how often the model agrees with the others at least as well as a person does",
+            "votes": result.votes,
+            "table": out,
+        },
+    )
+    for line in result.advice:
+        say(f"  {line}")
+    return result
+
+
+def _row(model: JudgedModel) -> list[str]:
+    passed = "-" if model.passed is None else "yes" if model.passed else "no"
+    shares = (f"{value:.0%}" if value is not None else "-" for value in (model.winning_rate, model.advantage))
+    return [
+        str(model.model),
+        f"{model.n_labels:,}",
+        *(str(share) if share is not None else "-" for share in (model.people, model.gold)),
+        *shares,
+        passed,
+        model.verdict,
+    ]

@@ -1,0 +1,229 @@
+"""How far annotators err alike, and how many independent votes they are worth."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from scipy import sparse
+
+from crowdwise.constraints import PositiveInt, checked
+from crowdwise.data.types import Floats, Ints
+from crowdwise.errors import CrowdwiseWarning, DataError
+from crowdwise.judges._people import Models, Sides, reference_of
+
+SHRINKAGE = 20.0  # instances as which the belief in no correlation counts
+REDUNDANT = 1.2  # votes below which a group adds next to nothing to one of its members
+MOST = 2000  # annotators compared at most, since all pairs are
+
+
+@dataclass(frozen=True, eq=False)
+class Dependence:
+    """Result of `dependence`: annotator k is ``annotators[k]``."""
+
+    annotators: list[Any]
+    """Ids of those compared, (K,)."""
+    correlation: Floats
+    """Correlation of errors, (K, K), shrunk towards 0; NaN for pairs with too few instances in common."""
+    pairs: pa.Table
+    """A row per pair: first, second, n_common, correlation, both_wrong, same_wrong (of these, with the same label)."""
+    groups: pa.Table
+    """A row per group: group, n_annotators, mean_correlation, effective_votes."""
+    mean_correlation: float
+    """Over all pairs that have one; NaN where none has."""
+    effective_votes: float
+    """Number of independent annotators that all of them are worth: K / (1 + (K - 1) mean correlation)."""
+    weights: Floats
+    """Weights (K,) of the vote with the smallest error variance, none below 0, that sum to 1."""
+    reference: str
+    """What errors are measured against: gold, people, or what was given."""
+    n: int
+    """Instances with a reference and a label of one of them."""
+
+    def __str__(self) -> str:
+        k = len(self.annotators)
+        return (
+            f"{k} annotators count as {self.effective_votes:.1f} votes: their errors have a mean correlation of "
+            f"{self.mean_correlation:.2f} (against {self.reference}, {self.n:,} instances)"
+        )
+
+
+@checked
+def dependence(
+    annotations: Any,
+    reference: Any = None,
+    groups: Mapping[Any, Any] | Callable[[Any], Any] | None = None,
+    *,
+    models: Models = None,
+    kinds: Any = None,
+    min_common: PositiveInt = 20,
+) -> Dependence:
+    """How far models (or, where none are known, all annotators) err alike.
+
+    ``reference`` tells right from wrong: gold labels, an array (n, C) of probabilities, or None for the consensus of
+    people. An error is 1 - P(the label is right). Correlations of errors (Pearson) are over common instances; those of
+    single pairs are shrunk by n / (n + 20), and pairs with fewer than ``min_common`` have none. ``groups`` maps annotators
+    to groups, such as the model behind several prompts.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> truth = rng.integers(0, 2, 300)
+    >>> one, other = (np.where(rng.random(300) < 0.8, truth, 1 - truth) for _ in range(2))
+    >>> labels = np.stack([one, one, other], axis=1)  # the second one copies the first
+    >>> print(dependence(labels, truth))
+    3 annotators count as 1.8 votes: their errors have a mean correlation of 0.33 (against gold, 300 instances)
+    """
+    sides = Sides.of(annotations, models, kinds, need=False)
+    truth, source = reference_of(sides, reference)
+    crowd = sides.crowd
+    who = sides.models if sides.models.size else np.arange(crowd.n_annotators)
+    if len(who) > MOST:
+        raise DataError(f"{len(who):,} annotators have too many pairs; pass the ids of at most {MOST:,} as models")
+    errors = _Errors.of(sides, who, truth)
+    plain, correlation = errors.correlation(min_common)
+    names = [sides.name(code) for code in who]
+    mean, votes = _effective(plain)
+    table = _groups(names, plain, groups)
+    for row in table.to_pylist():
+        if groups is not None and row["n_annotators"] > 1 and (row["effective_votes"] or REDUNDANT) < REDUNDANT:
+            warnings.warn(
+                f"the {row['n_annotators']} annotators of group {row['group']!r} count as {row['effective_votes']:.1f} "
+                "votes: more of them add next to nothing",
+                CrowdwiseWarning,
+                stacklevel=3,
+            )
+    return Dependence(
+        names,
+        correlation,
+        errors.pairs(names, correlation),
+        table,
+        mean,
+        votes,
+        _weights(correlation),
+        source,
+        errors.n,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Errors:
+    """Errors of K annotators on the instances with a reference, sparse."""
+
+    seen: Any  # (K, n) 1 where labelled
+    error: Any  # (K, n)
+    wrong: Any  # (K, n) 1 where the most frequent label is not the most likely class
+    wrong_label: Any  # (K, n * C) 1 where that label is wrong
+    n: int
+
+    @classmethod
+    def of(cls, sides: Sides, who: Ints, truth: Floats) -> _Errors:
+        crowd, (n, c) = sides.crowd, truth.shape
+        number = np.full(crowd.n_annotators, -1)
+        number[who] = np.arange(len(who))
+        known = np.asarray(~np.isnan(truth).any(axis=1))
+        rows = np.flatnonzero((number[crowd.annotator] >= 0) & known[crowd.instance])
+        k, i, y = number[crowd.annotator[rows]], crowd.instance[rows], crowd.label[rows]
+        shape = len(who), n
+        times = sparse.csr_array(
+            (np.ones(len(rows)), (k, i)), shape=shape
+        )  # repeats are one label, with the mean error
+        times.sum_duplicates()
+        error = sparse.csr_array((1 - truth[i, y], (k, i)), shape=shape)
+        error.sum_duplicates()
+        error.data /= times.data
+        seen = times.copy()
+        seen.data[:] = 1.0
+        best = np.where(known, np.nan_to_num(truth).argmax(axis=1), -1)
+        rng = np.random.default_rng(0)
+        said = [sides.labels_of(code, rng) for code in who]
+        found = [np.flatnonzero((labels >= 0) & known & (labels != best)) for labels in said]
+        row = np.repeat(np.arange(len(who)), [len(one) for one in found])
+        column = np.concatenate([np.empty(0, np.int64), *found])
+        label = np.concatenate([np.empty(0, np.int64), *(labels[one] for labels, one in zip(said, found, strict=True))])
+        ones = np.ones(len(row))
+        wrong = sparse.csr_array((ones, (row, column)), shape=shape)
+        wrong_label = sparse.csr_array((ones, (row, column * c + label)), shape=(len(who), n * max(c, 1)))
+        return cls(seen, error, wrong, wrong_label, int(np.count_nonzero(np.bincount(i, minlength=n))))
+
+    def correlation(self, min_common: int) -> tuple[Floats, Floats]:
+        """Pearson correlations over common instances, as they are and shrunk; 1 on the diagonal."""
+        common = _product(self.seen, self.seen)
+        mean = _over(_product(self.error, self.seen), common)  # [a, b]: of a on the instances that b has too
+        square = _over(_product(self.error.power(2), self.seen), common)
+        variance = np.maximum(square - mean**2, 0)
+        covariance = _over(_product(self.error, self.error), common) - mean * mean.T
+        scale = np.sqrt(variance * variance.T)
+        r = np.divide(
+            covariance, scale, out=np.zeros_like(scale), where=scale > 1e-12
+        )  # without errors: none in common
+        r = np.clip(r, -1, 1)
+        r[common < min_common] = np.nan
+        shrunk = r * common / (common + SHRINKAGE)
+        np.fill_diagonal(r, 1.0)
+        np.fill_diagonal(shrunk, 1.0)
+        return r, shrunk
+
+    def pairs(self, names: list[Any], correlation: Floats) -> pa.Table:
+        first, second = np.triu_indices(len(names), 1)
+        tables = {
+            "n_common": _product(self.seen, self.seen),
+            "both_wrong": _product(self.wrong, self.wrong),
+            "same_wrong": _product(self.wrong_label, self.wrong_label),
+        }
+        counts = {name: table[first, second].astype(np.int64) for name, table in tables.items()}
+        r = correlation[first, second]
+        return pa.table(
+            {
+                "first": [names[k] for k in first],
+                "second": [names[k] for k in second],
+                "n_common": counts["n_common"],
+                "correlation": pa.array(r, mask=np.isnan(r)),
+                "both_wrong": counts["both_wrong"],
+                "same_wrong": counts["same_wrong"],
+            }
+        )
+
+
+def _product(one: Any, other: Any) -> Floats:
+    return np.asarray((one @ other.T).toarray(), np.float64)
+
+
+def _over(total: Floats, number: Floats) -> Floats:
+    return np.divide(total, number, out=np.zeros_like(total), where=number > 0)
+
+
+def _effective(correlation: Floats) -> tuple[float, float]:
+    """Mean correlation of the pairs that have one, and the number of votes (Kish), at most K."""
+    k = len(correlation)
+    r = correlation[np.triu_indices(k, 1)]
+    r = r[~np.isnan(r)]
+    if not r.size:
+        return float("nan"), 1.0 if k == 1 else float("nan")
+    mean = float(r.mean())
+    return mean, float(min(k / (1 + (k - 1) * mean), k)) if mean > -1 / (k - 1) else float(k)
+
+
+def _weights(correlation: Floats) -> Floats:
+    """R^-1 1, without what is below 0, scaled to sum to 1; pairs that have no correlation get the mean one."""
+    k = len(correlation)
+    mean = _effective(correlation)[0]
+    filled = np.where(np.isnan(correlation), 0.0 if np.isnan(mean) else mean, correlation)
+    weights = np.maximum(np.linalg.lstsq(filled + 1e-9 * np.eye(k), np.ones(k), rcond=None)[0], 0) if k else np.ones(0)
+    return np.asarray(weights / weights.sum()) if weights.sum() > 0 else np.full(k, 1 / max(k, 1))
+
+
+def _groups(names: list[Any], correlation: Floats, groups: Any) -> pa.Table:
+    group_of: Any = groups if callable(groups) else (groups or {}).get
+    member = {name: "all" if groups is None else group_of(name) for name in names}
+    member = {name: name if group is None else group for name, group in member.items()}
+    rows = []
+    for group in dict.fromkeys(member.values()):
+        of = np.array([k for k, name in enumerate(names) if member[name] == group])
+        mean, votes = _effective(correlation[np.ix_(of, of)])
+        rows.append((str(group), len(of), None if np.isnan(mean) else mean, None if np.isnan(votes) else votes))
+    names_of = ("group", "n_annotators", "mean_correlation", "effective_votes")
+    return pa.table({name: [row[k] for row in rows] for k, name in enumerate(names_of)})

@@ -1,0 +1,192 @@
+"""All models of a crowd on one page: how often each is right, whether it may replace people, what they are worth together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crowdwise.aggregation.core.gold import gold_codes
+from crowdwise.errors import DataError
+from crowdwise.judges._alt_test import EPSILON, AltTest, alt_test
+from crowdwise.judges._dependence import Dependence, dependence
+from crowdwise.judges._people import Models, Sides, people_consensus
+from crowdwise.judges._shares import wilson
+
+ALIKE = 0.8  # effective votes of a model below which models are said to err alike
+
+
+@dataclass(frozen=True)
+class Share:
+    """How often a model is right, with a 95 % interval."""
+
+    right: int
+    total: int
+
+    @property
+    def value(self) -> float:
+        return self.right / self.total
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        low, high = wilson(self.right, self.total)
+        return float(low), float(high)
+
+    def __str__(self) -> str:
+        low, high = self.interval
+        return f"{self.value:.1%} [{low:.0%}, {high:.0%}]"
+
+
+@dataclass(frozen=True)
+class JudgedModel:
+    """A model among the annotators."""
+
+    model: Any
+    n_labels: int
+    people: Share | None
+    """Against the consensus of two or more people; None where there is none."""
+    gold: Share | None
+    """Against gold labels."""
+    passed: bool | None
+    """The alternative annotator test; None where it cannot be made."""
+    winning_rate: float | None
+    advantage: float | None
+    needed_epsilon: float | None
+    """The smallest epsilon at which it passes."""
+    needed_instances: int | None
+    """Instances that each person should label, for it to pass if it is as good as it seems."""
+
+    @property
+    def verdict(self) -> str:
+        """What to do with it, in a few words."""
+        if self.passed is None:
+            return "cannot be told: too few people"
+        if self.passed:
+            return "may replace a person"
+        return "keep people" if self.needed_epsilon is None else f"keep people (passes at {self.needed_epsilon:.2f})"
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedModels:
+    """All models, and what they are worth together."""
+
+    models: list[JudgedModel]
+    n_people: int
+    epsilon: float
+    dependence: Dependence | None
+    no_test: str | None
+    """Why the test cannot be made."""
+
+    @property
+    def votes(self) -> str | None:
+        """How many votes the models count as, in a sentence; None where that is not known."""
+        found = self.dependence
+        if found is None or np.isnan(found.effective_votes):
+            return None
+        return (
+            f"{len(self.models)} models count as {found.effective_votes:.1f} votes (errors against {found.reference} "
+            f"correlate by {found.mean_correlation:.2f})"
+        )
+
+    @property
+    def advice(self) -> list[str]:
+        """What to do, in sentences."""
+        lines = []
+        passed = [model for model in self.models if model.passed]
+        if self.no_test is not None:
+            lines.append(f"Whether a model may replace people cannot be told: {self.no_test}.")
+        elif passed:
+            best = max(passed, key=lambda model: (model.advantage or 0, str(model.model)))
+            lines.append(f"{best.model} may label in place of a person; let people check a sample (crowdwise route).")
+        else:
+            lines.append("No model may replace people: let people label what models are unsure of (crowdwise route).")
+        if self.dependence is not None and self.dependence.effective_votes < ALIKE * len(self.models):
+            lines.append("The models err alike: together they should not count as one vote each.")
+        if all(model.gold is None for model in self.models):
+            lines.append("Some 100 gold labels would tell how often each model is right (crowdwise estimate).")
+        return lines
+
+    def to_table(self) -> pa.Table:
+        """A row per model."""
+        rows = []
+        for model in self.models:
+            row: dict[str, Any] = {"model": model.model, "n_labels": model.n_labels}
+            for name, share in (("people", model.people), ("gold", model.gold)):
+                low, high = (None, None) if share is None else share.interval
+                value = None if share is None else share.value
+                row |= {f"accuracy_{name}": value, f"{name}_low": low, f"{name}_high": high}
+            row |= {
+                "passed": model.passed,
+                "winning_rate": model.winning_rate,
+                "advantage_probability": model.advantage,
+            }
+            row |= {"needed_epsilon": model.needed_epsilon, "needed_instances": model.needed_instances}
+            rows.append(row | {"verdict": model.verdict})
+        return pa.Table.from_pylist(rows)
+
+
+def summary(
+    annotations: Any,
+    gold: Any = None,
+    *,
+    models: Models = None,
+    kinds: Any = None,
+    people: Any = "crowd",
+    epsilon: float | None = None,
+    score: Any = "accuracy",
+    random_state: int = 0,
+) -> JudgedModels:
+    """Every model compared with people (`alt_test`) and with gold labels, and all of them with each other (`dependence`).
+
+    >>> crowd = [[c, c, c, c] for c in ["yes", "no"] * 20]
+    >>> found = summary(crowd, models=[3])
+    >>> print(found.models[0].people, found.models[0].verdict)
+    100.0% [91%, 100%] may replace a person
+    """
+    sides = Sides.of(annotations, models, kinds)
+    crowd, names = sides.crowd, [sides.name(code) for code in sides.models]
+    n_people = int(np.count_nonzero(crowd.labels_per_annotator[sides.people]))
+    test, no_test = _tested(sides, names, people=people, epsilon=epsilon, score=score, random_state=random_state)
+    consensus, truth = None, gold_codes(crowd, gold)
+    if n_people > 1:
+        posterior = people_consensus(sides)
+        consensus = np.where(np.isnan(posterior).any(axis=1), -1, np.nan_to_num(posterior).argmax(axis=1))
+    found: Mapping[Any, Any] = {} if test is None else {row["model"]: row for row in test.table.to_pylist()}
+    needed: Mapping[Any, Any] = {} if test is None else {row["model"]: row for row in test.needed.to_pylist()}
+    rng = np.random.default_rng(random_state)
+    judged = []
+    for code, name in zip(sides.models, names, strict=True):
+        said, row, more = sides.labels_of(code, rng), found.get(name, {}), needed.get(name, {})
+        against_people, against_gold = (None if known is None else _share(said, known) for known in (consensus, truth))
+        judged.append(
+            JudgedModel(
+                name,
+                int(np.count_nonzero(said >= 0)),
+                against_people,
+                against_gold,
+                row.get("passed"),
+                row.get("winning_rate"),
+                row.get("advantage_probability"),
+                more.get("epsilon"),
+                more.get("n_instances"),
+            )
+        )
+    together = None
+    if len(names) > 1 and (truth is not None or consensus is not None):
+        together = dependence(crowd, gold, models=names)
+    return JudgedModels(judged, n_people, EPSILON[people] if epsilon is None else epsilon, together, no_test)
+
+
+def _tested(sides: Sides, names: list[Any], **options: Any) -> tuple[AltTest | None, str | None]:
+    try:
+        return alt_test(sides.crowd, names, **options), None
+    except DataError as error:
+        return None, str(error)
+
+
+def _share(said: Any, truth: Any) -> Share | None:
+    both = (said >= 0) & (truth >= 0)
+    return Share(int(np.sum(said[both] == truth[both])), int(both.sum())) if both.any() else None

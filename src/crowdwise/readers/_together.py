@@ -1,0 +1,169 @@
+"""`read_together`: several files about the same instances -> one `Export`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from crowdwise.annotations import Annotations
+from crowdwise.data.codes import count
+from crowdwise.data.factorise import Vocabulary
+from crowdwise.errors import ConfigError, ReadError
+from crowdwise.readers._export import MODEL, READERS, Export, ReadOptions
+from crowdwise.readers._labels import LabelRules
+from crowdwise.readers._read import AUTO, detected, gold_file, read
+from crowdwise.readers.gold import with_gold
+
+ROLES = ("instance", "annotator", "label", "gold", "weight")
+
+
+def read_together(paths: Sequence[str | os.PathLike[str]], format: str = AUTO, **options: Any) -> Export:
+    """Read files of annotations of the same instances, such as the labels of people and the answers of models.
+
+    Instances, annotators and classes are matched by id. ``format`` is that of the first file; the others are recognised.
+    Options are those of `read`: names of columns apply to every file that has columns to name. The classes of all other
+    files are looked for in what models said.
+    """
+    files = [Path(path) for path in paths]
+    if not files:
+        raise ConfigError("there are no files to read")
+    if len(files) == 1:
+        return read(files[0], format, **options)
+    if len({file.resolve() for file in files}) < len(files):
+        raise ConfigError("a file is named twice")
+    names = [format if not k and format != AUTO else detected(file, **options) for k, file in enumerate(files)]
+    exports: dict[int, Export] = {}
+    classes = options.pop("classes", None)
+    file, options["gold"] = gold_file(options.get("gold"))
+    for answers in (False, True):
+        known = classes
+        if answers and classes is None and exports:
+            labels = _alike([one.annotations for one in exports.values()], "class_vocabulary")
+            known = list(dict.fromkeys(name for crowd in labels for name in crowd.class_vocabulary.arrow.to_pylist()))
+        for k, (file, name) in enumerate(zip(files, names, strict=True)):
+            if READERS[name].answers == answers:
+                taken = {key: value for key, value in options.items() if key not in ROLES or key in READERS[name].takes}
+                exports[k] = read(file, name, classes=known, **taken)
+    merged = _merged(files, [exports[k] for k in range(len(files))])
+    if file is None:
+        return merged
+    rules = LabelRules.of(False, classes, options.get("missing", ()), options.get("map"))
+    return with_gold(
+        merged, file, ReadOptions(instance=options.get("instance"), label=options.get("label"), rules=rules)
+    )
+
+
+def _merged(files: list[Path], exports: list[Export]) -> Export:
+    crowds = [export.annotations for export in exports]
+    for vocabulary in ("instance_vocabulary", "annotator_vocabulary", "class_vocabulary"):
+        crowds = _alike(crowds, vocabulary)
+    crowd = Annotations.concat(crowds)
+    if not _ordered(crowd.class_vocabulary):
+        crowd = _sorted_classes(crowd)
+    places = [crowd.instance_codes(one.instance_vocabulary.arrow) for one in crowds]
+    for file, place in zip(files[1:], places[1:], strict=True):
+        if not np.isin(place, places[0]).any():
+            raise ReadError(
+                f"{file}: none of its {len(place):,} instances (such as {crowd.instances[place[0]]!r}) is in {files[0].name}, "
+                f"whose instances are such as {crowd.instances[places[0][0]]!r}"
+            )
+    who = [crowd.annotator_codes(one.annotator_vocabulary.arrow) for one in crowds]
+    models, people = (
+        {int(j) for codes, one in zip(who, exports, strict=True) for j in codes[(one.kinds == MODEL) == model]}
+        for model in (True, False)
+    )
+    if models & people:
+        both = crowd.annotator_vocabulary.arrow[min(models & people)].as_py()
+        raise ReadError(f"annotator {both!r} is a person in one file and a model in another")
+    common = sum(np.bincount(np.concatenate([np.unique(place) for place in places])) == len(files))
+    kinds = np.where(np.isin(np.arange(crowd.n_annotators), [*models]), MODEL, "person")
+    together = (
+        f"together: {count(len(crowd), 'annotations')} of {count(crowd.n_instances, 'instances')} by "
+        f"{count(crowd.n_annotators, 'annotators')}, {len(models)} of them models; {common} instances are in all files"
+    )
+    gold = {key: value for one, export in zip(crowds, exports, strict=True) for key, value in _gold(one, export)}
+    return replace(
+        exports[0],
+        annotations=crowd,
+        gold=gold or None,
+        n_rows=sum(export.n_rows for export in exports),
+        message="\n".join([*(export.message for export in exports), together]),
+        kinds=kinds,
+        timestamps=_rows([one.timestamps for one in exports], crowds, np.datetime64("NaT", "us")),
+        durations=_rows([one.durations for one in exports], crowds, np.nan),
+        confidences=_rows([one.confidences for one in exports], crowds, np.nan),
+        texts=_of_instances([one.texts for one in exports], places, crowd.n_instances),
+        pictures=_of_instances([one.pictures for one in exports], places, crowd.n_instances),
+        items=_items([one.items for one in exports], places, crowd.n_instances),
+    )
+
+
+def _alike(crowds: list[Annotations], vocabulary: str) -> list[Annotations]:
+    """The same annotations with ids of one type: where they differ, all as text."""
+    kinds = {getattr(crowd, vocabulary).arrow.type for crowd in crowds if getattr(crowd, vocabulary).size}
+    if len(kinds) < 2:
+        return crowds
+    role = {"instance_vocabulary": "instances", "annotator_vocabulary": "annotators", "class_vocabulary": "classes"}[
+        vocabulary
+    ]
+    made = []
+    for crowd in crowds:
+        known: Vocabulary = getattr(crowd, vocabulary)
+        text = Vocabulary.of([str(one) for one in known.arrow.to_pylist()], role)
+        change: dict[str, Any] = {role: (np.arange(known.size, dtype=np.int32), text)}
+        made.append(crowd.recoded(**change))
+    return made
+
+
+def _ordered(vocabulary: Vocabulary) -> bool:
+    names = vocabulary.arrow.to_pylist()
+    return bool(names == sorted(names))
+
+
+def _sorted_classes(crowd: Annotations) -> Annotations:
+    names = crowd.class_vocabulary.arrow.to_pylist()
+    order = sorted(range(len(names)), key=names.__getitem__)
+    number = np.empty(len(names), np.int32)
+    number[order] = np.arange(len(names), dtype=np.int32)
+    return crowd.recoded(classes=(number, Vocabulary.of([names[k] for k in order], "classes")))
+
+
+def _gold(crowd: Annotations, export: Export) -> list[tuple[Any, Any]]:
+    """Gold in the ids of the merged crowd."""
+    if not export.gold:
+        return []
+    own, new = export.annotations, crowd
+    ids = dict(zip(own.instance_vocabulary.arrow.to_pylist(), new.instance_vocabulary.arrow.to_pylist(), strict=True))
+    names = dict(zip(own.class_vocabulary.arrow.to_pylist(), new.class_vocabulary.arrow.to_pylist(), strict=True))
+    return [(ids[key], names.get(value, value)) for key, value in export.gold.items() if key in ids]
+
+
+def _rows(arrays: list[Any], crowds: list[Annotations], missing: Any) -> Any:
+    if all(array is None for array in arrays):
+        return None
+    parts = [
+        np.full(len(crowd), missing) if array is None else array for array, crowd in zip(arrays, crowds, strict=True)
+    ]
+    return np.concatenate(parts)
+
+
+def _of_instances(columns: list[Any], places: list[Any], n: int) -> pa.Array | None:
+    found: list[Any] = [None] * n
+    for column, place in zip(columns, places, strict=True):
+        for code, value in zip(place.tolist(), [] if column is None else column.to_pylist(), strict=False):
+            found[code] = value if found[code] is None else found[code]
+    return pa.array(found, pa.large_string()) if any(value is not None for value in found) else None
+
+
+def _items(columns: list[Any], places: list[Any], n: int) -> tuple[Any, ...] | None:
+    found: list[Any] = [{} for _ in range(n)]
+    for items, place in zip(columns, places, strict=True):
+        for code, fields in zip(place.tolist(), items or (), strict=False):
+            found[code] = found[code] or fields
+    return tuple(found) if any(found) else None

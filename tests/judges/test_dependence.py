@@ -1,0 +1,120 @@
+"""How many votes annotators are worth, where it is known."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crowdwise import Annotations, judges, read
+from crowdwise.errors import CrowdwiseWarning, DataError
+from crowdwise.judges import Sides
+
+DATA = Path(os.environ.get("CROWDWISE_DATA", "nothing")) / "alttest"
+
+
+def alike(k, copied, n=4000, error=0.3, seed=0):
+    """K binary judges who, with probability ``copied``, take their error from one shared draw: its square correlates."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, 2, n)
+    shared = rng.random(n) < error
+    wrong = np.where(rng.random((n, k)) < copied, shared[:, None], rng.random((n, k)) < error)
+    return np.where(wrong, 1 - truth[:, None], truth[:, None]), truth
+
+
+@pytest.mark.parametrize("copied", [0.0, 0.5, 0.7, 1.0])
+@pytest.mark.parametrize("k", [3, 6, 12])
+def test_votes_of_judges_with_a_shared_source_of_error(k, copied):
+    labels, truth = alike(k, copied)
+    found = judges.dependence(labels, truth)
+    assert found.effective_votes == pytest.approx(k / (1 + (k - 1) * copied**2), rel=0.1)
+    assert found.weights == pytest.approx(np.full(k, 1 / k), abs=0.08)
+    assert found.effective_votes <= k
+
+
+def test_copies_count_once():
+    labels, truth = alike(1, 0.0)
+    found = judges.dependence(np.repeat(labels, 5, axis=1), truth)
+    assert found.effective_votes == pytest.approx(1, abs=0.01)
+    pair = found.pairs.to_pylist()[0]
+    assert pair["n_common"] == 4000
+    assert pair["both_wrong"] == pair["same_wrong"] == np.sum(labels[:, 0] != truth)
+
+
+def test_the_correlation_is_pearsons_on_common_instances_shrunk():
+    rng = np.random.default_rng(0)
+    labels, truth = alike(2, 0.6, n=300)
+    labels[rng.random(labels.shape) < 0.3] = -1
+    found = judges.dependence(labels, truth).pairs.to_pylist()[0]
+    both = (labels >= 0).all(axis=1)
+    n = int(both.sum())
+    errors = labels[both] != truth[both, None]
+    r = np.corrcoef(errors.T)[0, 1]
+    assert found["n_common"] == n
+    assert found["correlation"] == pytest.approx(r * n / (n + 20), abs=1e-12)
+
+
+def test_soft_references_and_repeats():
+    labels, truth = alike(3, 0.6, n=500)
+    hard = judges.dependence(labels, truth)
+    soft = judges.dependence(labels, np.eye(2)[truth])
+    crowd = Annotations.from_dense(labels)
+    twice = judges.dependence(Annotations.concat([crowd, crowd]), truth)
+    for other in (soft, twice):
+        np.testing.assert_allclose(other.correlation, hard.correlation, atol=1e-12)
+        assert other.pairs["same_wrong"].to_pylist() == hard.pairs["same_wrong"].to_pylist()
+
+
+def test_few_common_instances_and_flawless_annotators():
+    labels, truth = alike(2, 0.5, n=15)
+    found = judges.dependence(labels, truth)
+    assert found.pairs["correlation"].to_pylist() == [None]
+    assert np.isnan(found.effective_votes)
+    right = np.repeat(np.arange(40)[:, None] % 2, 3, axis=1)
+    assert judges.dependence(right, right[:, 0]).effective_votes == 3
+
+
+def test_people_are_the_reference_where_there_is_no_gold():
+    labels, truth = alike(4, 0.8, n=2000)
+    rng = np.random.default_rng(1)
+    people = np.where(rng.random((2000, 5)) < 0.9, truth[:, None], 1 - truth[:, None])
+    everyone = np.concatenate([people, labels], axis=1)
+    found = judges.dependence(everyone, models=[5, 6, 7, 8])
+    assert found.reference == "people"
+    assert found.annotators == [5, 6, 7, 8]
+    assert found.effective_votes == pytest.approx(judges.dependence(labels, truth).effective_votes, rel=0.1)
+    with pytest.raises(DataError, match="neither people nor gold"):
+        judges.dependence(labels, models=[0, 1, 2, 3])
+
+
+def test_groups_and_redundant_ones():
+    labels, truth = alike(2, 0.0, n=1000)
+    labels = labels[:, [0, 0, 1]]
+    groups = {0: "one", 1: "one", 2: "two"}
+    with pytest.warns(CrowdwiseWarning, match="group 'one' count as 1.0 votes"):
+        found = judges.dependence(labels, truth, groups)
+    assert found.groups["group"].to_pylist() == ["one", "two"]
+    assert found.groups["effective_votes"].to_pylist()[1] == 1.0
+    with pytest.warns(CrowdwiseWarning):
+        by_function = judges.dependence(labels, truth, lambda name: "one" if name < 2 else "two")
+    assert by_function.groups == found.groups
+
+
+def test_the_order_of_annotators_is_irrelevant():
+    labels, truth = alike(4, 0.5, n=500)
+    one, other = judges.dependence(labels, truth), judges.dependence(labels[:, ::-1], truth)
+    assert one.effective_votes == pytest.approx(other.effective_votes, abs=1e-12)
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="CROWDWISE_DATA/alttest is not here")
+@pytest.mark.parametrize(("name", "votes"), [("wax", 1.91), ("lgbteen", 2.06), ("mtbench", 1.74)])
+def test_six_language_models_count_as_two_votes(name, votes):
+    export = read(DATA / f"{name}.csv")
+    people = Sides.of(export).of_people().votes()
+    best = people.max(axis=1)
+    unique = (people.sum(axis=1) >= 2) & ((people == best[:, None]).sum(axis=1) == 1)
+    ids, classes = export.annotations.instances, export.annotations.classes
+    plurality = {ids[i]: classes[people[i].argmax()] for i in np.flatnonzero(unique)}
+    assert judges.dependence(export, plurality).effective_votes == pytest.approx(votes, abs=0.01)

@@ -1,0 +1,234 @@
+"""Prediction-powered estimates: equal to the published formulas, and intervals that cover."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from crowdwise import Annotations, judges
+from crowdwise.aggregation import DawidSkene
+from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, UsageError
+from crowdwise.judges._ppi import powered_mean, quantile, sampled_mean
+
+
+def published(truth, predicted, further, alpha):
+    """Interval of a mean with a tuned lambda as ppi_py writes it: population variances, normal quantiles."""
+    n, many = len(truth), len(further)
+    centred, hat = truth - truth.mean(axis=0), predicted - predicted.mean(axis=0)
+    cross = (centred.T @ hat + hat.T @ centred) / n
+    spread = np.atleast_2d(np.cov(np.concatenate([predicted, further]).T))
+    lam = np.clip(np.trace(np.atleast_2d(cross)) / (2 * (1 + n / many) * np.trace(spread)), 0, 1)
+    point = lam * further.mean(axis=0) + (truth - lam * predicted).mean(axis=0)
+    error = np.sqrt((lam * further).std(axis=0) ** 2 / many + (truth - lam * predicted).std(axis=0) ** 2 / n)
+    z = stats.norm.ppf(1 - alpha / 2)
+    return lam, point, point - z * error, point + z * error
+
+
+@pytest.mark.parametrize("columns", [1, 3])
+def test_the_formulas_are_those_of_ppi_py(columns):
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=(40, columns))
+    predicted = 0.7 * truth + 0.4 * rng.normal(size=truth.shape)
+    further = rng.normal(size=(900, columns)) * 0.8
+    lam, point, low, high = published(truth, predicted, further, 0.1)
+    found = powered_mean(truth, predicted, further, ddof=0)
+    z = stats.norm.ppf(0.95)
+    for ours, theirs in (
+        (found.lambda_, lam),
+        (found.value, point),
+        (found.value - z * found.error, low),
+        (found.value + z * found.error, high),
+    ):
+        np.testing.assert_allclose(ours, np.broadcast_to(theirs, columns), atol=1e-10)
+    own = powered_mean(truth, predicted, further)
+    np.testing.assert_allclose(own.value, point, atol=1e-10)  # ours differs in the width only: sample variances
+    assert (own.error > found.error).all()
+
+
+def binary(correlation, n, rng):
+    """Truth and a prediction with this correlation, both one half."""
+    truth = rng.random(n) < 0.5
+    return truth.astype(float)[:, None], np.where(rng.random(n) < correlation, truth, rng.random(n) < 0.5)[
+        :, None
+    ] * 1.0
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("n", [50, 200])
+def test_intervals_cover(correlation, n):
+    rng = np.random.default_rng(n)
+    t, covered, wider, powers = quantile(0.95, n), 0, 0.0, 0.0
+    for _ in range(2000):
+        truth, predicted = binary(correlation, n + 1000, rng)
+        found = powered_mean(truth[:n], predicted[:n], predicted[n:])
+        covered += bool(abs(found.value[0] - 0.5) <= t * found.error[0])
+        wider += found.error[0] / (0.5 / np.sqrt(n)) / 2000
+        powers += found.lambda_[0] / 2000
+    assert 0.93 <= covered / 2000 <= 0.97
+    assert wider == pytest.approx(np.sqrt(1 - correlation**2 * 1000 / (n + 1000)), abs=0.05)
+    assert powers == pytest.approx(correlation / (1 + n / 1000), abs=0.07)
+
+
+def test_intervals_cover_where_gold_is_drawn_unequally():
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(1000):
+        truth, predicted = binary(0.8, 1500, rng)
+        truth, predicted = truth * 1.0, predicted * 0.8 + 0.1
+        probability = np.where(predicted[:, 0] > 0.5, 0.25, 0.1)
+        chosen = rng.random(1500) < probability
+        found = sampled_mean(truth, predicted, chosen, probability)
+        covered += bool(abs(found.value[0] - 0.5) <= quantile(0.95, int(chosen.sum())) * found.error[0])
+    assert 0.92 <= covered / 1000 <= 0.98
+
+
+def labelled(n=3000, n_gold=200, seed=0, right=0.8):
+    """Five people, a model that takes a tenth of the ones for zeros, three classes."""
+    rng = np.random.default_rng(seed)
+    truth = rng.choice(3, n, p=[0.5, 0.3, 0.2])
+    people = np.where(rng.random((n, 5)) < right, truth[:, None], rng.integers(0, 3, (n, 5)))
+    model = np.where((truth == 1) & (rng.random(n) < 0.3), 0, truth)
+    crowd = Annotations.from_dense(np.concatenate([people, model[:, None]], axis=1))
+    return crowd, truth, {int(i): int(truth[i]) for i in rng.choice(n, n_gold, replace=False)}
+
+
+def test_shares_sum_to_one_and_are_narrower_than_from_gold_alone():
+    crowd, truth, gold = labelled()
+    found = judges.estimate(crowd, gold, of=5)
+    assert found.value.sum() == pytest.approx(1, abs=1e-12)
+    assert np.all(found.lambda_ == found.lambda_[0])
+    shares = np.bincount(truth) / len(truth)
+    assert np.all((found.low <= shares) & (shares <= found.high))
+    width = found.gold_only_interval[:, 1] - found.gold_only_interval[:, 0]
+    assert np.all(found.high - found.low < width)
+    assert np.all(found.effective_n > 200)
+    assert not found.labels_valid[0]  # the model has too many zeros
+    assert (found.n, found.N) == (200, 2800)
+    assert found.to_table()["class"].to_pylist() == [0, 1, 2]
+    by_class = judges.estimate(crowd, gold, of=5, tuning="class")
+    assert len(set(by_class.lambda_)) == 3
+    gold_only = judges.estimate(crowd, gold, of=5, tuning=0.0)
+    np.testing.assert_allclose(gold_only.value, gold_only.gold_only)
+
+
+def test_accuracy_of_a_model_and_of_a_consensus():
+    crowd, truth, gold = labelled()
+    model = judges.estimate(crowd, gold, "accuracy", 5)
+    right = np.mean(crowd.where(crowd.annotator == 5).label == truth)
+    assert model.low <= right <= model.high
+    assert model.effective_n > 300
+    crowd, truth, gold = labelled(right=0.4)
+    crowd = crowd.where(crowd.annotator < 5)
+    for of in (None, "dawid-skene", DawidSkene(), DawidSkene().fit(crowd).posterior_):
+        found = judges.estimate(crowd, gold, "accuracy", of)
+        assert found.low < found.value < found.high
+
+
+def test_confusions_are_rows_of_distributions():
+    crowd, truth, gold = labelled(n_gold=300)
+    found = judges.estimate(crowd, gold, "confusion", 5)
+    label = crowd.where(crowd.annotator == 5).label
+    true = np.array([[np.mean(label[truth == p] == q) for q in range(3)] for p in range(3)])
+    np.testing.assert_allclose(found.value.sum(axis=1), 1, atol=1e-9)
+    inside = (found.low - 1e-3 <= true) & (true <= found.high + 1e-3)
+    assert inside.mean() >= 8 / 9
+    assert found.effective_n[1, 0] > 300
+    assert found.to_table().num_rows == 9
+
+
+def test_confusions_of_rare_classes_have_no_interval():
+    crowd, truth, _ = labelled()
+    few = [*np.flatnonzero(truth == 0)[:50], *np.flatnonzero(truth == 1)[:50], *np.flatnonzero(truth == 2)[:3]]
+    with pytest.warns(CrowdwiseWarning, match="fewer than 5 gold labels, so no interval, for: 2"):
+        found = judges.estimate(crowd, {int(i): int(truth[i]) for i in few}, "confusion", 5)
+    assert np.isnan(found.low[2]).all()
+    assert not np.isnan(found.low[:2]).any()
+
+
+def test_means_need_numbers():
+    crowd, truth, gold = labelled()
+    found = judges.estimate(crowd, gold, "mean", 5)
+    assert found.low <= truth.mean() <= found.high
+    other = judges.estimate(crowd, gold, "mean", 5, values=[0, 10, 20])
+    assert other.value == pytest.approx(10 * found.value)
+
+
+def test_gold_of_other_instances_with_other_shares():
+    rng = np.random.default_rng(0)
+    covered = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        truth = np.concatenate([rng.random(300) < 0.5, rng.random(2000) < 0.2]).astype(int)
+        model = np.where(truth == 1, rng.random(2300) < 0.8, rng.random(2300) < 0.1).astype(int)
+        found = judges.estimate(model[:, None], {i: truth[i] for i in range(300)}, of=0, assume="label-shift")
+        share = truth[300:].mean()
+        covered.append(found.low[1] <= share <= found.high[1])
+    assert np.mean(covered) > 0.9
+    noise = rng.integers(0, 2, 2300)[:, None]
+    with pytest.raises(DataError, match="condition number"):
+        judges.estimate(noise, {i: truth[i] for i in range(2000)}, of=0, assume="label-shift")
+
+
+def test_a_labeller_without_errors_on_gold_is_not_taken_for_flawless():
+    crowd, truth, _ = labelled()
+    right = np.flatnonzero(crowd.where(crowd.annotator == 5).label == truth)[:40]
+    with pytest.warns(CrowdwiseWarning, match="a rough one"):
+        found = judges.estimate(crowd, {int(i): int(truth[i]) for i in right}, "accuracy", 5)
+    assert found.value == found.high == 1.0
+    assert found.low == pytest.approx(0.912, abs=0.002)
+
+
+def test_sampling_probabilities_are_used():
+    crowd, truth, _ = labelled()
+    rng = np.random.default_rng(3)
+    probability = np.where(truth == 0, 0.05, 0.2)
+    gold = {int(i): int(truth[i]) for i in np.flatnonzero(rng.random(3000) < probability)}
+    found = judges.estimate(crowd, gold, of=5, sampling=probability)
+    shares = np.bincount(truth) / len(truth)
+    assert np.all((found.low - 0.02 <= shares) & (shares <= found.high + 0.02))
+    assert np.all(np.abs(judges.estimate(crowd, gold, of=5).gold_only - shares) > 0.05)
+    same = judges.estimate(crowd, gold, of=5, sampling=dict(enumerate(probability)))
+    np.testing.assert_array_equal(same.value, found.value)
+
+
+def test_rare_cases_are_warned_about_and_nonsense_refused():
+    crowd, _truth, gold = labelled(n_gold=10)
+    with pytest.warns(CrowdwiseWarning, match="fewer than 5 gold cases"):
+        assert judges.estimate(crowd, gold, of=5).warnings
+    with pytest.raises(DataError, match="no gold labels"):
+        judges.estimate(crowd, {}, of=5)
+    with pytest.raises(ConfigError, match="no annotator is called 'gtp'"):
+        judges.estimate(crowd, gold, of="gtp")
+    with pytest.raises(DataError, match="2 are needed"):
+        judges.estimate(crowd, {0: 1}, of=5)
+    with pytest.raises(ConfigError, match="unknown what"):
+        judges.estimate(crowd, gold, "share")
+    with pytest.raises(ConfigError, match="label-shift"):
+        judges.estimate(crowd, gold, "mean", assume="label-shift")
+
+
+def test_a_plan_keeps_its_promise():
+    wide = judges.plan(0.8, 5000, width=0.1)
+    assert wide.width <= 0.1 < judges.plan(0.8, 5000, budget=wide.n_gold - 1).width
+    assert judges.plan(0.0, 5000, width=0.1).effective_n == pytest.approx(judges.plan(0.0, 0, width=0.1).n_gold, abs=1)
+    assert wide.effective_n == pytest.approx(wide.n_gold / (1 - 0.64 * 5000 / (wide.n_gold + 5000)))
+    assert not judges.plan(0.2, 5000, cost_label=0.5, width=0.1).use_model
+    assert judges.plan(1.0, 100_000, width=0.01).n_gold < 100_000
+    for options in ({}, {"width": 0.1, "budget": 5}, {"budget": 1}):
+        with pytest.raises(UsageError):
+            judges.plan(0.5, 10, **options)
+
+
+def test_a_correlated_label_saves_gold_as_planned():
+    rng = np.random.default_rng(0)
+    errors = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(200):
+            truth, predicted = binary(0.7, 2100, rng)
+            errors.append(powered_mean(truth[:100], predicted[:100], predicted[100:]).error[0])
+    planned = judges.plan(0.7, 2000, budget=100).width / 2 / stats.norm.ppf(0.975)
+    assert np.mean(errors) == pytest.approx(planned, rel=0.05)
