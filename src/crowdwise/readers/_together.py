@@ -40,7 +40,7 @@ def read_together(paths: Sequence[str | os.PathLike[str]], format: str = AUTO, *
     names = [format if not k and format != AUTO else detected(file, **options) for k, file in enumerate(files)]
     exports: dict[int, Export] = {}
     classes = options.pop("classes", None)
-    file, options["gold"] = gold_file(options.get("gold"))
+    truths, options["gold"] = gold_file(options.get("gold"))
     for answers in (False, True):
         known = classes
         if answers and classes is None and exports:
@@ -51,12 +51,11 @@ def read_together(paths: Sequence[str | os.PathLike[str]], format: str = AUTO, *
                 taken = {key: value for key, value in options.items() if key not in ROLES or key in READERS[name].takes}
                 exports[k] = read(file, name, classes=known, **taken)
     merged = _merged(files, [exports[k] for k in range(len(files))])
-    if file is None:
+    if truths is None:
         return merged
     rules = LabelRules.of(False, classes, options.get("missing", ()), options.get("map"))
-    return with_gold(
-        merged, file, ReadOptions(instance=options.get("instance"), label=options.get("label"), rules=rules)
-    )
+    named = ReadOptions(instance=options.get("instance"), label=options.get("label"), rules=rules)
+    return with_gold(merged, truths, named)
 
 
 def _merged(files: list[Path], exports: list[Export]) -> Export:
