@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -81,19 +82,16 @@ class Agreement:
     def __call__(self, estimator: Any, X: Any, y: Any) -> float:
         crowd, weight = match(X, y).annotations, None
         if self.annotations is not None:
-            known = dict(zip(self.annotations.annotators.tolist(), self._weights(), strict=True))
+            known = dict(zip(self.annotations.annotators.tolist(), self._weights, strict=True))
             unknown = [name for name in crowd.annotators.tolist() if name not in known]
             if unknown:
                 raise DataError(f"the scorer does not know the annotators {shorten(unknown, 4)}")
             weight = np.array([known[name] for name in crowd.annotators.tolist()])
         return skill_weighted_agreement(crowd, estimator.predict(X), weight)
 
+    @cached_property
     def _weights(self) -> list[float]:
-        if not hasattr(self, "_cached"):
-            assert self.annotations is not None
-            object.__setattr__(self, "_cached", annotator_weights(self.annotations).tolist())
-        cached: list[float] = self._cached
-        return cached
+        return [] if self.annotations is None else annotator_weights(self.annotations).tolist()
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "annotator": ("annotator", "worker", "rater", "performer", "user"),
     "label": ("label", "answer", "value", "response"),
 }
+_TELLING = 100  # cells from which their values are looked at
 MISSING: tuple[Any, ...] = (-1, "")  # beside None and NaN, which are always missing
 
 
@@ -139,7 +140,7 @@ def _usual_missing(cells: Array) -> tuple[Any, ...]:
         return MISSING
     if found == {-1, 1}:
         return tuple(value for value in MISSING if value != -1)
-    if found == {-1, 0, 1}:
+    if found == {-1, 0, 1} and cells.size >= _TELLING and 2 * np.count_nonzero(cells == -1) < cells.size:
         warnings.warn(
             "-1 is taken for a missing label, beside the labels 0 and 1: pass Annotations.from_dense(matrix, missing=[-1]) to "
             "say so, or missing=[] if it is a class",
