@@ -223,7 +223,7 @@ def test_annotations_of_rows_that_are_not_there(cli: Any, files: Files) -> None:
         ("missing.npy", None, "missing.npy: no such file"),
         ("bad.npy", b"no array", "bad.npy is not a readable npy file"),
         ("bad.npz", b"PK no archive", "bad.npz is not a readable npz file"),
-        ("bad.txt", b"1 2 3", "bad.txt: unknown format"),
+        ("bad.doc", b"1 2 3", "bad.doc: unknown format"),
         ("bad.csv", b"a,b\n1,2\n3,four\n", "record 2: column 'b' holds 'four', features must be numbers"),
         ("bad.csv", b"a,b\n1,2\n,4\n", "record 2: column 'a' is empty"),
         ("bad.csv", b"id\n1\n2\n", "no columns with features"),
