@@ -47,7 +47,7 @@ def test_the_correlation_is_pearsons_on_common_instances_shrunk():
     rng = np.random.default_rng(0)
     labels, truth = alike(2, 0.6, n=300)
     labels[rng.random(labels.shape) < 0.3] = -1
-    found = judges.dependence(labels, truth).pairs.to_pylist()[0]
+    found = judges.dependence(Annotations.from_dense(labels, missing=[-1]), truth).pairs.to_pylist()[0]
     both = (labels >= 0).all(axis=1)
     n = int(both.sum())
     errors = labels[both] != truth[both, None]

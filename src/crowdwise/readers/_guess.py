@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
@@ -78,16 +78,20 @@ def _times(one: _Candidate, other: _Candidate) -> Floats:
 Triple = tuple[_Candidate, _Candidate, _Candidate]
 
 
-def guess_columns(columns: Mapping[str, Any], known: Mapping[str, str], *, text: bool) -> tuple[dict[str, str], str]:
+def guess_columns(
+    columns: Mapping[str, Any], known: Mapping[str, str], gold: Collection[str | None] = (), *, text: bool
+) -> tuple[dict[str, str], str]:
     """Role -> column, and the guess in words; ``known`` roles stand, the rest is told by content or refused.
+
+    Columns of ``gold`` have no other role.
 
     Annotators label an instance once, labels are few, and labels of an instance agree more than those of an annotator:
     all three must be clear, beyond chance. A column that the instance decides is a fact about it, not a label.
     """
-    free = [name for name in columns if name not in known.values()]
+    free = [name for name in columns if name not in (*known.values(), *gold)]
     if text:
         _check_header(columns, known)
-    if len(columns) < 3:
+    if len(free) + len(known) < 3:
         raise _unclear(columns, known, "three columns are needed")
     found = {name: _candidate(name, columns[name]) for name in [*free, *known.values()]}
     usable = [each for name in free if (each := found[name]) is not None and _repeats(each)]

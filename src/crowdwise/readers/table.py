@@ -117,10 +117,8 @@ def read_columns(
     try:
         loaded, remarks = load(choose), []
         if not columns:
-            content = {
-                name: column for name, column in loaded.items() if name not in (gold, find_column(GOLD, list(loaded)))
-            }
-            guess, said = guess_columns(content, known, text=bool(text))
+            truths_in = (gold, find_column(GOLD, list(loaded)))
+            guess, said = guess_columns(loaded, known, truths_in, text=bool(text))
             settle(list(loaded), guess)
             remarks.append(said)
         read = {role: Column.of(loaded[name], f"column {name!r}", record_name) for role, name in columns.items()}
