@@ -16,6 +16,7 @@ LAYERS = [
     ["agreement"],
     ["simulate", "readers", "datasets"],
     ["aggregation"],
+    ["scoring"],
     ["networks"],
     ["graph"],
     ["engine"],
