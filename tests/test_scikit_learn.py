@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import doctest
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -164,10 +162,3 @@ def test_scikit_learns_own_checks_pass() -> None:
     failed = {each["check_name"]: each["exception"] for each in results if each["status"] != "passed"}
     assert set(failed) <= set(EXEMPT), {name: repr(failed[name]) for name in failed if name not in EXEMPT}
     assert len(results) > 50
-
-
-def test_the_page_about_scikit_learn_is_true() -> None:
-    page = Path(__file__).parents[1] / "docs" / "scikit-learn.md"
-    found = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
-    assert found.attempted > 20
-    assert not found.failed

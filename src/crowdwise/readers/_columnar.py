@@ -58,15 +58,20 @@ def read_arrow(path: Path, choose: Choose) -> dict[str, pa.ChunkedArray]:
     """The columns that ``choose`` picks, of a file or a stream of arrow."""
     limit = unpack_limit(path)
     with pa.memory_map(str(path)) as source:
-        start = 8 if source.read(6) == b"ARROW1" else 0  # behind it, a file is a stream
+        start, expected = 0, None
+        if source.read(6) == b"ARROW1":  # behind it, a file is a stream
+            start, expected = 8, pa.ipc.open_file(source).num_record_batches
         source.seek(start)
-        size = 0
+        size = found = 0
         for message in pa.ipc.MessageReader.open_stream(source):
             size += _decoded_size(message)
+            found += message.type == "record batch"
             if size > limit:
                 raise too_large(path, limit)
-        source.seek(0)
-        table = (pa.ipc.open_file(source) if start else pa.ipc.open_stream(source)).read_all()
+        if expected not in (None, found):
+            raise pa.ArrowInvalid(f"it has {found} batches, its footer says {expected}")
+        source.seek(start)
+        table = pa.ipc.open_stream(source).read_all()
         table.validate(full=True)  # damaged offsets would crash later
     wanted = choose(table.column_names)
     return {name: _plain(path, table.column(name), table.schema.field(name).type, limit) for name in wanted}

@@ -40,8 +40,7 @@ def locked(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         if path.is_symlink():  # whose target would be emptied
             raise StorageError(f"{path} is a symbolic link, which a lock never is: remove it, or use another folder")
-        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-        file = os.fdopen(os.open(path, flags, 0o666), "a+", encoding="utf-8")
+        file = open(path, "a+", encoding="utf-8", opener=_no_links)  # noqa: SIM115
     with file:
         _acquire(file, path)
         token = _held.set(_held.get() | {place})
@@ -51,6 +50,10 @@ def locked(folder: Path) -> Iterator[None]:
             _held.reset(token)
             with contextlib.suppress(OSError):  # the folder may be gone, or the disk broken
                 _write(file, "")
+
+
+def _no_links(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 @contextmanager
