@@ -24,7 +24,7 @@ TABLE = "table"  # if no format is recognised, the error of this one says best w
 
 
 def read(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     format: str = AUTO,
     question: str | None = None,
     *,
@@ -39,7 +39,9 @@ def read(
     models: bool = True,
     details: bool = True,
 ) -> Export:
-    """Read a file of annotations: the export of an annotation tool, a table or a matrix.
+    """Read a file of annotations: the export of an annotation tool, a table or a matrix; or a list of files.
+
+    Several files are about the same instances, such as labels of people and answers of models: see `read_together`.
 
     ``format`` is one of `crowdwise.readers.READERS`, or "auto" to recognise it by content; the message of the result
     says what was found. ``question`` chooses one if the export has the answers to several.
@@ -58,7 +60,13 @@ def read(
     >>> export.format, export.annotations, export.durations, export.texts.to_pylist()
     ('label-studio', Annotations(1 instance, 1 annotator, 1 class, 1 annotation), array([4.2]), ['hi'])
     """
-    path = Path(path)
+    if isinstance(path, list | tuple):
+        from crowdwise.readers._together import read_together
+
+        columns = {"instance": instance, "annotator": annotator, "label": label, "gold": gold, "weight": weight}
+        rules: dict[str, Any] = {"duplicates": duplicates, "several": several, "models": models, "details": details}
+        return read_together(path, format, question=question, classes=classes, **columns, **rules)
+    path = Path(path)  # type: ignore[arg-type]
     repeats: Duplicates = "keep" if duplicates is None else duplicates
     options = ReadOptions(
         question, instance, annotator, label, gold, repeats, several, models, details, weight, _known(classes)
