@@ -11,7 +11,7 @@ import pytest
 
 from crowdwise import Annotations, agreement, quality
 from crowdwise.aggregation import DawidSkene, MajorityVote
-from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core import kernels, queries
 from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.errors import AnnotationError
 from crowdwise.registry import AGGREGATORS
@@ -161,6 +161,22 @@ def test_a_weight_of_two_is_the_row_twice(name):
     rows = np.arange(len(a)) % 3 == 0
     one, other = (AGGREGATORS[name](random_state=0).fit(x) for x in (twice(a, rows), weighted(a, 1 + rows)))
     np.testing.assert_allclose(other.posterior_, one.posterior_, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", sorted(AGGREGATORS))
+def test_every_method_takes_soft_labels(name):
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 200)
+    said = np.where(rng.random((200, 6)) < 0.8, truth[:, None], rng.integers(0, 3, (200, 6)))
+    model = AGGREGATORS[name](random_state=0).fit(Annotations.from_soft(0.85 * np.eye(3)[said] + 0.05))
+    assert np.mean(model.labels_ == truth) > 0.9
+    assert np.isfinite(model.skill_interval()).all()
+
+
+def test_pairs_of_labels_are_those_of_different_annotators():
+    soft = Annotations.from_soft([[[0.5, 0.5], [1.0, 0.0]]])
+    agreed, pairs = queries.pairs(MemoryCrowd.of(soft).layout)
+    assert (agreed, pairs) == pytest.approx((1.0, 2.0))  # two ordered pairs, which agree by a half each
 
 
 def test_dawid_skene_to_the_last_digits():

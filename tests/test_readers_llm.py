@@ -243,6 +243,8 @@ def test_people_and_models_are_merged_by_id(tmp_path):
     assert len(crowd) == 8 + 4 + 2
     assert "together: 14 annotations of 5 instances by 4 annotators, 2 of them models" in export.message
     assert read_together(files[:1]).annotations == read(files[0]).annotations
+    assert read(files).annotations == crowd
+    assert read(files[::-1]).annotations.n_annotators == 4  # in any order
 
 
 def test_numbers_of_people_are_found_in_answers(tmp_path):

@@ -220,9 +220,20 @@ class _Case:
             if rare.any():
                 whose = f"{rare.sum()} of the {len(number)} classes have" if self.what == "shares" else "there are"
                 notes.append(f"{whose} fewer than {FEW} gold cases for or against: the interval is a rough one")
-        pick = (lambda array: array) if self.what == "shares" else (lambda array: array[0])
-        parts = (found.value, own[:, 0], own[:, 1], alone.value, gold, naive.value, labels, found.lambda_, n * gain)
-        return self.estimate(tuple(map(pick, parts)), n, further, notes)
+        parts: tuple[Any, ...] = (
+            found.value,
+            own[:, 0],
+            own[:, 1],
+            alone.value,
+            gold,
+            naive.value,
+            labels,
+            found.lambda_,
+            n * gain,
+        )
+        if self.what != "shares":  # a single number
+            parts = tuple(float(part[0]) if part.ndim == 1 else part[0] for part in parts)
+        return self.estimate(parts, n, further, notes)
 
     def confusions(self) -> Estimate:
         """Rows of the confusion matrix as ratios of two means, by the delta method."""

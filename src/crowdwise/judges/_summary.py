@@ -15,7 +15,9 @@ from crowdwise.judges._alt_test import EPSILON, AltTest, alt_test
 from crowdwise.judges._dependence import Dependence, dependence
 from crowdwise.judges._people import Models, Sides, people_consensus
 from crowdwise.judges._shares import wilson
+from crowdwise.registry import AGGREGATORS
 
+PANEL = "panel"  # the aggregator for those who err alike
 ALIKE = 0.8  # effective votes of a model below which models are said to err alike
 
 
@@ -104,7 +106,8 @@ class JudgedModels:
         else:
             lines.append("No model may replace people: let people label what models are unsure of (crowdwise route).")
         if self.dependence is not None and self.dependence.effective_votes < ALIKE * len(self.models):
-            lines.append("The models err alike: together they should not count as one vote each.")
+            better = f": aggregate with method {PANEL}" if PANEL in AGGREGATORS else ""
+            lines.append(f"The models err alike, and should not count as one vote each{better}.")
         if all(model.gold is None for model in self.models):
             lines.append("Some 100 gold labels would tell how often each model is right (crowdwise estimate).")
         return lines

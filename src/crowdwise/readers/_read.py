@@ -28,7 +28,7 @@ TABLE = "table"  # if no format is recognised, the error of this one says best w
 
 
 def read(
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     format: str = AUTO,
     question: str | None = None,
     *,
@@ -50,7 +50,9 @@ def read(
     missing: Sequence[str] | str = (),
     map: Mapping[str, str] | None = None,
 ) -> Export:
-    """Read a file of annotations: the export of an annotation tool, a table or a matrix.
+    """Read a file of annotations: the export of an annotation tool, a table or a matrix; or a list of files.
+
+    Several files are about the same instances, such as labels of people and answers of models: see `read_together`.
 
     ``format`` is one of `crowdwise.readers.READERS`, or "auto" to recognise it by content; the message of the result
     says what was found. ``question`` chooses one if the export has the answers to several.
@@ -81,6 +83,13 @@ def read(
     >>> export.format, export.annotations, export.durations, export.texts.to_pylist()
     ('label-studio', Annotations(1 instance, 1 annotator, 1 class, 1 annotation), array([4.2]), ['hi'])
     """
+    if isinstance(path, list | tuple):
+        from crowdwise.readers._together import read_together
+
+        named = {"instance": instance, "annotator": annotator, "label": label, "gold": gold, "weight": weight}
+        policy: dict[str, Any] = {"duplicates": duplicates, "several": several, "models": models, "details": details}
+        spelling: dict[str, Any] = {"clean": clean, "missing": missing, "map": map}
+        return read_together(path, format, question=question, classes=classes, **named, **policy, **spelling)
     layout = Layout.of(encoding, separator, columns, sheet)
     listed = _known(classes)
     rules = LabelRules.of(clean, listed, missing, map)

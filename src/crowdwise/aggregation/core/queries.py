@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import scipy.sparse as sp
 
 from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.kernels import Floats, Layout
@@ -100,7 +99,8 @@ def pairs(layout: Layout) -> tuple[float, float]:
     if layout.weight is not None:  # the labels that an annotator gave an instance are no pairs
         cells = kernels.incidence(layout)
         cells.sum_duplicates()
-        annotators = sp.csr_array((cells.data, cells.indices // layout.shape[1], cells.indptr), shape=cells.shape)
+        annotators = cells.copy()  # sums in place
+        annotators.indices //= layout.shape[1]
         annotators.sum_duplicates()
         everything, own = votes.sum(axis=1), float(annotators.data @ annotators.data)
         return float(np.vdot(votes, votes) - cells.data @ cells.data), float(everything @ everything - own)
