@@ -63,7 +63,7 @@ class Source:
         """Ids of the annotators that are models."""
         if self.kinds is None:
             return []
-        return np.asarray(self.annotations.annotators)[self.kinds == MODEL].tolist()
+        return list(np.asarray(self.annotations.annotators)[self.kinds == MODEL].tolist())
 
 
 def from_export(path: Path, read: Export) -> Source:
