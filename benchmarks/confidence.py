@@ -4,10 +4,10 @@
     python benchmarks/confidence.py --report     # the tables of docs/aggregation.md and its diagram, from the records
 
 Every real annotation set of CROWDWISE_DATA with known truth, and simulated crowds of the kinds in `known_crowds`, are given to
-every method with its defaults. Records (benchmarks/results/confidence/METHOD.jsonl) hold accuracy, that of majority vote, the mean
-claim and the expected calibration error (ten bins) with and without tempering, and the bins themselves. The record "slope" holds
-for every real set the slope learnt from the other ones, and what it would have claimed; "intervals" the share of annotators
-whose accuracy lies in their interval.
+every method with its defaults. Records (benchmarks/results/confidence/METHOD.jsonl) hold accuracy, that of majority vote, the
+mean claim and the expected calibration error (ten bins) with and without tempering, the share of annotators whose accuracy lies
+in their interval, and the bins themselves. The record "slope" holds for every real set the slope learnt from the other ones, and
+what it would have claimed.
 """
 
 from __future__ import annotations

@@ -94,8 +94,23 @@ def test_probabilities_have_a_column_per_class_and_sum_to_one(cli: Any, write: A
 
 def test_auto_says_what_it_chose_and_why(cli: Any, write: Any) -> None:
     output = cli("aggregate", write(), "-o", "labels.csv").output
-    assert "hierarchical-dawid-skene" in output
-    assert "Confusion matrices with a learnt prior, because" in output
+    assert "committee" in output
+    assert "Several methods decide together" in output
+
+
+def test_it_says_what_to_expect_and_how_far_off_that_was(cli: Any, write: Any) -> None:
+    output = cli("aggregate", write(), "-o", "labels.csv", "--method", "dawid-skene").output
+    assert "of the labels right (as in crowds with known truth" in output
+    assert "independent errors would promise" in output
+    votes = cli("aggregate", write(), "-o", "votes.csv", "--method", "majority-vote").output
+    assert "expect" not in votes
+
+
+def test_one_annotator_promises_a_typical_value(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "crowd.csv").write_text("item,user,answer\n1,a,x\n2,a,y\n3,a,x\n")
+    output = cli("aggregate", "crowd.csv", "-o", "labels.csv").output
+    assert "it cannot be estimated" in output
+    assert "0.999" not in output
 
 
 def test_the_summary_counts_ties_changes_and_agreement(cli: Any, tmp_path: Path) -> None:

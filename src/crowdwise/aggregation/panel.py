@@ -70,10 +70,16 @@ class Panel(DawidSkene):
         self.exponents_ = self._exponents
         if self._few_people(crowd) and crowd.gold.size and self.exponents_from_ == "gold":
             return self._from_gold(crowd)
-        return super()._infer(crowd, rng)
+        posterior = super()._infer(crowd, rng)
+        largest = float(self._exponents.max())
+        if largest < 1.0:  # nobody stands alone: rounds run on full votes, or classes would fade into each other
+            posterior = posterior**largest
+            posterior /= posterior.sum(axis=1, keepdims=True)
+        return posterior
 
     def _round(self, crowd: Crowd, state: Confusions, rng: np.random.Generator) -> Confusions:
-        shared = np.maximum(state.emission, kernels.TINY) ** self._exponents[:, None, None]
+        share = self._exponents / self._exponents.max()
+        shared = np.maximum(state.emission, kernels.TINY) ** share[:, None, None]
         step = crowd.em_step(shared, state.class_prior)
         objective = step.log_likelihood + self._log_prior(crowd, state)
         return self._maximise(crowd, step.posterior, objective, step.counts, step.mass, state.pseudo)

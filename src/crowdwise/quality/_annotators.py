@@ -234,7 +234,7 @@ def _drift(annotations: Annotations, belief: Belief, time: Floats, confidence: f
     slope = np.bincount(who, position * right, size) / spread
     residual = np.bincount(who, (right - slope[who] * position) ** 2, size)
     few = count < 4
-    each = confidence ** (1.0 / max(np.count_nonzero(~few), 1))  # of one interval, so that all hold together
+    each = confidence ** (1.0 / max(int(np.count_nonzero(~few)), 1))  # of one interval, so that all hold together
     free = np.maximum(count - 2, 1)
     error = np.sqrt(residual / free / spread) * -stdtrit(free, (1 - each) / 2)
     return {

@@ -61,7 +61,7 @@ class Export(TableRead):
     @property
     def models(self) -> list[Any]:
         """Ids of the annotators that are models."""
-        return np.asarray(self.annotations.annotators)[self.kinds == MODEL].tolist()
+        return list(np.asarray(self.annotations.annotators)[self.kinds == MODEL].tolist())
 
 
 @dataclass(frozen=True)

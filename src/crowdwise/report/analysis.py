@@ -108,19 +108,19 @@ def analyse(source: Source, method: str = "auto", *, seed: int = 0) -> Analysis:
             reason = "The classifier's prediction, combined with each label through its annotator's matrix."
             confusion = mean_matrices(crowd, transitions, np.arange(crowd.n_annotators)) if fits else None
             return Analysis(source, model.name, reason, belief, majority, confusion, predicted, transitions, right)
-    (name, reason, fitted), warned = with_warnings(lambda: _aggregate(crowd, method, seed))
+    (name, reason, fitted), warned = with_warnings(lambda: _aggregate(crowd, method, seed, source.models))
     if model is not None:
         name = f"{name}, beside the classifier of {model.name}"
     confusion = fitted.confusion_ if fits else None
     return Analysis(source, name, reason, fitted.posterior_, majority, confusion, predicted, warnings=warned)
 
 
-def _aggregate(crowd: Annotations, method: str, seed: int) -> tuple[str, str, Any]:
+def _aggregate(crowd: Annotations, method: str, seed: int, models: list[Any]) -> tuple[str, str, Any]:
     """Name, reason and fitted aggregator."""
     if not len(crowd):
         return "majority-vote", "There are no labels.", MajorityVote(random_state=seed).fit(crowd)
     if method == "auto":
-        chosen = recommend(crowd, random_state=seed)
+        chosen = recommend(crowd, models=models, random_state=seed)
         return chosen.name, chosen.reason, chosen.estimator
     return method, "", AGGREGATORS[method](random_state=seed).fit(crowd)
 

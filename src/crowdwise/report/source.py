@@ -14,6 +14,7 @@ import pyarrow as pa
 from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError
+from crowdwise.readers import MODEL
 
 if TYPE_CHECKING:
     from crowdwise.data.training import TrainingData
@@ -58,6 +59,13 @@ class Source:
     """An earlier table of annotators, if their labels are missing."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Further lines of the overview."""
+
+    @property
+    def models(self) -> list[Any]:
+        """Ids of the annotators that are models."""
+        if self.kinds is None:
+            return []
+        return list(np.asarray(self.annotations.annotators)[self.kinds == MODEL].tolist())
 
 
 def from_export(path: Path, read: Export, root: Path | None = None) -> Source:

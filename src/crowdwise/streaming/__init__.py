@@ -131,7 +131,7 @@ def aggregate(
         crowd, reason = StreamedCrowd(store, team, bound, progress), None
         if model is None:
             chosen, reason = suitable_method(crowd)
-            model, _ = _model(chosen, random_state)
+            model, _ = _model(AGGREGATORS[chosen](random_state=random_state, calibration="crowd"), random_state)
         source = hashlib.sha256((store.folder / MANIFEST).read_bytes()).hexdigest()
         crowd.checkpoint = Checkpoint(folder, model, source)
         model.fit_crowd(crowd)

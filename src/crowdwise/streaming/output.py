@@ -182,7 +182,7 @@ def annotator_table(crowd: StreamedCrowd, model: Aggregator, posterior: Question
         expected=expected,
         confusion=model.confusion_ if small(crowd) else None,
         skill=skill_of(right, number, slopes),
-        independent=independent_skill(crowd.hits(model.raw_posterior_).sum(axis=1), number),
+        independent=independent_skill(crowd.hits(model.raw_posterior_).sum(axis=1), number) if small(crowd) else None,
         comparable=model.comparable_,
     )
     table = pa.table(profile(tally, 0.95))

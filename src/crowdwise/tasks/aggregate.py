@@ -286,15 +286,16 @@ def fit(
 
 
 def promise(fitted: Fit) -> Promise | None:
-    """What a fitted aggregator promises about its labels, and why; None without labelled instances."""
+    """What a fitted aggregator promises about its labels, and why; None without labels, and for shares of votes."""
     model = fitted.model
     labelled = model.annotations_.labels_per_instance > 0
-    if not np.any(labelled) or model.posterior_.shape[1] < 2:
+    shares = model.holds_shares and model.calibration == "none"
+    if not np.any(labelled) or model.posterior_.shape[1] < 2 or shares:
         return None
     honest, raw = (float(q[labelled].max(axis=1).mean()) for q in (model.posterior_, model.raw_posterior_))
     n_gold = model.tempering_.n_gold if hasattr(model, "tempering_") else 0
     if model.calibration == "none":
-        reason = "shares of votes, not corrected" if model.holds_shares else "as if annotators erred independently"
+        reason = "as if annotators erred independently"
     elif n_gold:
         reason = f"corrected by {count(n_gold, 'gold labels')}"
     else:

@@ -280,7 +280,7 @@ class Aggregator(Estimator):
         return bool(known or crowd.n_classes < 2 or np.any(crowd.labels_per_instance > 1))
 
     def confusion_interval(self, level: float = 0.95) -> Floats:
-        """Credible intervals (R, C, C, 2) of ``confusion_`` (its rows are Dirichlet), as wide as both posteriors ask for."""
+        """Credible intervals (R, C, C, 2) of ``confusion_``: rows have Dirichlet posteriors; ends as in `skill_interval`."""
         crowd = self._fitted_crowd()
         past, believed = 0.0 if crowd.history is None else crowd.history, self._believed(crowd)
         both = [self.posterior_, *([] if self.raw_posterior_ is self.posterior_ else [self.raw_posterior_])]

@@ -89,7 +89,7 @@ def alike(layout: Layout) -> npt.NDArray[np.int64]:
     apart = seen & ~independent
     if apart.sum() > 0.25 * seen.sum():  # then it is the model of skills that does not fit
         return groups
-    n_groups, component = connected_components(sp.csr_array(apart), directed=False)
+    n_groups, component = connected_components(apart.astype(np.int8), directed=False)
     sizes = np.bincount(component, minlength=n_groups)
     number_of = np.full(n_groups, -1)
     number_of[sizes > 1] = np.arange(np.count_nonzero(sizes > 1))

@@ -17,6 +17,7 @@ from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from crowdwise.aggregation.core import compiled, kernels, queries
 from crowdwise.aggregation.core.kernels import Floats, Layout
@@ -109,7 +110,7 @@ def _by_cell(layout: Layout, weight: Floats | None) -> Floats | None:
     return None if weight is None else np.repeat(weight, layout.shape[1])
 
 
-def _with_odds(layout: Layout, posterior: Floats, against: Floats, labelled: Floats) -> Floats:
+def _with_odds(layout: Layout, posterior: Floats, against: Floats, labelled: npt.NDArray[np.bool_]) -> Floats:
     """The posterior with odds 1 : against (n,) of its most probable class; the others keep their proportions."""
     rows, most = np.arange(len(posterior)), queries.choose(posterior, "first", np.random.default_rng(0))
     result = posterior.copy()
