@@ -113,6 +113,7 @@ def measure() -> None:
             at_random = [(every[0][k][0], float(np.mean([one[k][1] for one in every]))) for k in range(ROUNDS + 1)]
             record = {
                 "crowd": name,
+                "rest": promises(crowd, truth),
                 "items": int((truth >= 0).sum()),
                 "labels": len(crowd),
                 **by_queue,
