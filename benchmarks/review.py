@@ -1,6 +1,6 @@
 """How many reviews a queue saves: labels that are right after so many reviewed items, by the queue's order and at random.
 
-    python benchmarks/review.py                 # RTE, LabelMe and a simulated crowd -> benchmarks/results/review.jsonl
+    python benchmarks/review.py                 # public crowds and a simulated one -> benchmarks/results/review.jsonl
     python benchmarks/review.py --table         # the records as a table
 
 A reviewer who is always right answers one item after the other; the consensus is fitted anew after every tenth of the
@@ -13,12 +13,13 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from crowdwise import datasets, simulate
+from crowdwise import datasets, quality, simulate
 from crowdwise.annotations import Annotations
 from crowdwise.reviewing.answers import Answer, Answers
 from crowdwise.reviewing.consensus import Consensus, merged, refit
@@ -42,7 +43,8 @@ def crowds() -> dict[str, Callable[[], tuple[Annotations, Any]]]:
         made = simulate.aidn(data.X_train, data.y_train, n_annotators=60, labels_per_instance=3, random_state=0)
         return made.annotations, np.asarray(made.y)
 
-    return {"RTE": lambda: public("rte"), "LabelMe": lambda: public("labelme"), "simulated": simulated}
+    named = {"RTE": "rte", "LabelMe": "labelme", "Music": "music", "Bluebird": "bluebird"}
+    return {title: partial(public, name) for title, name in named.items()} | {"simulated": simulated}
 
 
 def curve(crowd: Annotations, truth: Any, choose: Choose) -> list[tuple[int, float]]:
@@ -58,6 +60,28 @@ def curve(crowd: Annotations, truth: Any, choose: Choose) -> list[tuple[int, flo
         for item in order[np.isin(order, known)][:step].tolist():
             answers.play(Answer("reviewer", "label", ids[item], classes[truth[item]]))
     return points
+
+
+def promises(crowd: Annotations, truth: Any) -> list[tuple[float, float, float, float, float]]:
+    """Share reviewed, then of the rest: share right, share expected to be right, and the ends of its interval."""
+    answers, nothing = Answers(crowd), np.full(crowd.n_instances, -1, np.int32)
+    ids, classes = crowd.instance_vocabulary.arrow.to_pylist(), crowd.class_vocabulary.arrow.to_pylist()
+    known, checked, found = truth >= 0, [], []
+    step = max(1, round(0.025 * known.sum()))
+    for part in (0.0, 0.05, 0.1, 0.2):
+        while True:
+            now = refit(merged(crowd, answers), crowd.n_annotators, answers.agreed(), nothing)
+            if answers.reviewed.sum() >= part * known.sum():
+                break
+            order = queue(now, View())
+            for item in order[known[order]][:step].tolist():
+                checked.append((float(now.promised[item]), bool(now.label[item] == truth[item])))
+                answers.play(Answer("reviewer", "label", ids[item], classes[truth[item]]))
+        rest = known & (answers.reviewed == 0)
+        expected = quality.outlook(now.promised[rest], checked, crowd.n_classes, 0.97)
+        right = float(np.mean(now.label[rest] == truth[rest]))
+        found.append((part, right, expected.right, expected.low, expected.high))
+    return found
 
 
 def shuffled(seed: int) -> Choose:
@@ -89,6 +113,7 @@ def measure() -> None:
             at_random = [(every[0][k][0], float(np.mean([one[k][1] for one in every]))) for k in range(ROUNDS + 1)]
             record = {
                 "crowd": name,
+                "rest": promises(crowd, truth),
                 "items": int((truth >= 0).sum()),
                 "labels": len(crowd),
                 **by_queue,
@@ -103,8 +128,8 @@ def table() -> str:
     heads = ["crowd", "items", "right before", "after 5 %", "10 %", "20 %, by the queue", "20 %, at random"]
     heads.append("reviews for the gain of 20 % at random")
     lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
-    for text in RECORDS.read_text("utf-8").splitlines():
-        record = json.loads(text)
+    records = [json.loads(text) for text in RECORDS.read_text("utf-8").splitlines()]
+    for record in records:
         points, at_random = record["doubt"], record["random"]
         reviews = needed([tuple(point) for point in points], at_random[-1][1])
         share = reviews / at_random[-1][0]
@@ -113,6 +138,10 @@ def table() -> str:
             f"| {record['crowd']} | {record['items']:,} | {at[0.0]:.1%} | {at[0.05]:.1%} | {at[0.1]:.1%} | {at[0.2]:.1%} | "
             f"{at_random[-1][1]:.1%} | {reviews:.0f} instead of {at_random[-1][0]:,} ({share:.0%}) |"
         )
+    lines += ["", "| crowd | before | after 5 % | 10 % | 20 % |", "|---|---|---|---|---|"]
+    for record in records:
+        cells = [f"{right:.0%}: {said:.0%} ({low:.0%} to {high:.0%})" for _, right, said, low, high in record["rest"]]
+        lines.append(f"| {record['crowd']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

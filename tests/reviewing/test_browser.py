@@ -7,8 +7,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +257,35 @@ def test_it_works_without_scripts(running: Review, opened: Open) -> None:
     page.get_by_role("button", name="Apply").click()
     assert "order=file" in page.url
     assert running.session.answers.labels == {}
+
+
+class Notebook(BaseHTTPRequestHandler):
+    """A page of this machine that shows what `Review._repr_html_` gives to a notebook."""
+
+    html = ""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(f"<link rel=icon href=data:,>{self.html}".encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+def test_it_runs_inside_a_notebook(running: Review, browser: Any) -> None:
+    Notebook.html = running._repr_html_()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Notebook) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = browser.new_page()
+        page.goto(f"http://localhost:{server.server_port}/")
+        frame = page.frame_locator("iframe")
+        frame.locator(".class").nth(1).click()
+        frame.locator("#last", has_text="Saved").wait_for()
+        page.close()
+        server.shutdown()
+    assert len(running.session.answers.labels) == 1
 
 
 def test_hostile_texts_run_no_script(tmp_path: Path, opened: Open) -> None:

@@ -7,9 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crowdwise.annotations import Annotations
 from crowdwise.data.types import Floats
+from crowdwise.quality._belief import majority_posterior
 
 PRIOR = 5.0  # expected errors before checks outweigh what the model promised
+
+
+def cautious_confidence(annotations: Annotations, posterior: Floats) -> Floats:
+    """Probability of every instance's most likely class, (n,): the lower of what the model says and what agreement says.
+
+    Models that tell annotators apart take their labels for independent and promise too much; how often two labels of an
+    instance agree promises less (`majority_posterior`).
+    """
+    label = posterior.argmax(axis=1)[:, None]
+    votes = np.take_along_axis(majority_posterior(annotations), label, axis=1)[:, 0]
+    return np.minimum(np.take_along_axis(posterior, label, axis=1)[:, 0], votes)
 
 
 @dataclass(frozen=True)
@@ -54,4 +67,8 @@ def outlook(confidence: Floats, checked: Sequence[tuple[float, bool]], n_classes
     enough = np.flatnonzero(rest <= 1 - target)
     more = int(enough[0]) if len(enough) else len(doubt)
     low, high = (float(gamma.ppf(tail, shape, scale=1 / rate)) for tail in (0.025, 0.975))
-    return Outlook(1 - share(shape / rate), 1 - share(high), 1 - share(low), more)
+    wrong_now = share(shape / rate)
+    chance = 1.96**2 * wrong_now * (1 - wrong_now) / len(doubt)  # of so few items, more or fewer may be wrong
+    most_wrong = wrong_now + float(np.sqrt((share(high) - wrong_now) ** 2 + chance))
+    least_wrong = wrong_now - float(np.sqrt((wrong_now - share(low)) ** 2 + chance))
+    return Outlook(1 - wrong_now, 1 - min(most_wrong, 1.0), 1 - max(least_wrong, 0.0), more)

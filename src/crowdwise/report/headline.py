@@ -60,7 +60,8 @@ def _right(analysis: Analysis) -> list[dict[str, str]]:
         now, then = _share(right), _share(mended)
         title, basis = "of the labels are right", f", measured on {len(known):,} items of known truth"
     else:
-        confidence = np.sort(1 - analysis.doubt[labelled])
+        confidence = np.minimum(quality.cautious_confidence(crowd, analysis.posterior), 1 - analysis.doubt)
+        confidence = confidence[labelled[np.argsort(-analysis.doubt[labelled], kind="stable")]]
         all_of_them, rest = (quality.outlook(each, [], crowd.n_classes, 1.0) for each in (confidence, confidence[k:]))
         now = all_of_them.right, all_of_them.low, all_of_them.high
         after = [(share * (total - k) + k) / total for share in (rest.right, rest.low, rest.high)]

@@ -37,7 +37,8 @@ def items(analysis: Analysis, shown: Ints, budget: int) -> dict[str, Any]:
     order = order[(labels[order] > 0) | (len(crowd) == 0)]
     total, order = len(order), order[:MOST_ITEMS]
     place: dict[int, int] = {code: at for at, code in enumerate(shown.tolist())}
-    rows, people = [], [str(name) for name in crowd.annotators[shown]]
+    rows: list[dict[str, Any]] = []
+    people = [str(name) for name in crowd.annotators[shown]]
     left = budget - size(people)
     for code in order.tolist():
         own = crowd.by_instance[code]

@@ -19,7 +19,7 @@ Action = Literal["label", "skip", "comment", "undo"]
 COMMENT = 2_000  # characters
 _ID, _NUMBER = (str, int, float, type(None)), (int, float, type(None))
 _KINDS: dict[str, Any] = {"reviewer": str, "comment": str, "key": str, "time": (int, float)}
-_KINDS |= {"item": _ID, "label": _ID, "consensus": _ID, "seconds": _NUMBER, "confidence": _NUMBER}
+_KINDS |= {"item": _ID, "label": _ID, "consensus": _ID, "seconds": _NUMBER, "confidence": _NUMBER, "promised": _NUMBER}
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ class Answer:
     consensus: Any = None
     """The most likely class before this answer, and its probability."""
     confidence: float | None = None
+    promised: float | None = None
+    """What was to be expected of the most likely class, see `Consensus.promised`."""
     key: str = ""
     """Names the request, so that one which is sent again counts once."""
 

@@ -48,6 +48,11 @@ class Consensus:
         return np.asarray(self.posterior.max(axis=1))
 
     @cached_property
+    def promised(self) -> Floats:
+        """What to expect of the most likely class, (n,): its probability, where models do not promise too much."""
+        return quality.cautious_confidence(self.annotations, self.posterior)
+
+    @cached_property
     def information(self) -> Floats:
         """Bits that a reviewer's label is expected to tell about the class, (n,): H(label) - H(label | class)."""
         classes = self.posterior.shape[1]

@@ -152,7 +152,10 @@ class Session:
         if answer.action == "label":
             assert label is not None
             values |= {"label": self.class_id(label), "confidence": round(float(now.confidence[item]), 4)}
-            values["consensus"] = self.class_id(int(now.label[item]))
+            values |= {
+                "consensus": self.class_id(int(now.label[item])),
+                "promised": round(float(now.promised[item]), 4),
+            }
         return Answer(**values)
 
     def _replay(self) -> None:
@@ -298,11 +301,9 @@ class Session:
             reviewed = self.answers.reviewed > 0
             skipped = len(self.answers.skipped.get(reviewer, {}))
         checked = [
-            (answer.confidence, answer.label == answer.consensus)
-            for answer in verdicts
-            if answer.confidence is not None
+            (answer.promised, answer.label == answer.consensus) for answer in verdicts if answer.promised is not None
         ]
-        rest = outlook(now.confidence[~reviewed], checked, self.crowd.n_classes, self.target)
+        rest = outlook(now.promised[~reviewed], checked, self.crowd.n_classes, self.target)
         agreeing, left = sum(right for _, right in checked), int(np.count_nonzero(~reviewed))
         return Progress(
             now.version, len(reviewed) - left, mine, skipped, left, agreeing, len(checked), rest, self.target

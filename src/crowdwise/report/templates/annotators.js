@@ -124,7 +124,7 @@ function startAnnotators() {
   search();
   sort(columns.find((column) => column.key === "skill") || columns[0]);
   const ranked = people.map((row, id) => ({ ...row, id })).filter((row) => row.skill != null).sort((a, b) => b.skill - a.skill);
-  const every = Math.ceil(ranked.length / Math.max(4, Math.floor((at("chart-skills").clientWidth || 900) / 20))); // so that names have room
+  const every = Math.ceil(ranked.length / Math.max(4, Math.floor((at("chart-skills").clientWidth || 900) / (ranked.length > 30 ? 28 : 20)))); // so that names have room
   const points = ranked.map(({ id, name, skill, low, high, labels }, rank) => ({ id, name, skill, low, high, labels, rank, tag: rank % every ? "" : short(name, 16) }));
   draw(at("chart-skills"), "skills", { skills: points }, { signals: { picked }, listeners: { click: (datum) => datum && pick(datum.id) } });
 }

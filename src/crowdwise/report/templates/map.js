@@ -6,10 +6,14 @@ const MAP_HEIGHT = 440;
 function nameTags(nodes, width) {
   const spread = (key) => { const values = nodes.map((node) => node[key]); const low = Math.min(...values); return [low, Math.max(...values) - low || 1]; };
   const [[left, across], [bottom, up]] = [spread("x"), spread("y")];
+  const place = (node) => [((node.x - left) / across) * (width - 60), ((node.y - bottom) / up) * (MAP_HEIGHT - 60)];
+  const points = nodes.map(place);
   const taken = [];
   for (const node of [...nodes].sort((a, b) => (people[b.id].labels ?? 0) - (people[a.id].labels ?? 0))) {
     const text = short(node.name, 18), half = 3.4 * text.length;
-    const x = ((node.x - left) / across) * (width - 60), y = ((node.y - bottom) / up) * (MAP_HEIGHT - 60);
+    const [x, y] = place(node);
+    const covers = nodes.length > 40 ? points.filter(([px, py]) => Math.abs(px - x) < half && py > y + 4 && py < y + 19).length : 0;
+    if (covers > 1) continue;
     if (taken.some((other) => Math.abs(other.x - x) < other.half + half + 4 && Math.abs(other.y - y) < 17)) continue;
     taken.push({ x, y, half });
     node.tag = text;
