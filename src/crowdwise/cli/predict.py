@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,6 +42,6 @@ def predict(
     """Write the most probable class of each instance: columns instance and label, and with --annotations confidence and doubt."""
     from crowdwise.tasks.predict import predict as task
 
-    columns = {"text": text, "image": image, "root": root}
+    columns: dict[str, Any] = {"text": text, "image": image, "root": root}
     result = task(model, inputs, out, proba=proba, ids=ids, **columns, annotations=annotations, device=device)
     say(f"{result.out}: {result.table.num_rows:,} predictions by {result.method}")

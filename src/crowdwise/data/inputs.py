@@ -186,7 +186,7 @@ def _texts(column: Any) -> list[str]:
     return ["" if value is None else str(value) for value in _list(column)]
 
 
-def _objects(values: Sequence[str]) -> Array:
+def _objects(values: Sequence[str | None]) -> Array:
     array = np.empty(len(values), object)
     array[:] = values
     return array

@@ -72,6 +72,11 @@ class Pictures(Sequence[Any]):
         return iter(self.files)
 
 
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse matrix or array of scipy."""
+    return bool(sp.issparse(X))
+
+
 def opened(X: Any) -> Any:
     """X with what stands for rows in its place: a folder becomes its pictures, a series of texts an array of them."""
     if isinstance(X, str | os.PathLike):
@@ -80,7 +85,7 @@ def opened(X: Any) -> Any:
         raise DataError(
             f"X is the text {str(X)[:60]!r}, which names no folder of pictures; pass a list of texts or a folder"
         )
-    if isinstance(X, Pictures) or sp.issparse(X) or isinstance(X, np.ndarray):
+    if isinstance(X, Pictures) or is_sparse(X) or isinstance(X, np.ndarray):
         return _object_texts(X) if isinstance(X, np.ndarray) else X
     if isinstance(X, list | tuple):
         return _opened_list(X)
@@ -102,14 +107,14 @@ def kind_of(X: Any) -> Kind:
         return "text" if X.ndim == 1 and _texts(X[:1000].tolist()) else "numbers"
     if isinstance(X, list | tuple):
         return "text" if _texts(X[:1000]) else "numbers"
-    if sp.issparse(X) or hasattr(X, "detach") or not is_frame(X):
+    if is_sparse(X) or hasattr(X, "detach") or not is_frame(X):
         return "numbers"
     return "table" if any(not _numeric(X[name]) for name in frame_columns(X)) else "numbers"
 
 
 def count_rows(X: Any) -> int:
     """The number of instances."""
-    if sp.issparse(X):
+    if is_sparse(X):
         return int(X.shape[0])
     if isinstance(X, Mapping):
         return len(next(iter(X.values()), ()))
@@ -118,7 +123,7 @@ def count_rows(X: Any) -> int:
 
 def take_rows(X: Any, rows: Array) -> Any:
     """Some rows of X, as X is: array, sparse matrix, list, frame of any library, pictures."""
-    if sp.issparse(X):
+    if is_sparse(X):
         return sp.csr_array(X)[rows]
     if isinstance(X, np.ndarray | Pictures) or hasattr(X, "detach"):
         return X[rows]

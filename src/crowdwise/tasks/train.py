@@ -65,7 +65,7 @@ class Plan:
     def load(self) -> TrainingData:
         """Read the instances and their annotations."""
         if self.annotations is not None and not self.data:
-            columns = {"text": self.text, "image": self.image, "root": self.root}
+            columns: dict[str, Any] = {"text": self.text, "image": self.image, "root": self.root}
             return from_files(self.inputs, self.annotations, self.ids, self.reading, **columns)
         return from_dataset(
             self.data,
