@@ -44,11 +44,7 @@ class InputRows:
         without suffix."""
         if not isinstance(self.X, Pictures) or self.ids is None:
             return self
-        asked = set(map(str, wanted.tolist()))
-        names = [tuple(Path(name).name for name in each) for each in (self.X.ids, self.X.stems)]
-        ways = [each for each in (self.X.ids, self.X.stems, *names) if len(set(each)) == len(each)]
-        best = max(ways, key=lambda each: len(asked.intersection(each)), default=self.X.ids)
-        return replace(self, ids=np.array(best))
+        return replace(self, ids=np.array(self.X.names_for(wanted.tolist())))
 
 
 def read_inputs(

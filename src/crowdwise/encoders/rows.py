@@ -55,6 +55,13 @@ class Pictures(Sequence[Any]):
         """The ids without the files' suffixes."""
         return tuple(name.rpartition(".")[0] if name.lower().endswith(SUFFIXES) else name for name in self.ids)
 
+    def names_for(self, wanted: Sequence[Any]) -> tuple[str, ...]:
+        """The pictures' ids as ``wanted`` calls them: paths below the folder or file names, with or without suffix."""
+        asked = set(map(str, wanted))
+        names = [tuple(name.rpartition("/")[2] for name in each) for each in (self.ids, self.stems)]
+        ways = [each for each in (self.ids, self.stems, *names) if len(set(each)) == len(each)]
+        return max(ways, key=lambda each: len(asked.intersection(each)), default=self.ids)
+
     def __len__(self) -> int:
         return len(self.files)
 
@@ -78,7 +85,7 @@ def is_sparse(X: Any) -> bool:
 
 
 def opened(X: Any) -> Any:
-    """X with what stands for rows in its place: a folder becomes its pictures, a series of texts an array of them."""
+    """X with what stands for rows in its place: a folder becomes its pictures, a list of texts an array of them."""
     if isinstance(X, str | os.PathLike):
         if Path(X).is_dir():
             return Pictures.of_folder(X)
@@ -89,9 +96,6 @@ def opened(X: Any) -> Any:
         return _object_texts(X) if isinstance(X, np.ndarray) else X
     if isinstance(X, list | tuple):
         return _opened_list(X)
-    if _is_series(X):
-        values = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
-        return _object_texts(values)
     return X
 
 
@@ -107,6 +111,8 @@ def kind_of(X: Any) -> Kind:
         return "text" if X.ndim == 1 and _texts(X[:1000].tolist()) else "numbers"
     if isinstance(X, list | tuple):
         return "text" if _texts(X[:1000]) else "numbers"
+    if not is_sparse(X) and _is_series(X):
+        return "text" if _texts(X[:1000].to_list()) else "numbers"
     if is_sparse(X) or hasattr(X, "detach") or not is_frame(X):
         return "numbers"
     return "table" if any(not _numeric(X[name]) for name in frame_columns(X)) else "numbers"
@@ -133,6 +139,8 @@ def take_rows(X: Any, rows: Array) -> Any:
         return [X[row] for row in rows.tolist()]
     if hasattr(X, "iloc"):
         return X.iloc[rows]
+    if _is_series(X):
+        return X[rows]
     if hasattr(X, "take") and hasattr(X, "schema"):  # arrow
         return X.take(rows)
     if is_frame(X):

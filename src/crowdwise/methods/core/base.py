@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise import encoders
+from crowdwise.annotations import Annotations
 from crowdwise.callbacks import Callbacks, FromObserver, Observer
 from crowdwise.constraints import Interval, NonNegativeFloat, NonNegativeInt, PositiveInt, check_parameters
 from crowdwise.engine import Engine, Group, Problem, Stage, StageResult, distributed
@@ -26,7 +27,7 @@ from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.recipe import FEATURES, Augment, Recipe, Schedule, find_recipe
 from crowdwise.engine.stage import Loss
 from crowdwise.engine.tensors import Units
-from crowdwise.errors import ConfigError, CrowdwiseError, ModelFileError
+from crowdwise.errors import ConfigError, CrowdwiseError, DataError, ModelFileError
 from crowdwise.methods.core.files import fingerprint, load_model, save_model
 from crowdwise.methods.core.labels import label_arrays
 from crowdwise.methods.core.prediction import Array, Predictor, as_annotations
@@ -178,6 +179,7 @@ class CrowdClassifier(Predictor):
         X = encoders.opened(X)
         encoder = encoders.choose(self.encoder, X)
         crowd = as_annotations(annotations, count_rows(X))
+        _check_names(X, crowd)
         share_held_out = self.validation_share(X if encoder is None else _shaped(encoder, count_rows(X)))
         run, seed = self._open_run(run_dir, resume), self._seed()
         device = distributed.join(resolve_device(self.device))
@@ -493,6 +495,15 @@ def build(engine: Engine, name: str, make: Callable[[], Any]) -> Any:
     if engine.device.type == "cuda":
         module.to(memory_format=torch.channels_last)
     return module
+
+
+def _check_names(X: Any, crowd: Annotations) -> None:
+    """Refuse annotations that call pictures by name, but list them in another order than X does."""
+    if isinstance(X, encoders.Pictures) and crowd.instances.dtype.kind in "UTO":
+        wanted = list(map(str, crowd.instances.tolist()))
+        wrong = [name for name, own in zip(wanted, X.names_for(wanted), strict=False) if name != own]
+        if wrong:
+            raise DataError(f"X has its pictures in another order than the annotations, or has others: {wrong[0]!r}")
 
 
 def _shaped(encoder: encoders.Encoder, n: int) -> Array:
