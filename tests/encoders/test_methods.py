@@ -126,6 +126,15 @@ def test_a_folder_of_pictures(tmp_path):
     np.testing.assert_array_equal(loaded.predict(tmp_path), model.predict([str(path) for path in files]))
 
 
+def test_pictures_called_by_name_are_never_paired_by_luck(tmp_path):
+    for number in range(4):
+        Image.new("L", (9, 9), 60 * number).save(tmp_path / f"p{number}.png")
+    table = [(f"p{number}", who, number % 2) for number in (1, 0, 2, 3) for who in "ab"]
+    frame = pd.DataFrame(table, columns=["item", "worker", "label"])
+    with pytest.raises(DataError, match="in another order"):
+        crowdwise.CE(**QUICK).fit(tmp_path, frame)
+
+
 def test_forged_encoders_are_refused(tmp_path):
     path = crowdwise.CE(**QUICK).fit(TEXTS, VOTES).save(tmp_path / "model")
     from crowdwise.methods.core import files

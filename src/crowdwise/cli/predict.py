@@ -45,7 +45,7 @@ def predict(
     """Write the most probable class of each instance: columns instance and label, and with --annotations confidence and doubt."""
     from crowdwise.tasks.predict import predict as task
 
-    columns = {"text": text, "image": image, "root": root}
+    columns: dict[str, Any] = {"text": text, "image": image, "root": root}
     result = task(
         model, inputs, out, proba=proba, ids=ids, **columns, annotations=annotations, gold=gold, device=device
     )

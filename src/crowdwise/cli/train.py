@@ -113,7 +113,7 @@ def train(
     if labels is not None and annotations is not None:
         raise typer.BadParameter("LABELS and --annotations are the same; pass one of them")
     annotations = labels if annotations is None else annotations
-    columns = {"text": text, "image": image, "root": root}
+    columns: dict[str, Any] = {"text": text, "image": image, "root": root}
     new = (method, data, inputs, annotations, ids, preset, settings, epochs, encoder, seed, out, download or None)
     if resume is not None and (reading or any(value is not None for value in (*new, *columns.values()))):
         raise typer.BadParameter(

@@ -45,7 +45,7 @@ class InputRows:
         without suffix."""
         if not isinstance(self.X, Pictures) or self.ids is None:
             return self
-        return replace(self, ids=np.array(self.X.ids_like(wanted)))
+        return replace(self, ids=np.array(self.X.names_for(wanted.tolist())))
 
 
 def read_inputs(
@@ -185,7 +185,7 @@ def _texts(column: Any) -> list[str]:
     return ["" if value is None else str(value) for value in _list(column)]
 
 
-def _objects(values: Sequence[str]) -> Array:
+def _objects(values: Sequence[str | None]) -> Array:
     array = np.empty(len(values), object)
     array[:] = values
     return array

@@ -269,8 +269,8 @@ def _rows_and_ids(X: Any, ids: Ids | str | None, crowd: Annotations) -> tuple[An
         return (_values(X) if _is_mapping_of_rows(X, crowd) else X), ids, None
     if _is_mapping_of_rows(X, crowd):
         return _values(X), list(X), None
-    if hasattr(X, "ids_like") and crowd.instance_vocabulary.ids is not None:  # pictures of a folder
-        return X, X.ids_like(crowd.instances), None
+    if hasattr(X, "names_for") and crowd.instance_vocabulary.ids is not None:  # pictures of a folder
+        return X, X.names_for(crowd.instances.tolist()), None
     index = row_ids(X)
     if index is not None and crowd.instance_vocabulary.ids is None and len(set(index.tolist())) < len(index):
         index = None  # rows drawn with repetition, in the order of the annotations

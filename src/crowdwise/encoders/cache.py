@@ -139,5 +139,5 @@ def _content(item: Any) -> bytes:
             raise DataError(f"{item} cannot be read: {error.strerror}") from error
     if hasattr(item, "tobytes"):
         shape = getattr(item, "shape", None) or (item.size, item.mode)
-        return b"data" + repr(shape).encode() + item.tobytes()
+        return b"".join((b"data", repr(shape).encode(), item.tobytes()))
     raise DataError(f"cannot encode {type(item).__name__}")

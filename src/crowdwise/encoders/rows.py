@@ -55,10 +55,10 @@ class Pictures(Sequence[Any]):
         """The ids without the files' suffixes."""
         return tuple(name.rpartition(".")[0] if name.lower().endswith(SUFFIXES) else name for name in self.ids)
 
-    def ids_like(self, wanted: Array) -> tuple[str, ...]:
-        """Ids in the form in which most of ``wanted`` are: paths below the folder or file names, with or without suffix."""
-        asked = set(map(str, wanted.tolist()))
-        names = [tuple(Path(name).name for name in each) for each in (self.ids, self.stems)]
+    def names_for(self, wanted: Sequence[Any]) -> tuple[str, ...]:
+        """The pictures' ids as ``wanted`` calls them: paths below the folder or file names, with or without suffix."""
+        asked = set(map(str, wanted))
+        names = [tuple(name.rpartition("/")[2] for name in each) for each in (self.ids, self.stems)]
         ways = [each for each in (self.ids, self.stems, *names) if len(set(each)) == len(each)]
         return max(ways, key=lambda each: len(asked.intersection(each)), default=self.ids)
 
@@ -79,6 +79,11 @@ class Pictures(Sequence[Any]):
         return iter(self.files)
 
 
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse matrix or array of scipy."""
+    return bool(sp.issparse(X))
+
+
 def opened_folder(X: Any) -> Any:
     """The pictures of a folder, where X names one; else X itself."""
     if not isinstance(X, str | os.PathLike):
@@ -93,13 +98,10 @@ def opened_folder(X: Any) -> Any:
 def opened(X: Any) -> Any:
     """X with what stands for rows in its place: a folder becomes its pictures, a series of texts an array of them."""
     X = opened_folder(X)
-    if isinstance(X, Pictures) or sp.issparse(X) or isinstance(X, np.ndarray):
+    if isinstance(X, Pictures) or is_sparse(X) or isinstance(X, np.ndarray):
         return _object_texts(X) if isinstance(X, np.ndarray) else X
     if isinstance(X, list | tuple):
         return _opened_list(X)
-    if _is_series(X):
-        values = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
-        return _object_texts(values)
     return X
 
 
@@ -115,14 +117,16 @@ def kind_of(X: Any) -> Kind:
         return "text" if X.ndim == 1 and _texts(X[:1000].tolist()) else "numbers"
     if isinstance(X, list | tuple):
         return "text" if _texts(X[:1000]) else "numbers"
-    if sp.issparse(X) or hasattr(X, "detach") or not is_frame(X):
+    if not is_sparse(X) and _is_series(X):
+        return "text" if _texts(X[:1000].to_list()) else "numbers"
+    if is_sparse(X) or hasattr(X, "detach") or not is_frame(X):
         return "numbers"
     return "table" if any(not _numeric(X[name]) for name in frame_columns(X)) else "numbers"
 
 
 def count_rows(X: Any) -> int:
     """The number of instances."""
-    if sp.issparse(X):
+    if is_sparse(X):
         return int(X.shape[0])
     if isinstance(X, Mapping):
         return len(next(iter(X.values()), ()))
@@ -131,7 +135,7 @@ def count_rows(X: Any) -> int:
 
 def take_rows(X: Any, rows: Array) -> Any:
     """Some rows of X, as X is: array, sparse matrix, list, frame of any library, pictures."""
-    if sp.issparse(X):
+    if is_sparse(X):
         return sp.csr_array(X)[rows]
     if isinstance(X, np.ndarray | Pictures) or hasattr(X, "detach"):
         return X[rows]
@@ -141,6 +145,8 @@ def take_rows(X: Any, rows: Array) -> Any:
         return [X[row] for row in rows.tolist()]
     if hasattr(X, "iloc"):
         return X.iloc[rows]
+    if _is_series(X):
+        return X[rows]
     if hasattr(X, "take") and hasattr(X, "schema"):  # arrow
         return X.take(rows)
     if is_frame(X):

@@ -63,7 +63,8 @@ def predict(
     out = Path(out)
     classifier = crowdwise.load(model, device=device)
     encoder = classifier.intake_.encoder
-    named = {"text": text, "image": image, "root": root, "expects": "" if encoder is None else encoder.takes}
+    named: dict[str, Any] = {"text": text, "image": image, "root": root}
+    named["expects"] = "" if encoder is None else encoder.takes
     if annotations is None:
         instances = read_inputs(inputs, ids, **named)
         probabilities = classifier.predict_proba(instances.X)  # (n, C)

@@ -66,7 +66,7 @@ class Plan:
         """Read the instances and their annotations; as an earlier version did, if one began the run in the folder ``path``."""
         earlier = path is not None and of_earlier_version(path)
         if self.annotations is not None and not self.data:
-            columns = {"text": self.text, "image": self.image, "root": self.root}
+            columns: dict[str, Any] = {"text": self.text, "image": self.image, "root": self.root}
             return from_files(self.inputs, self.annotations, self.ids, self.reading, **columns, as_they_appear=earlier)
         return from_dataset(
             self.data,
