@@ -59,7 +59,7 @@ def vote_evidence(layout: Layout, posterior: Floats, weight: Floats | None = Non
     """
     if posterior.shape[1] < 2:
         return 0.0, 0.0
-    if layout.compiled:
+    if layout.compiled and layout.weight is None:
         kernel, none = compiled.evidence_kernel(), np.empty(0)
         rows = layout.cells, layout.indptr, np.ascontiguousarray(posterior), none if weight is None else weight
         along, squared = kernel(*rows, layout.gold, queries.TIE_TOLERANCE, SMALLEST)
@@ -76,13 +76,13 @@ def vote_evidence(layout: Layout, posterior: Floats, weight: Floats | None = Non
 
 def tempered(layout: Layout, posterior: Floats, vote: float, slope: float, weight: Floats | None = None) -> Floats:
     """A posterior (n, C) with honest odds; ``vote`` is what one vote says. A copy, gold instances stay certain."""
-    if layout.compiled:
+    if layout.compiled and layout.weight is None:
         result = np.empty(posterior.shape)
         rows = layout.cells, layout.indptr, np.ascontiguousarray(posterior), np.empty(0) if weight is None else weight
         compiled.tempering_kernel()(*rows, vote, slope, queries.TIE_TOLERANCE, SMALLEST, result)
         return queries.clamp(layout, result)
     top, second = first_two(posterior)
-    number = np.diff(layout.indptr).astype(np.float64)
+    number = label_numbers(layout)
     if weight is not None:
         number = kernels.votes(layout, _by_cell(layout, weight)).sum(axis=1)
     lead = evidence(top, second) / vote
@@ -96,7 +96,7 @@ def tempered(layout: Layout, posterior: Floats, vote: float, slope: float, weigh
 
 def tempered_shares(layout: Layout, posterior: Floats, slope: float) -> Floats:
     """`tempered` for shares of votes (n, C)."""
-    number = np.diff(layout.indptr).astype(np.float64)
+    number = label_numbers(layout)
     top, _ = first_two(posterior)
     highest = top * number + 1.0
     none = highest**-slope
@@ -104,6 +104,13 @@ def tempered_shares(layout: Layout, posterior: Floats, slope: float) -> Floats:
     for column in posterior.T:
         against += ((column * number + 1.0) / highest) ** slope
     return _with_odds(layout, posterior, against - 1.0 + none, number > 0)
+
+
+def label_numbers(layout: Layout) -> Floats:
+    """Labels of every instance, (n,): annotations, or the sum of their weights."""
+    if layout.weight is None:
+        return np.diff(layout.indptr).astype(np.float64)
+    return np.bincount(kernels.instances(layout), layout.weight, minlength=len(layout.indptr) - 1).astype(np.float64)
 
 
 def _by_cell(layout: Layout, weight: Floats | None) -> Floats | None:
@@ -142,7 +149,10 @@ def slope_from_gold(
     number = np.diff(layout.indptr)[known]
     where = np.repeat(layout.indptr[known] - np.append(0, np.cumsum(number)[:-1]), number) + np.arange(number.sum())
     bare = layout._replace(
-        cells=layout.cells[where], indptr=np.append(0, np.cumsum(number)), gold=np.empty(0, np.int32)
+        cells=layout.cells[where],
+        indptr=np.append(0, np.cumsum(number)),
+        gold=np.empty(0, np.int32),
+        weight=None if layout.weight is None else layout.weight[where],
     )
     rows, truth = posterior[known], layout.gold[known]
     losses = []
