@@ -126,13 +126,20 @@ def test_a_folder_of_pictures(tmp_path):
     np.testing.assert_array_equal(loaded.predict(tmp_path), model.predict([str(path) for path in files]))
 
 
-def test_pictures_called_by_name_are_never_paired_by_luck(tmp_path):
+def test_pictures_called_by_name_are_matched_by_it(tmp_path):
     for number in range(4):
         Image.new("L", (9, 9), 60 * number).save(tmp_path / f"p{number}.png")
-    table = [(f"p{number}", who, number % 2) for number in (1, 0, 2, 3) for who in "ab"]
-    frame = pd.DataFrame(table, columns=["item", "worker", "label"])
-    with pytest.raises(DataError, match="in another order"):
-        crowdwise.CE(**QUICK).fit(tmp_path, frame)
+
+    def fitted(order):
+        table = [(f"p{number}", who, number % 2) for number in order for who in "ab"]
+        frame = pd.DataFrame(table, columns=["item", "worker", "label"])
+        return crowdwise.CE(**QUICK).fit(tmp_path, frame)
+
+    one, other = fitted((0, 1, 2, 3)), fitted((1, 3, 2, 0))
+    np.testing.assert_array_equal(one.predict_proba(tmp_path), other.predict_proba(tmp_path))
+    np.testing.assert_array_equal(one.posterior_, other.posterior_)
+    with pytest.raises(DataError, match="p4"):
+        fitted((0, 1, 2, 4))
 
 
 def test_forged_encoders_are_refused(tmp_path):
