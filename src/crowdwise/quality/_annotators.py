@@ -64,9 +64,9 @@ def annotators(
     ``durations`` (E,) how many seconds it took; NaN is unknown.
 
     Columns: ``annotator``; ``annotator_quality``, the probability that a label is right, with its credible interval
-    ``annotator_quality_low`` .. ``annotator_quality_high`` at ``confidence``, from 0 to 1 (and the quality of a fitted aggregator null)
-    where nothing can be compared (of a fitted aggregator, the lower end is with honest confidence, the upper one with independent errors);
-    ``agreement_with_consensus``;
+    ``annotator_quality_low`` .. ``annotator_quality_high`` at ``confidence`` (of a fitted aggregator, the lower end is with
+    honest confidence and the upper one with independent errors; where nothing can be compared it is 0 to 1, and the quality
+    null); ``agreement_with_consensus``;
     ``num_examples_labeled``; ``worst_class`` and ``worst_class_quality``, the class recognised least often;
     ``confused_class``, ``confused_with`` and ``confused_count``: true class, label and expected number of the most
     frequent error; ``spammer_score``, 1 for labels that do not depend on the instance, 0 for perfect ones (1 minus the
