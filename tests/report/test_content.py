@@ -38,7 +38,7 @@ def data_of(html: str) -> dict[str, Any]:
 def test_the_overview_puts_the_method_beside_majority_vote(source: Source) -> None:
     page = gather(source)
     shares = {row["name"]: row["share"] for row in page.overview["accuracy"]}
-    assert shares["majority-vote"] <= shares["hierarchical-dawid-skene"] <= 1
+    assert shares["majority-vote"] <= shares["committee"] <= 1
     assert page.overview["agreement"][0]["measure"] == "raw agreement"
     assert all(row["low"] <= row["value"] <= row["high"] for row in page.overview["agreement"])
     assert [size[:2] for size in page.overview["sizes"]] == [

@@ -53,7 +53,7 @@ def recommend(
     The rule looks at what can be learnt: whether annotators can be compared at all, whether they agree more than by
     chance, whether there is anything to correct, whether some of them err alike (``models``: ids of annotators that are
     models, which do; others are found by their agreement), and whether tables fit into memory. Elsewhere it takes
-    `Committee`, whose members fail in different ways: it loses least to majority vote where it loses. Confidence is honest
+    `Committee`, whose members fail in different ways. Confidence is honest
     throughout, also that of majority vote (``calibration="crowd"``).
 
     >>> answers = [["cat", "cat", "dog"], ["dog", "dog", "dog"], ["cat", "cat", "cat"], ["dog", "dog", "cat"]]

@@ -64,9 +64,9 @@ def annotators(
     ``durations`` (E,) how many seconds it took; NaN is unknown.
 
     Columns: ``annotator``; ``annotator_quality``, the probability that a label is right, with its credible interval
-    ``annotator_quality_low`` .. ``annotator_quality_high`` at ``confidence``, from 0 to 1 and the quality null where nothing
-    can be compared (of a fitted aggregator, the lower end is with honest confidence, the upper one with independent errors);
-    ``agreement_with_consensus``;
+    ``annotator_quality_low`` .. ``annotator_quality_high`` at ``confidence`` (of a fitted aggregator, the lower end is with
+    honest confidence and the upper one with independent errors; where nothing can be compared it is 0 to 1, and the quality
+    null); ``agreement_with_consensus``;
     ``num_examples_labeled``; ``worst_class`` and ``worst_class_quality``, the class recognised least often;
     ``confused_class``, ``confused_with`` and ``confused_count``: true class, label and expected number of the most
     frequent error; ``spammer_score``, 1 for labels that do not depend on the instance, 0 for perfect ones (1 minus the
@@ -95,9 +95,10 @@ def profile(tally: Tally, confidence: float) -> dict[str, Any]:
     skills = [tally.skill, *([] if tally.independent is None else [tally.independent])]
     low = np.min([skill.quantile(tail) for skill in skills], axis=0) if tally.comparable else np.zeros(len(number))
     high = np.max([skill.quantile(1 - tail) for skill in skills], axis=0) if tally.comparable else np.ones(len(number))
+    unknown = not tally.comparable and tally.independent is not None  # a majority vote by itself has a typical value
     return {
         "annotator": tally.annotators.arrow,
-        "annotator_quality": floats(tally.skill.mean, np.full(len(number), not tally.comparable)),
+        "annotator_quality": floats(tally.skill.mean, np.full(len(number), unknown)),
         "annotator_quality_low": low,
         "annotator_quality_high": high,
         "agreement_with_consensus": floats(tally.agreeing / np.maximum(number, 1), number == 0),

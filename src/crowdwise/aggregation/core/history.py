@@ -47,7 +47,7 @@ class AnnotatorHistory:
     def of(cls, model: Any) -> Self:
         """The history that a fitted aggregator leaves: its expected counts, and what it knew before."""
         crowd = model._fitted_crowd()
-        table = crowd.counts(model.posterior_)
+        table = crowd.counts(model.raw_posterior_)
         if crowd.history is not None:
             table = table + crowd.history
         return cls(crowd.ids("annotators"), crowd.ids("classes"), table.transpose(0, 2, 1))
