@@ -119,7 +119,11 @@ def test_a_preparation_that_was_cut_off_goes_on_with_what_it_had(
     assert pq.read_table(out)["label"].to_pylist() == expected.labels_.tolist()
     assert sum(read) == rows
     assert len(done) in sorted_parts
-    assert {entry.name for entry in work.iterdir() if not entry.name.startswith("state-")} == {"table", ".lock", "crowdwise-work.json"}
+    assert {entry.name for entry in work.iterdir() if not entry.name.startswith("state-")} == {
+        "table",
+        ".lock",
+        "crowdwise-work.json",
+    }
 
 
 def test_what_was_prepared_of_another_table_is_not_used(tmp_path: Path) -> None:
