@@ -45,8 +45,9 @@ def skill_weighted_agreement(annotations: Any, predicted: Any, weight: Floats | 
 
     ``weight`` (R,) are the annotators' weights, by default those of `annotator_weights`. NaN without labels.
 
-    >>> skill_weighted_agreement([["cat", "cat"], ["dog", "dog"], ["cat", "dog"]], ["cat", "dog", "dog"])
-    0.8333333333333334
+    >>> agreed = skill_weighted_agreement([["cat", "cat"], ["dog", "dog"], ["cat", "dog"]], ["cat", "dog", "dog"])
+    >>> round(agreed, 3)
+    0.833
     """
     crowd = Annotations.coerce(annotations)
     predicted = np.asarray(predicted)

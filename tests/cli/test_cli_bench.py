@@ -113,7 +113,7 @@ def test_failures_are_listed_and_end_with_an_error(cli: Any, own: Path, files: F
     lines = files["rows"].read_text().splitlines()
     files["rows"].write_text("\n".join([*lines, '99,0,"cat"']) + "\n")
     result = cli("bench", "run", own, "--seeds", 1, "--method", "ce", code=1)
-    assert "failed: pets, CE, seed 0: DataError: rows.csv: instance 99 is not a row of X.npy" in result.output
+    assert "failed: pets, CE, seed 0: DataError: rows.csv: 1 of 81 instances are no rows of X.npy" in result.output
     assert "1 of 1 runs failed; run the same command to try them again" in result.output
 
 

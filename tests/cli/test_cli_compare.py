@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from crowdwise.readers import write_table
-from crowdwise.tasks.compare import train_options
+from crowdwise.tasks.compare import training_of
 from crowdwise.tasks.train import plan
 
 Files = dict[str, Path]
@@ -52,8 +52,9 @@ def test_mistakes_are_named(cli: Any, files: Files) -> None:
 def test_the_next_command_reads_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     planned = plan("concord", inputs="X.npy", annotations="my labels.csv", reading={"label": "choice", "models": False})
-    assert train_options(planned, "max-mig") == ["my labels.csv", "--method", "max-mig", "--inputs", "X.npy"]
-    assert train_options(planned, "logistic-majority-vote") == []
+    expected = {"annotations": "my labels.csv", "method": "max-mig", "inputs": "X.npy"}
+    assert training_of(planned, "max-mig") == expected
+    assert training_of(planned, "logistic-majority-vote") == {}
 
 
 def test_texts_are_compared_and_the_next_command_names_their_column(cli: Any) -> None:

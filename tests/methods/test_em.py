@@ -56,7 +56,7 @@ def test_many_rounds_without_features_are_dawid_skene():
     for _ in range(rounds):
         matrices = annotator_matrices(units, posterior, 8, smoothing=1.0)
         posterior = class_posterior(units, posterior.mean(0).log(), matrices)
-    np.testing.assert_allclose(posterior, aggregator.posterior_, atol=1e-5)
+    np.testing.assert_allclose(posterior, aggregator.raw_posterior_, atol=1e-5)
     last = annotator_matrices(units, posterior, 8, smoothing=1.0)
     np.testing.assert_allclose(last, aggregator.confusion_, atol=1e-5)
 

@@ -15,7 +15,7 @@ def crowd():
     truth = rng.integers(0, 2, 80)
     labels = np.where(rng.random((80, 4)) < [0.9, 0.8, 0.8, 0.75], truth[:, None], 1 - truth[:, None])
     labels[rng.random((80, 4)) < 0.5] = -1
-    return Annotations.from_dense(labels)
+    return Annotations.from_dense(labels, missing=[-1])
 
 
 def test_the_budget_is_money():

@@ -104,7 +104,17 @@ def compare(
     for remark in result.remarks():
         say(remark)
     say()
-    how = [*found.words, *as_words(reading)] if found.words else []
-    next_step = f"crowdwise train {shlex.join(how)}" if how else result.next_step
+    next_step = _command(found.training, reading) or result.next_step
     show_facts("Result", {"": result.reason, " ": result.expectation, "next": next_step})
     return result.as_dict() | {"next": next_step}
+
+
+def _command(training: dict[str, str], reading: dict[str, Any]) -> str:
+    """What to type next; nothing where no method of crowdwise is recommended."""
+    if not training:
+        return ""
+    words = [training[name] for name in ("annotations",) if name in training]
+    usual = {"annotations": None, "method": "concord"}
+    for name, value in training.items():
+        words += [f"--{name}", value] if name != "annotations" and usual.get(name) != value else []
+    return shlex.join(["crowdwise", "train", *words, *as_words(reading)])

@@ -106,12 +106,13 @@ def import_ray() -> Any:
     return ray
 
 
-def joblib_backend() -> str:
-    """The name by which joblib knows Ray; this process is connected to it."""
+def parallel_on_ray() -> Any:
+    """A context in which scikit-learn's parallel work runs on Ray, to which this process is connected."""
     from ray.util.joblib import register_ray
+    from sklearn.utils import parallel
 
     register_ray()
-    return "ray"
+    return parallel.joblib.parallel_config("ray")
 
 
 def _start(ray: Any, address: str, workers: int | None) -> None:

@@ -50,7 +50,7 @@ class DeepAggregate(CrowdClassifier):
         problem, seed = engine.problem, derive_seed(engine.problem.seed, "aggregator")
         aggregator: Aggregator = AGGREGATORS[self.aggregator]()
         aggregator.set_params(**{"random_state": seed, **(self.aggregator_options or {})})
-        posterior = aggregator.fit(problem.annotations).posterior_
+        posterior = aggregator.fit(problem.annotations).raw_posterior_
         target = torch.from_numpy(posterior)
         if not self.soft:
             codes = choose(posterior, aggregator.tie, np.random.default_rng(seed))

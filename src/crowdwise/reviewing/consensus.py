@@ -21,7 +21,7 @@ from crowdwise.registry import AGGREGATORS
 from crowdwise.reviewing.answers import Answers
 
 Trust = Literal["gold", "expert"]
-VOTES = "majority-vote"
+VOTES, SLOW, FAST = "majority-vote", "committee", "hierarchical-dawid-skene"
 EXPERT, EXPERT_LABELS = 0.95, 50.0  # an expert is right so often, as if seen so often in every class
 
 
@@ -115,6 +115,7 @@ def refit(
     """
     crowd = MemoryCrowd.of(annotations)
     name, reason = suitable_method(crowd) if method == "auto" else (method, "")
+    name = FAST if name == SLOW else name  # after every answer: quickly, and with reviewers' records
     kind: Any = AGGREGATORS[name]
     as_gold = trust == "gold" or name == VOTES or not kind.uses_history
     gold = np.where(agreed >= 0, agreed, known).astype(np.int32) if as_gold else known

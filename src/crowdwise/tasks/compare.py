@@ -21,10 +21,10 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Compared:
-    """The comparison, and the options of `crowdwise train` for what it recommends; none where that is no method of crowdwise."""
+    """The comparison, and the arguments of `tasks.train.plan` for what it recommends; none where that is no method."""
 
     comparison: Comparison
-    words: list[str]
+    training: dict[str, str]
 
 
 def compare(
@@ -71,19 +71,16 @@ def compare(
             device=plan.parameters.get("device", "auto"),
             observer=told,
         )
-    return Compared(found, train_options(plan, found.recommended))
+    return Compared(found, training_of(plan, found.recommended))
 
 
-def train_options(plan: Plan, method: str) -> list[str]:
-    """What to type after `crowdwise train` to train ``method`` on the data of a plan, but for how its annotations are read."""
+def training_of(plan: Plan, method: str) -> dict[str, str]:
+    """Arguments of `tasks.train.plan` that train ``method`` on the data of a plan, but for how its annotations are read."""
     if method not in METHODS:
-        return []
-    words = [] if plan.annotations is None else [_relative(plan.annotations)]
-    words += ["--method", method] if method != "concord" else []
-    data = {"data": plan.data.get("name"), "inputs": plan.inputs, "ids": plan.ids}
-    for name, value in (data | {"text": plan.text, "image": plan.image, "root": plan.root}).items():
-        words += [f"--{name}", _relative(str(value))] if value is not None else []
-    return words
+        return {}
+    found = {"annotations": plan.annotations, "method": method, "data": plan.data.get("name"), "inputs": plan.inputs}
+    found |= {"ids": plan.ids, "text": plan.text, "image": plan.image, "root": plan.root}
+    return {name: _relative(str(value)) for name, value in found.items() if value is not None}
 
 
 @contextmanager
@@ -92,11 +89,9 @@ def _cluster(ray: str | None, workers: int | None) -> Iterator[int | None]:
     if ray is None:
         yield None
         return
-    from joblib import parallel_config
+    from crowdwise.cluster.connection import connect, parallel_on_ray
 
-    from crowdwise.cluster.connection import connect, joblib_backend
-
-    with connect(ray, workers) as found, parallel_config(joblib_backend()):
+    with connect(ray, workers) as found, parallel_on_ray():
         yield found.workers
 
 
