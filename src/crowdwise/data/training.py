@@ -102,7 +102,7 @@ def from_files(
     """
     in_order = ids == POSITION
     export = read(annotations, **(reading or {}), details=inputs is None or Path(inputs).is_dir())
-    named = {"text": text, "image": image, "root": root, "expects": expects}
+    named: dict[str, Any] = {"text": text, "image": image, "root": root, "expects": expects}
     instances = matching_rows(export, annotations, inputs, None if in_order else ids, **named)
     found = export.annotations if as_they_appear else with_sorted_annotators(export.annotations)
     what, where, n = Path(annotations).name, instances.path.name, instances.n

@@ -83,7 +83,7 @@ def read(
     >>> export.format, export.annotations, export.durations, export.texts.to_pylist()
     ('label-studio', Annotations(1 instance, 1 annotator, 1 class, 1 annotation), array([4.2]), ['hi'])
     """
-    if isinstance(path, list | tuple):
+    if not isinstance(path, str | os.PathLike):
         from crowdwise.readers._together import read_together
 
         named = {"instance": instance, "annotator": annotator, "label": label, "gold": gold, "weight": weight}
