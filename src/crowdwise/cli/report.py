@@ -73,5 +73,5 @@ def report(
     say(f"{page}: {page.stat().st_size / 1e6:.1f} MB, all in one file. Open it in a browser: {page.resolve().as_uri()}")
     if result.labels:
         words = [what, *as_words(reading), *(["--method", method] if method != "auto" else [])]
-        say(f"The labels as a table: crowdwise aggregate {shlex.join(words)} -o labels.csv")
+        say(f"The labels as a table: crowdwise aggregate {shlex.join(words)} -o consensus.csv")
     return result

@@ -56,7 +56,7 @@ def read_gold(
     columns: dict[str, str] = {}
 
     def choose(names: Sequence[str]) -> Sequence[str]:
-        own = instance if instance in names else find_column(ALIASES["instance"], names)
+        own = instance if instance in names else find_column((*ALIASES["instance"], "id"), names)
         free = [name for name in names if name != own]
         truth = find_column(GOLD, free) or (label if label in free else find_column(ALIASES["label"], free))
         if own is None or truth is None:
