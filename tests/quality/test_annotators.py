@@ -180,3 +180,18 @@ def test_renaming_annotators_and_shuffling_rows_changes_nothing() -> None:
         for j in range(6):
             assert column(theirs, name)[people[j]] == pytest.approx(column(mine, name)[j]), name
     assert quality.instances(shuffled) == quality.instances(crowd)
+
+
+def test_gold_says_how_often_each_annotator_is_right() -> None:
+    labels = [["a", "a", None], ["b", "a", "b"], ["a", "a", "b"], ["b", "b", "a"]]
+    table = quality.annotators(labels, gold={0: "a", 1: "b"})
+    assert table["num_gold"].to_pylist() == [2, 2, 1]
+    assert table["gold_accuracy"].to_pylist() == [1.0, 0.5, 1.0]
+    assert all(
+        low < share <= high
+        for low, share, high in zip(
+            *(table[f"gold_accuracy{end}"].to_pylist() for end in ("_low", "", "_high")), strict=True
+        )
+    )
+    nobody = quality.annotators(labels, gold={})
+    assert nobody["gold_accuracy"].to_pylist() == [None] * 3

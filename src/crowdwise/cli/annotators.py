@@ -35,9 +35,10 @@ def annotators(
     )
     say(f"method: {result.method}{f'. {result.reason}' if result.reason else ''}")
     numbers = ("labels", "quality", "95% from", "to", "agreement", "spammer")
+    gold = ("right by gold",) if "gold_accuracy" in result.table.column_names else ()
     show_table(
         "Annotators, worst first",
-        ("annotator", *numbers, "worst class", "confuses"),
+        ("annotator", *numbers, "worst class", "confuses", *gold),
         [_row(row) for row in result.table.slice(0, SHOWN).to_pylist()],
         right=numbers,
     )
@@ -57,4 +58,12 @@ def _row(row: Mapping[str, Any]) -> list[str]:
         *(number(row[name]) for name in (*numbers, "agreement_with_consensus", "spammer_score")),
         "-" if row["worst_class"] is None else str(row["worst_class"]),
         "-" if row["confused_class"] is None else f"{row['confused_class']} as {row['confused_with']}",
+        *([_by_gold(row)] if "gold_accuracy" in row else []),
     ]
+
+
+def _by_gold(row: Mapping[str, Any]) -> str:
+    if row["gold_accuracy"] is None:
+        return "-"
+    share, low, high = (100 * row[name] for name in ("gold_accuracy", "gold_accuracy_low", "gold_accuracy_high"))
+    return f"{share:.0f}% of {row['num_gold']:,} ({low:.0f}-{high:.0f})"

@@ -15,10 +15,10 @@ from scipy import sparse, stats
 from crowdwise.agreement import class_values
 from crowdwise.annotations import Annotations
 from crowdwise.constraints import NonNegativeInt, OpenProbability, PositiveInt, checked
+from crowdwise.data.shares import benjamini_yekutieli
 from crowdwise.data.types import Floats, Ints
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError
 from crowdwise.judges._people import Models, Sides
-from crowdwise.judges._shares import benjamini_yekutieli
 
 EPSILON = {"expert": 0.2, "skilled": 0.15, "crowd": 0.1}
 """How much worse than a person a model may be, by who the people are: what their labels cost more than the model's."""

@@ -12,10 +12,10 @@ import pyarrow as pa
 from scipy import stats
 
 from crowdwise.constraints import NonNegativeInt, OpenProbability, checked
+from crowdwise.data.shares import holm, wilson
 from crowdwise.data.types import Ints
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.judges._people import Sides, reference_of
-from crowdwise.judges._shares import holm, wilson
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,11 +15,11 @@ from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.agreement import class_values
 from crowdwise.annotations import Annotations
 from crowdwise.constraints import OpenProbability, Probability, checked
+from crowdwise.data.shares import wilson
 from crowdwise.data.types import Floats, Ints, Mask
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, suggest
 from crowdwise.judges._people import Sides
 from crowdwise.judges._ppi import Mean, powered_mean, quantile, sampled_mean
-from crowdwise.judges._shares import wilson
 from crowdwise.registry import AGGREGATORS
 
 What = Literal["shares", "accuracy", "confusion", "mean"]

@@ -11,8 +11,8 @@ from scipy import stats
 
 from crowdwise.constraints import OpenProbability, checked
 from crowdwise.data import frames
+from crowdwise.data.shares import wilson
 from crowdwise.errors import DataError, suggest
-from crowdwise.judges._shares import wilson
 
 COLUMNS = ("item", "judge", "first", "second", "winner")
 TIE = "tie"

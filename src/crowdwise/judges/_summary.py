@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from crowdwise.aggregation.core.gold import gold_codes
+from crowdwise.data.shares import wilson
 from crowdwise.errors import DataError
 from crowdwise.judges._alt_test import EPSILON, AltTest, alt_test
 from crowdwise.judges._dependence import Dependence, dependence
 from crowdwise.judges._people import Models, Sides, people_consensus
-from crowdwise.judges._shares import wilson
 from crowdwise.registry import AGGREGATORS
 
 PANEL = "panel"  # the aggregator for those who err alike

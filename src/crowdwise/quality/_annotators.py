@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from crowdwise.annotations import Annotations
 from crowdwise.constraints import OpenProbability, checked
 from crowdwise.data.codes import row_blocks
 from crowdwise.data.factorise import Vocabulary
+from crowdwise.data.shares import wilson
 from crowdwise.data.types import Floats, Ints, Mask
 from crowdwise.errors import DataError
 from crowdwise.quality._belief import NUMBERS, Belief, floats, ids
@@ -55,13 +57,14 @@ def annotators(
     confusion: Any = None,
     timestamps: Any = None,
     durations: Any = None,
+    gold: Mapping[Any, Any] | None = None,
     confidence: OpenProbability = 0.95,
 ) -> pa.Table:
     """One row per annotator, in the order of ``annotations.annotators``; null if unknown.
 
     ``posterior`` is an array (n, C), a fitted aggregator, or None for a majority vote; ``confusion`` (R, C, C) holds
     known confusion matrices. ``timestamps`` (E,) say when each annotation was made (seconds, or datetime64) and
-    ``durations`` (E,) how many seconds it took; NaN is unknown.
+    ``durations`` (E,) how many seconds it took; NaN is unknown. ``gold`` maps some instances to their true classes.
 
     Columns: ``annotator``; ``annotator_quality``, the probability that a label is right, with its credible interval
     ``annotator_quality_low`` .. ``annotator_quality_high`` at ``confidence`` (of a fitted aggregator, the lower end is with
@@ -73,7 +76,8 @@ def annotators(
     score of Raykar & Yu 2012); ``bias``, the share of labels that would have to change for the class frequencies to be
     right, and ``overused_class``. With times: ``seconds_per_label`` (median) and ``drift``, the change of quality from
     the first label to the last, with ``drift_low`` .. ``drift_high``, which hold for all annotators together (Šidák): that
-    somebody's does not contain 0 is no chance finding.
+    somebody's does not contain 0 is no chance finding. With gold: ``gold_accuracy``, the share of labels that equal it, with
+    ``gold_accuracy_low`` .. ``gold_accuracy_high`` (Wilson), and ``num_gold``, of so many labels.
 
     >>> table = annotators([[0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 1]])
     >>> table.select(["annotator", "agreement_with_consensus", "worst_class", "overused_class"]).to_pylist()[2]
@@ -86,7 +90,26 @@ def annotators(
         columns.update(_speed(crowd, timestamps, durations))
     if timestamps is not None:
         columns.update(_drift(crowd, belief, seconds_of(crowd, timestamps, "timestamps"), confidence))
+    if gold is not None:
+        columns.update(_against(crowd, gold, confidence))
     return pa.table(columns)
+
+
+def _against(crowd: Annotations, gold: Mapping[Any, Any], confidence: float) -> dict[str, Any]:
+    """How often annotators are right, on instances of known class."""
+    truth = np.full(crowd.n_instances, -1)
+    truth[crowd.instance_codes(list(gold))] = crowd.class_codes(list(gold.values()))
+    known = truth[crowd.instance] >= 0
+    who = crowd.annotator[known]
+    right = np.bincount(who, truth[crowd.instance[known]] == crowd.label[known], crowd.n_annotators)
+    number = np.bincount(who, minlength=crowd.n_annotators)
+    low, high = wilson(right, number, confidence)
+    return {
+        "gold_accuracy": floats(right / np.maximum(number, 1), number == 0),
+        "gold_accuracy_low": floats(low, number == 0),
+        "gold_accuracy_high": floats(high, number == 0),
+        "num_gold": number,
+    }
 
 
 def profile(tally: Tally, confidence: float) -> dict[str, Any]:

@@ -321,12 +321,17 @@ def label_table(crowd: Annotations, fitted: Fit, *, proba: bool) -> pa.Table:
 
 
 def annotator_table(
-    crowd: Annotations, model: Aggregator, *, timestamps: Any = None, durations: Any = None
+    crowd: Annotations,
+    model: Aggregator,
+    *,
+    timestamps: Any = None,
+    durations: Any = None,
+    gold: Mapping[Any, Any] | None = None,
 ) -> pa.Table:
     """`quality.annotators`, worst first."""
     small = 8.0 * crowd.n_annotators * crowd.n_classes**2 <= TABLES
     belief = model if small else model.posterior_
-    table = quality.annotators(crowd, belief, timestamps=timestamps, durations=durations)
+    table = quality.annotators(crowd, belief, timestamps=timestamps, durations=durations, gold=gold)
     return table.sort_by([("annotator_quality", "ascending"), ("num_examples_labeled", "descending")])
 
 

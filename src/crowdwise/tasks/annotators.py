@@ -49,7 +49,7 @@ def judge_annotators(
     with observer.step("inferring labels"):
         fitted = fit(method, export.annotations, export.gold if asked else None, seed, models=export.models)
         times = {"timestamps": export.timestamps, "durations": export.durations}
-        table = annotator_table(export.annotations, fitted.model, **times)
+        table = annotator_table(export.annotations, fitted.model, **times, gold=export.gold)
     if out is not None:
         write_together({out: table})
     return Judged(fitted.name, fitted.reason, table, out)
