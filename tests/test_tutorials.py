@@ -1,8 +1,12 @@
-"""The tutorials run as they stand: Python as doctests, commands in this process, one after the other in an empty folder."""
+"""The tutorials run as they stand: Python as doctests, commands in this process, one after the other in an empty folder.
+
+So do the pages for those who come from another library; its half of a page only where it is installed.
+"""
 
 from __future__ import annotations
 
 import doctest
+import importlib.util
 import re
 import shlex
 from pathlib import Path
@@ -13,6 +17,7 @@ from typer.testing import CliRunner
 
 DOCS = Path(__file__).parents[1] / "docs"
 TRAINING = {"text.md", "pictures.md"}
+PEERS = {"crowd-kit": "crowdkit", "cleanlab": "cleanlab", "peerannot": "peerannot"}
 PAGES = sorted(set((DOCS / "tutorials").glob("*.md")) - {DOCS / "tutorials" / "index.md"})
 
 
@@ -21,8 +26,10 @@ def blocks(path: Path) -> list[tuple[str, str]]:
 
 
 def run_examples(text: str, name: str, names: dict[str, Any]) -> None:
+    name = f"{name}, block {len(names)}"  # doctest looks sources up by name
     test = doctest.DocTestParser().get_doctest(text, names, name, name, 0)
-    result = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(test, clear_globs=False)
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    result = runner.run(test, clear_globs=False)
     names |= test.globs
     assert result.attempted
     assert result.failed == 0
@@ -54,3 +61,18 @@ def test_the_tutorial_runs(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_there_is_a_tutorial_for_every_road() -> None:
     assert {path.stem for path in PAGES} >= {"labels-only", "text", "pictures", "models-beside-people", "new-method", "cluster"}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", PEERS)
+def test_the_migration_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    imported = re.compile(rf"^>>> (from|import) {PEERS[name]}\b", re.MULTILINE)
+    texts = [text for language, text in blocks(DOCS / "migration" / f"{name}.md") if language == "python"]
+    theirs = [text for text in texts if imported.search(text)]
+    assert theirs
+    for text in texts:
+        if text not in theirs or importlib.util.find_spec(PEERS[name]):
+            run_examples(text, name, names)
