@@ -126,7 +126,9 @@ def filled(text: str, parts: Mapping[str, str]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the parts into docs/methods.md and docs/architecture.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put the parts into docs/methods.md and docs/architecture.md"
+    )
     parts = {"methods": methods(), "packages": packages()}
     if not parser.parse_args().write:
         print("\n\n".join(parts.values()))

@@ -22,7 +22,13 @@ import crowdwise
 
 ROOT = Path(__file__).parents[1]
 PROJECT = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "LICENSE")
-FURTHER = ("crowdwise.annotations", "crowdwise.callbacks", "crowdwise.cluster", "crowdwise.scoring", "crowdwise.registry")
+FURTHER = (
+    "crowdwise.annotations",
+    "crowdwise.callbacks",
+    "crowdwise.cluster",
+    "crowdwise.scoring",
+    "crowdwise.registry",
+)
 
 
 def reference() -> dict[str, list[str]]:
@@ -39,7 +45,11 @@ def reference() -> dict[str, list[str]]:
 def _public(module: Any) -> list[str]:
     if hasattr(module, "__all__"):
         return sorted(name for name in module.__all__ if not inspect.ismodule(getattr(module, name)))
-    return [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == module.__name__ and name[0] != "_"]
+    return [
+        name
+        for name, thing in vars(module).items()
+        if getattr(thing, "__module__", "") == module.__name__ and name[0] != "_"
+    ]
 
 
 def _place(module: Any, name: str) -> str:

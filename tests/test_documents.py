@@ -20,7 +20,11 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 generated = load_script("generated", DOCS)
-ELSEWHERE = {DOCS / "simulate.md", *(DOCS / "tutorials").glob("*.md"), *(DOCS / "migration").glob("*.md")}  # run by other tests
+ELSEWHERE = {
+    DOCS / "simulate.md",
+    *(DOCS / "tutorials").glob("*.md"),
+    *(DOCS / "migration").glob("*.md"),
+}  # run by other tests
 
 
 def python_blocks(path: Path) -> list[str]:

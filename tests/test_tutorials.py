@@ -60,7 +60,14 @@ def test_the_tutorial_runs(path: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_there_is_a_tutorial_for_every_road() -> None:
-    assert {path.stem for path in PAGES} >= {"labels-only", "text", "pictures", "models-beside-people", "new-method", "cluster"}
+    assert {path.stem for path in PAGES} >= {
+        "labels-only",
+        "text",
+        "pictures",
+        "models-beside-people",
+        "new-method",
+        "cluster",
+    }
 
 
 @pytest.mark.filterwarnings("ignore")
