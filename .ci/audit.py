@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 CONSTRAINTS = ROOT / "constraints.txt"
@@ -39,28 +40,27 @@ def last(text: str) -> str:
     return (text.strip().splitlines() or ["no message"])[-1]
 
 
-def summary(pinned: set[str], report: dict[str, list[dict[str, object]]]) -> tuple[int, list[str]]:
+def summary(pinned: set[str], report: dict[str, list[dict[str, Any]]]) -> tuple[int, list[str]]:
     """Exit status, and what to print about pip-audit's report.
 
-    >>> summary({"a", "b"}, {"dependencies": [{"name": "a", "version": "1", "vulns": []}]})
-    (2, ['looked up: 1 of 2 pinned versions', 'NOT looked up: b'])
+    >>> summary({"a", "b"}, {"dependencies": [{"name": "a", "version": "1", "vulns": []}, {"name": "b", "skip_reason": "?"}]})
+    (2, ['looked up: 1 of 2 pinned versions', 'NOT looked up: b (?)'])
     """
-    looked, lines, found = set(), [], 0
-    for item in report["dependencies"]:
-        if "skip_reason" in item:
-            lines.append(f"skipped {item['name']}: {item['skip_reason']}")
-            continue
-        looked.add(str(item["name"]).lower())
-        for weakness in item["vulns"]:  # type: ignore[attr-defined]
-            found += 1
-            lines.append(
-                f"{item['name']} {item['version']}: {weakness['id']}, fixed in: {', '.join(weakness['fix_versions']) or '-'}"
-            )
-    missing = sorted(pinned - looked)
-    lines.insert(0, f"looked up: {len(looked)} of {len(pinned)} pinned versions")
-    if missing:
-        lines.append(f"NOT looked up: {', '.join(missing)}")
-    return (1 if found else 2 if missing else 0), lines
+    looked = {item["name"].lower(): item for item in report["dependencies"] if "skip_reason" not in item}
+    weak = [(item, weakness) for item in looked.values() for weakness in item["vulns"]]
+    lines = [f"looked up: {len(looked)} of {len(pinned)} pinned versions"]
+    for item, weakness in weak:
+        fixed = ", ".join(weakness["fix_versions"]) or "-"
+        lines.append(f"{item['name']} {item['version']}: {weakness['id']}, fixed in: {fixed}")
+    missing = sorted(pinned - set(looked))
+    if missing and not looked:
+        lines.append(
+            "NOTHING was audited: the database of vulnerabilities cannot be reached, or knows none of these packages"
+        )
+    elif missing:
+        reasons = {item["name"].lower(): item.get("skip_reason") for item in report["dependencies"]}
+        lines.append("NOT looked up: " + "; ".join(f"{name} ({reasons.get(name) or 'no answer'})" for name in missing))
+    return (1 if weak else 2 if missing else 0), lines
 
 
 def main() -> int:

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 PATH = ROOT / "constraints.txt"
 HEAD = "# Versions that the tests were run with. torch is pinned because an open range pulls gigabytes of CUDA packages on Linux."
 CUDA = re.compile(r"nvidia|cuda|triton")
+OWN = {"crowdwise", "pip"}
 BUILD = ("hatchling", "build", "pip-audit")  # needed by `make dist` and `make audit`, beside the extras
 
 
@@ -61,7 +62,7 @@ def main() -> None:
     found = resolved("".join(f"{name}=={version}\n" for name, version in kept.items()))
     torch = found.pop("torch")
     lines = [
-        f"{name}=={version}" for name, version in sorted(found.items()) if name != "crowdwise" and not CUDA.match(name)
+        f"{name}=={version}" for name, version in sorted(found.items()) if name not in OWN and not CUDA.match(name)
     ]
     PATH.write_text("\n".join([HEAD, f"torch=={torch}", *lines, ""]), "utf-8")
     print(f"{PATH.name}: {len(lines) + 1} versions, for the extras {', '.join(extras())}")

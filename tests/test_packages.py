@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from scripts import load_script
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -104,3 +106,21 @@ def test_constraints_name_every_dependency_of_every_extra() -> None:
     normal = {re.sub(r"[-_.]+", "-", name).lower() for name in pinned}
     names = {re.sub(r"[-_.]+", "-", re.match(r"[\w.-]+", line)[0]).lower() for line in wanted}  # type: ignore[index]
     assert names - normal == set(), "run: make constraints"
+
+
+def test_the_audit_says_what_it_did_not_reach() -> None:
+    audit = load_script("audit", ROOT / ".ci")
+    good, weak = (
+        {"name": "A", "version": "1", "vulns": []},
+        {"name": "b", "version": "2", "vulns": [{"id": "V-1", "fix_versions": ["3"]}]},
+    )
+    skipped = {"name": "b", "skip_reason": "not found"}
+    assert audit.summary({"a"}, {"dependencies": [good]}) == (0, ["looked up: 1 of 1 pinned versions"])
+    assert audit.summary({"a", "b"}, {"dependencies": [good, weak]})[1][-1] == "b 2: V-1, fixed in: 3"
+    assert audit.summary({"a", "b"}, {"dependencies": [good, skipped]}) == (
+        2,
+        ["looked up: 1 of 2 pinned versions", "NOT looked up: b (not found)"],
+    )
+    status, lines = audit.summary({"b"}, {"dependencies": [skipped]})
+    assert status == 2
+    assert lines[-1].startswith("NOTHING was audited")
