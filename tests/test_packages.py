@@ -17,7 +17,7 @@ from scripts import load_script
 ROOT = Path(__file__).parents[1]
 
 
-def run(*command: object, cwd: Path, timeout: int = 500) -> str:
+def run(*command: object, cwd: Path, timeout: int = 900) -> str:
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     done = subprocess.run(
         [str(part) for part in command],
@@ -54,7 +54,7 @@ def test_the_wheel_holds_the_package_and_what_it_reads(wheel: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 def test_the_wheel_alone_runs_the_demo_and_the_snippets_of_the_readme(wheel: Path, tmp_path: Path) -> None:
     """An empty environment, without extras; skipped where no package index can be reached."""
     probe = [
