@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DATA ?= $(if $(CROWDWISE_DATA),$(CROWDWISE_DATA),$(wildcard ../shared/data))
 
-.PHONY: demo test test-slow lint format docs clean browser audit
+.PHONY: demo test test-slow test-oldest lint format docs dist constraints clean browser audit
 
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -26,10 +26,21 @@ format: .venv/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# What in README.md and docs/ follows from the code and from the records in benchmarks/results.
-docs: .venv/.installed
+# The site in site/, with what in README.md and docs/ follows from the code and from the records in benchmarks/results.
+docs: .venv/.installed-dev
 	$(BIN)/python docs/generated.py --write
 	$(BIN)/python benchmarks/results_table.py --write
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "make: open site/index.html"
+
+# Source distribution and wheel in dist/.
+dist: .venv/.installed-dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+
+# constraints.txt for all extras: what is pinned stays. `make constraints UPGRADE=--upgrade` takes the newest of everything but torch.
+constraints:
+	$(PYTHON) .ci/constraints.py $(UPGRADE)
 
 # A real browser tries the report; where it cannot be installed (no apt, no rights, no network) those tests are skipped.
 browser:
@@ -46,12 +57,16 @@ test: lint browser
 test-slow: lint browser
 	$(TEST) -m "not gpu" -n 2 --dist loadgroup --no-loadscope-reorder --durations 30
 
-# Known vulnerabilities of the pinned versions. It needs the package index's database: where that cannot be reached, it fails.
+# The fast tests with the oldest versions that pyproject.toml allows, in an environment of its own. It needs uv.
+test-oldest:
+	@command -v uv >/dev/null || (echo "make: uv is missing (pip install uv): the oldest versions were NOT tested"; exit 1)
+	uv venv --quiet --python 3.11 .venv-oldest
+	uv pip install --quiet --python .venv-oldest --resolution lowest-direct --editable ".[dev]"
+	CROWDWISE_DATA=$(DATA) OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -m "not slow and not gpu" -n 2 --dist loadfile
+
+# Known vulnerabilities of the pinned versions. It says what it could reach: nothing found is only said where everything was looked up.
 audit: .venv/.installed
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt pip-audit \
-		|| (echo "make: pip-audit cannot be installed here: nothing was audited"; exit 1)
-	@$(BIN)/pip-audit --strict --no-deps --disable-pip --requirement constraints.txt \
-		|| (echo "make: a pinned version has a known vulnerability, or the database cannot be reached (see above)"; exit 1)
+	@$(BIN)/python .ci/audit.py
 
 clean:
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-oldest build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

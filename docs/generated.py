@@ -20,7 +20,7 @@ from crowdwise.registry import METHODS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "crowdwise"
-DOCUMENTS = (ROOT / "docs" / "methods.md", ROOT / "docs" / "index.md")
+DOCUMENTS = (ROOT / "docs" / "methods.md", ROOT / "docs" / "architecture.md")
 HIDDEN = {"__init__", "__main__", "theory"}  # the exports, the entry point, an old name
 EVERYWHERE = {"errors", "registry", "progress"}  # too basic to be drawn
 
@@ -126,7 +126,9 @@ def filled(text: str, parts: Mapping[str, str]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the parts into README.md and docs/index.md")
+    parser.add_argument(
+        "--write", action="store_true", help="put the parts into docs/methods.md and docs/architecture.md"
+    )
     parts = {"methods": methods(), "packages": packages()}
     if not parser.parse_args().write:
         print("\n\n".join(parts.values()))

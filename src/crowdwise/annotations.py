@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.constraints import check_value
-from crowdwise.data import frames
+from crowdwise.data import frames, notebook
 from crowdwise.data.codes import (
     Codes,
     Grouped,
@@ -355,6 +355,10 @@ class Annotations:
     def __repr__(self) -> str:
         sizes = (self.n_instances, "instances"), (self.n_annotators, "annotators"), (self.n_classes, "classes")
         return f"Annotations({', '.join(count(*size) for size in (*sizes, (len(self), 'annotations')))})"
+
+    def _repr_html_(self) -> str:
+        counts = np.bincount(self.label, minlength=self.n_classes)
+        return notebook.counted(repr(self), self.classes.tolist(), counts)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Annotations):

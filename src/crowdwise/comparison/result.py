@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from crowdwise.comparison.judge import Expectation
+from crowdwise.data import notebook
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,10 @@ class Comparison:
         """What to know beside the ranking: failures, notes, and warnings of single methods."""
         warned = [f"{entry.title}: {text}" for entry in self.entries for text in entry.warnings]
         return [*(f"{name}: failed: {why}" for name, why in self.failed.items()), *self.notes, *warned]
+
+    def _repr_html_(self) -> str:
+        note = " ".join([self.judged_by, *self.remarks(), self.reason, self.expectation, f"Next: {self.next_step}"])
+        return notebook.table("Comparison", *self.table(), note)
 
     def __str__(self) -> str:
         columns, rows = self.table()

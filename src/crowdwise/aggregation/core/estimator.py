@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Self
 
+from crowdwise.data import notebook
 from crowdwise.errors import ConfigError, suggest
 
 
@@ -52,6 +53,16 @@ class Estimator:
             if value is not default and repr(value) != repr(default)
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
+
+    def _repr_html_(self) -> str:
+        if "posterior_" not in vars(self):
+            return notebook.plain(repr(self))
+        fitted: Any = self
+        confidence = fitted.posterior_.max(axis=1)
+        note = f"{len(confidence):,} instances" + (
+            f", mean confidence {confidence.mean():.1%}." if len(confidence) else "."
+        )
+        return notebook.skills(repr(self), fitted.annotators_.tolist(), fitted.skill_, note)
 
     @classmethod
     def _defaults(cls) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from crowdwise import encoders
 from crowdwise.annotations import Annotations
+from crowdwise.data import notebook
 from crowdwise.data.matching import count_rows, labels_by_row, match, rows_only
 from crowdwise.engine.device import resolve_device, resolve_precision
 from crowdwise.engine.intake import Intake
@@ -60,6 +61,16 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = tags.input_tags.three_d_array = True
         return tags
+
+    def _repr_html_(self) -> str:
+        if not hasattr(self, "classifier_"):
+            return notebook.plain(repr(self))
+        note = " ".join([f"{len(self.classes_)} classes, {len(self.instances_):,} instances.", *self.warnings_])
+        return notebook.skills(repr(self), self.annotators_.tolist(), self.skill_, note)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """In place of scikit-learn's diagram, which shows parameters alone."""
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
     def predict(self, X: Any) -> Array:
         """The most probable class of each instance, in the user's vocabulary: (len(X),)."""

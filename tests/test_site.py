@@ -1,0 +1,92 @@
+"""The documentation site holds every page and everything public, builds strictly, and loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from browsers import browser  # noqa: F401
+from scripts import load_script
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+pytest.importorskip("mkdocs", reason="the extra docs is not installed")
+pytest.importorskip("merm", reason="the extra docs is not installed")
+site = load_script("site", DOCS)
+
+
+def test_the_navigation_lists_every_page() -> None:
+    listed = set(re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE))
+    assert listed == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}, "put it into nav of mkdocs.yml"
+
+
+def test_the_reference_holds_everything_public() -> None:
+    import crowdwise
+
+    pages = site.reference()
+    assert set(pages) >= {"crowdwise", "crowdwise.aggregation", "crowdwise.annotations", "crowdwise.tasks"}
+    there = {place.rpartition(".")[2] for places in pages.values() for place in places} | {
+        name.split(".")[-1] for name in pages
+    }
+    assert {name for name in crowdwise.__all__ if not name.startswith("_")} <= there
+
+
+def test_examples_become_code() -> None:
+    text = "One line.\n\n>>> 1 + 1\n2\n\nMore.\n\n```python\n>>> 2\n```"
+    assert (
+        site.examples_as_code(text) == "One line.\n\n\n```python\n>>> 1 + 1\n2\n```\n\nMore.\n\n```python\n>>> 2\n```"
+    )
+
+
+def test_headings_have_the_anchors_of_github() -> None:
+    assert site.anchor("What happens to `texts`, and why?", "-") == "what-happens-to-texts-and-why"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "src"), "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.mark.slow
+def test_pages_load_nothing_from_elsewhere(built: Path) -> None:
+    pages = list(built.rglob("*.html"))
+    assert len(pages) > 60
+    for page in pages:
+        text = page.read_text("utf-8")
+        loaded = re.findall(r"<(?:script|img|link|iframe)\b[^>]*?(?:src|href)=[\"']?((?:https?:)?//[^\s\"'>]+)", text)
+        assert not loaded, f"{page.name}: {loaded}"
+
+
+@pytest.mark.slow
+def test_the_diagram_is_a_picture(built: Path) -> None:
+    assert "<svg" in (built / "architecture.html").read_text("utf-8").partition('class="diagram"')[2][:100]
+
+
+@pytest.mark.slow
+def test_the_search_works_without_a_server(built: Path, browser: Any) -> None:  # noqa: F811
+    page = browser.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((built / "index.html").as_uri())
+    page.click(".md-search__input")
+    page.keyboard.type("krippendorff", delay=20)
+    page.wait_for_selector(".md-search-result__item", timeout=20_000)
+    page.close()
+    assert all(url.startswith("file:") for url in asked)
