@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from own_data import commit
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
@@ -29,6 +28,7 @@ from sklearn.metrics import balanced_accuracy_score
 import crowdwise
 from crowdwise import Annotations, datasets
 from crowdwise.aggregation import HierarchicalDawidSkene, MajorityVote
+from own_data import commit
 
 RECORDS = Path(__file__).parent / "results" / "texts.jsonl"
 SYLLABLES = [one + other for one in "bcdfghklmnprstvz" for other in "aeiou"]
