@@ -171,7 +171,7 @@ def measure(name: str, seed: int) -> dict[str, Any]:
         "settings": "defaults",
         "texts": len(made.texts),
         "classes": crowd.n_classes,
-        "annotations": crowd.n_annotations,
+        "annotations": len(crowd.label),
         "rarest": int(np.bincount(made.truth).min()),
         "words": round(float(np.mean([len(text.split()) for text in made.texts])), 1),
         "opinions": model.intake_.encoder.facts_.get("opinions"),

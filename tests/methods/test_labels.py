@@ -220,8 +220,8 @@ def test_an_overconfident_classifier_is_tempered():
 def test_common_classes_do_not_lose_to_rare_ones(monkeypatch):
     rng = np.random.default_rng(0)
     y = (rng.random(800) < 0.15).astype(int)
-    log_f = log_softmax(np.eye(2)[y] + rng.normal(size=(800, 2)) + [0, 0.7], axis=1)  # both classes alike
-    labels = np.where(rng.random((800, 4)) < 0.7, y[:, None], 1 - y[:, None])
+    log_f = log_softmax(np.eye(2)[y] + 0.7 * rng.normal(size=(800, 2)) + [0, 0.7], axis=1)  # both classes alike
+    labels = np.where(rng.random((800, 4)) < 0.8, y[:, None], 1 - y[:, None])
     rows, judged = LabelRows.of(Annotations.from_dense(labels)), np.ones(800, bool)
     accuracy = []
     for weight in (0.0, label_model.SHARES):

@@ -52,7 +52,7 @@ class Tfidf(Encoder):
     min_texts: PositiveInt = 2
     """Number of training texts that must have a term."""
     width: Annotated[int, Interval(0, 10_000)] | None = None
-    """Columns of the decomposition; 0: a sparse matrix with a column for each term; None: 800, or 300 for more than 20,000 texts."""
+    """Columns of the decomposition; 0: a sparse matrix with a column for each term; None: 800, or 300 beyond 20,000 texts."""
     opinions: bool = True
     """Whether methods add what a linear model on all terms says of each class, learnt from the crowd's votes and, for training
     texts, from the votes on other texts. Not with ``width=0``, nor with more than 200 classes."""
