@@ -73,7 +73,8 @@ def _choose(A: sp.csr_array, n_words: int, Y: Floats) -> tuple[float, float]:
 
 def _factors(share: float, n_words: int, width: int) -> Floats:
     """Of the terms, with which both kinds have their share: (V,)."""
-    return np.sqrt(2 * np.where(np.arange(width) < n_words, 1 - share, share)).astype(np.float32)
+    factors: Floats = np.sqrt(2 * np.where(np.arange(width) < n_words, 1 - share, share)).astype(np.float32)
+    return factors
 
 
 def _ridge(A: sp.csr_array, Y: Floats, penalty: float) -> Floats:
