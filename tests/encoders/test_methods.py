@@ -63,7 +63,7 @@ def test_an_encoder_is_chosen_by_name_settings_or_object():
         model = clone(crowdwise.CE(encoder=encoder, **QUICK)).fit(TEXTS, VOTES)
         assert model.intake_.encoder.name == "tfidf"
         if encoder != "tfidf":
-            assert model.prepare_.shape == (5,)
+            assert model.prepare_.shape == (7,)  # five, and one for each class
     with pytest.raises(ConfigError, match="unknown encoder 'tfdf'; did you mean 'tfidf'"):
         crowdwise.CE(encoder="tfdf", **QUICK).fit(TEXTS, VOTES)
     with pytest.raises(DataError, match="encoder 'pixels' takes pictures, but X is texts"):

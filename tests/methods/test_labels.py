@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 
 import crowdwise
 from crowdwise import Annotations, quality
 from crowdwise.errors import CrowdwiseWarning, DataError
+from crowdwise.methods.core import label_model
 from crowdwise.methods.core.label_model import LabelModel, LabelRows, forget
 from crowdwise.methods.core.labels import label_summary, label_table
 from crowdwise.registry import METHODS
@@ -214,6 +215,21 @@ def test_an_overconfident_classifier_is_tempered():
     rows, all_of_them = LabelRows.of(annotations), np.ones(len(y), bool)
     honest, sharp = (LabelModel.fit(scale * log_f, rows, all_of_them)[0] for scale in (1, 4))
     assert sharp.weights[0] < honest.weights[0] / 2
+
+
+def test_common_classes_do_not_lose_to_rare_ones(monkeypatch):
+    rng = np.random.default_rng(0)
+    y = (rng.random(800) < 0.15).astype(int)
+    log_f = log_softmax(np.eye(2)[y] + 0.7 * rng.normal(size=(800, 2)) + [0, 0.7], axis=1)  # both classes alike
+    labels = np.where(rng.random((800, 4)) < 0.8, y[:, None], 1 - y[:, None])
+    rows, judged = LabelRows.of(Annotations.from_dense(labels)), np.ones(800, bool)
+    accuracy = []
+    for weight in (0.0, label_model.SHARES):
+        monkeypatch.setattr(label_model, "SHARES", weight)
+        model, posterior = LabelModel.fit(log_f, rows, judged)
+        accuracy.append(float(np.mean(posterior.argmax(1) == y)))
+    assert accuracy[1] > accuracy[0] + 0.01
+    assert abs(np.exp(model.shares[1]) - posterior.mean(0)).max() < 0.02
 
 
 def test_columns_without_the_own_labels_equal_counting_the_others():

@@ -33,6 +33,8 @@ class Encoder:
     """Whether it gives pictures (n, h, w, channels); else features (n, d)."""
     prepare: ClassVar[str] = "auto"
     """How methods scale what it gives, where they are not told."""
+    hears: ClassVar[bool] = False
+    """Whether it learns from votes, too: see `hear`."""
 
     facts_: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     arrays_: dict[str, Array] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -43,6 +45,14 @@ class Encoder:
     def transform(self, rows: Any) -> Any:
         """Rows as an array (n, ...) or a sparse matrix."""
         raise NotImplementedError(f"{type(self).__name__} must define transform()")
+
+    def hear(self, rows: Any, votes: Array, seed: int) -> tuple[Array, Array] | None:
+        """Learn from votes (n, C) on training rows, too, after `learn`: `transform` then gives more columns.
+
+        The result says what these last columns are for training rows, so that no row tells of its own votes: the rows' places
+        (m,) and their values (m, k). None: nothing was learnt.
+        """
+        return None
 
     @property
     def about(self) -> str:

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from crowdwise.constraints import Interval, PositiveInt
 from crowdwise.encoders import ngrams
 from crowdwise.encoders.base import ENCODERS, Array, Encoder, need
+from crowdwise.encoders.opinions import learn_opinions
 from crowdwise.encoders.rows import as_texts
 from crowdwise.errors import DataError, ModelFileError
 from crowdwise.progress import progress_bar
@@ -20,6 +21,9 @@ ROWS = 50_000  # texts of which the terms are learnt
 REDUCED_FROM = 10_000  # texts of which the reduction is learnt
 WORDS, CHARACTERS = 50_000, 30_000  # terms of each kind that are kept, the most frequent ones
 MANY = 20_000  # texts from which on fewer columns are enough
+MOST_CLASSES = 200  # up to which a linear model has a column for each
+FEWEST = 20  # texts with votes from which on it is worth while
+LOUD = 4.0  # size of these columns, of which there are few: the others' is 1
 _BLOCK = 4096  # texts that are reduced together
 
 
@@ -29,6 +33,7 @@ class Tfidf(Encoder):
     """Words, pairs of words and runs of characters, rare ones counting more, then a truncated singular value decomposition.
 
     Upper case does not matter, neither does the order beyond pairs. Works for every language that Unicode has.
+    In a method's fit, a linear model of the votes on all terms adds a column for each class: see ``opinions``.
 
     >>> texts = ["a good film", "a bad film", "good, very good", "bad and boring"]
     >>> Tfidf(min_texts=1, width=2).fitted(texts).transform(["good!", "unknown"]).shape
@@ -38,6 +43,7 @@ class Tfidf(Encoder):
     name: ClassVar[str] = "tfidf"
     takes: ClassVar[str] = "text"
     prepare: ClassVar[str] = "none"  # the sizes of the columns mean something
+    hears: ClassVar[bool] = True
 
     words: Annotated[int, Interval(1, 5)] = 2
     """Longest run of words that counts as a term."""
@@ -46,7 +52,10 @@ class Tfidf(Encoder):
     min_texts: PositiveInt = 2
     """Number of training texts that must have a term."""
     width: Annotated[int, Interval(0, 10_000)] | None = None
-    """Columns of the result; 0: a sparse matrix with a column for each term; None: 800, or 300 for more than 20,000 texts."""
+    """Columns of the decomposition; 0: a sparse matrix with a column for each term; None: 800, or 300 beyond 20,000 texts."""
+    opinions: bool = True
+    """Whether methods add what a linear model on all terms says of each class, learnt from the crowd's votes and, for training
+    texts, from the votes on other texts. Not with ``width=0``, nor with more than 200 classes."""
 
     def learn(self, rows: Any, seed: int) -> None:
         if self.characters is not None and not 1 <= self.characters[0] <= self.characters[1] <= 10:
@@ -83,18 +92,37 @@ class Tfidf(Encoder):
         )  # exact enough, and half the file
         self.arrays_["centre"] = (centre * scale).astype(np.float32)
 
+    def hear(self, rows: Any, votes: Array, seed: int) -> tuple[Array, Array] | None:
+        n, n_classes = votes.shape
+        if not self.opinions or self.width == 0 or not 2 <= n_classes <= MOST_CLASSES or n < FEWEST:
+            return None
+        learnt = np.arange(0, n, -(-n // ROWS))
+        texts = as_texts(rows)
+        counts = self._sparse([texts[row] for row in learnt])
+        found = learn_opinions(counts, len(self.arrays_["word_terms"]), votes[learnt], seed)
+        self.arrays_["opinion_weights"] = np.float32(LOUD) * found.weights
+        self.arrays_["opinion_centre"] = np.float32(LOUD) * found.centre
+        self.facts_["opinions"] = {"characters": found.share, "penalty": found.penalty}
+        return learnt, np.float32(LOUD) * found.training
+
     def transform(self, rows: Any) -> Any:
         texts = as_texts(rows)
         if "components" not in self.arrays_:
             return self._sparse(texts)
-        components = self.arrays_["components"].astype(np.float32)
-        result = np.empty((len(texts), components.shape[1]), np.float32)
+        pairs = [("components", "centre")] + [("opinion_weights", "opinion_centre")] * self._has_opinions
+        factors = [(self.arrays_[one].astype(np.float32), self.arrays_[other]) for one, other in pairs]
+        result = np.empty((len(texts), sum(weights.shape[1] for weights, _ in factors)), np.float32)
         with progress_bar("encoding texts", len(texts), show=len(texts) > 5 * _BLOCK) as advance:
             for start in range(0, len(texts), _BLOCK):
-                part = texts[start : start + _BLOCK]
-                result[start : start + len(part)] = self._sparse(part) @ components - self.arrays_["centre"]
-                advance(len(part))
+                part = self._sparse(texts[start : start + _BLOCK])
+                columns = [part @ weights - centre for weights, centre in factors]
+                result[start : start + part.shape[0]] = np.hstack(columns)
+                advance(part.shape[0])
         return result
+
+    @property
+    def _has_opinions(self) -> bool:
+        return "opinion_weights" in self.arrays_
 
     def _sparse(self, texts: Sequence[str]) -> sp.csr_array:
         """Weighted counts (n, V); words and characters each have length 1."""
@@ -120,7 +148,8 @@ class Tfidf(Encoder):
     def about(self) -> str:
         terms = sum(len(self.arrays_[name]) for name in self.arrays_ if name.endswith("_terms"))
         reduced = f", reduced to {self.arrays_['components'].shape[1]:,}" if "components" in self.arrays_ else ""
-        return f"tfidf: {terms:,} words and runs of characters{reduced}"
+        heard = ", and a linear model on all of them" if self._has_opinions else ""
+        return f"tfidf: {terms:,} words and runs of characters{reduced}{heard}"
 
     def check_state(self) -> None:
         total = 0
@@ -134,6 +163,9 @@ class Tfidf(Encoder):
         if self.width != 0:
             need(self, ("components", (total, None), "f"))
             need(self, ("centre", (self.arrays_["components"].shape[1],), "f"))
+        if self._has_opinions:
+            need(self, ("opinion_weights", (total, None), "f"))
+            need(self, ("opinion_centre", (self.arrays_["opinion_weights"].shape[1],), "f"))
 
 
 def random_rotation(width: int, seed: int) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,16 +37,29 @@ class Intake:
 
     @classmethod
     def learn(
-        cls, X: Any, rows: Array, seed: int, encoder: Any = "auto", encoder_rows: Array | None = None
+        cls,
+        X: Any,
+        rows: Array,
+        seed: int,
+        encoder: Any = "auto",
+        encoder_rows: Array | None = None,
+        votes: Callable[[], Array] | None = None,
     ) -> tuple[Intake, Any]:
-        """From the training ``rows`` of X, and what all of X becomes. The encoder may learn from other rows, too."""
+        """From the training ``rows`` of X, and what all of X becomes.
+
+        The encoder may learn from other rows (``encoder_rows``), too, and from ``votes`` (n, C) on the training rows.
+        """
         X = encoders.opened(X)
         chosen = encoders.choose(encoder, X)
         if chosen is None:
             intake = cls._of_numbers(X, rows, seed)
             return intake, intake(X)
         fitted = chosen.fitted(encoders.take_rows(X, rows if encoder_rows is None else encoder_rows), seed)
+        heard = fitted.hear(encoders.take_rows(X, rows), votes()[rows], seed) if votes and fitted.hears else None
         encoded = fitted.transform(X)
+        if heard is not None:
+            places, values = heard
+            encoded[rows[places], -values.shape[1] :] = values
         intake = cls._of_numbers(encoded, rows, seed)
         return dataclasses.replace(intake, encoder=fitted), intake(encoded)
 

@@ -76,7 +76,7 @@ class Problem:
         validation, train = (rows[np.sort(part)] for part in (labelled[:n_validation], labelled[n_validation:]))
         try:
             learning = np.setdiff1d(np.arange(annotations.n_instances), validation)
-            intake, numbers = Intake.learn(X, train, derive_seed(seed, "intake"), encoder, learning)
+            intake, numbers = Intake.learn(X, train, derive_seed(seed, "intake"), encoder, learning, annotations.votes)
             inputs = make_inputs(numbers, device)
         except NonFiniteError as error:
             raise _named(error, annotations) from None

@@ -53,6 +53,7 @@ def label_arrays(engine: Engine, crowd: Annotations, classifier: nn.Module, hone
 def _to_arrays(model: LabelModel) -> dict[str, Array]:
     arrays = {"cells": model.cells, "counts": model.counts, "totals": model.totals, "common": model.common}
     arrays["weights"] = np.array([*model.weights, model.strength])
+    arrays["shares"] = model.shares
     return {_PREFIX + name: array for name, array in arrays.items()}
 
 
@@ -64,7 +65,8 @@ def label_model(arrays: Mapping[str, Array]) -> LabelModel | None:
         arrays[_PREFIX + name] for name in ("cells", "counts", "totals", "common", "weights")
     )
     a, b, strength = weights.tolist()
-    return LabelModel(cells, counts, totals, common, strength, (a, b))
+    shares = arrays.get(_PREFIX + "shares", np.zeros((2, len(common))))  # models of earlier versions have none
+    return LabelModel(cells, counts, totals, common, strength, (a, b), shares)
 
 
 def new_posterior(

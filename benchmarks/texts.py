@@ -1,0 +1,219 @@
+"""Concord on crowds that label texts, beside logistic regression on words and pairs of words with majority votes.
+
+    CROWDWISE_DATA=folder python benchmarks/texts.py [--sets sentiment ...] [--seed 0]    # -> benchmarks/results/texts.jsonl
+    python benchmarks/texts.py --table                                                    # the records as a table
+
+The sentences of `sentiment` with their own crowd, parts of them (300 and 800 sentences, unequal classes), several of them joined
+to long texts, and made-up texts with and without meaning in runs of characters, with equal and unequal classes, the last
+with simulated crowds: about five labels a text, annotators of unequal skill, texts of unequal difficulty, errors in common.
+Accuracy is balanced: the mean of the classes' recalls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score
+
+import crowdwise
+from crowdwise import Annotations, datasets
+from crowdwise.aggregation import HierarchicalDawidSkene, MajorityVote
+from own_data import commit
+
+RECORDS = Path(__file__).parent / "results" / "texts.jsonl"
+SYLLABLES = [one + other for one in "bcdfghklmnprstvz" for other in "aeiou"]
+Array = Any
+
+
+@dataclass
+class TextCrowd:
+    texts: list[str]
+    truth: Array
+    new: list[str]
+    new_truth: Array
+    annotations: Annotations
+
+
+def sentences(n: int | None = None, rare: int | None = None, *, rng: np.random.Generator) -> TextCrowd:
+    """Sentences with their own crowd: all, ``n`` of them, or ``rare`` positive ones beside five times as many others."""
+    data = datasets.load("sentiment")
+    assert data.annotations is not None
+    truth = np.asarray(data.clean).astype(int)
+    chosen = np.arange(len(truth)) if n is None else rng.choice(len(truth), n, replace=False)
+    if rare is not None:
+        parts = [rng.choice(np.flatnonzero(truth == c), m, replace=False) for c, m in ((1, rare), (0, 5 * rare))]
+        chosen = np.concatenate(parts)
+    chosen = np.sort(chosen)
+    texts = [str(data.X_train[row]) for row in chosen]
+    crowd = data.annotations.select(instances=chosen)
+    return TextCrowd(texts, truth[chosen], [str(text) for text in data.X_test], np.asarray(data.y_test), crowd)
+
+
+def joined(*, rng: np.random.Generator) -> TextCrowd:
+    """Three to six sentences of one kind to a text."""
+    data = datasets.load("sentiment")
+
+    def texts(X: Any, y: Array, n: int) -> tuple[list[str], Array]:
+        truth = rng.integers(2, size=n)
+        pools = [np.flatnonzero(y == c) for c in range(2)]
+        rows = [rng.choice(pools[c], rng.integers(3, 7), replace=False) for c in truth]
+        return [" ".join(str(X[row]) for row in each) for each in rows], truth
+
+    old, truth = texts(data.X_train, np.asarray(data.clean), 1000)
+    new, new_truth = texts(data.X_test, np.asarray(data.y_test), 1500)
+    return TextCrowd(old, truth, new, new_truth, crowd_of(truth, 2, rng))
+
+
+def made_up(
+    classes: int,
+    length: int,
+    strength: float,
+    *,
+    rng: np.random.Generator,
+    characters: bool = False,
+    n: int = 1000,
+    shares: list[float] | None = None,
+) -> TextCrowd:
+    """Words by Zipf's law, a ``strength`` of them from 60 that a class prefers or, with ``characters``, with its ending."""
+    words = sorted({"".join(rng.choice(SYLLABLES, rng.integers(1, 5))) for _ in range(12_000)})
+    words = [words[place] for place in rng.permutation(len(words))[:6000]]
+    usual = 1 / np.arange(3, len(words) + 3)
+    preferred = [rng.choice(words, 60, replace=False) for _ in range(classes)]
+    ending = rng.choice(SYLLABLES, classes, replace=False)
+    truth = rng.choice(classes, n + 2000, p=shares)
+    texts = []
+    for c in truth:
+        text = rng.choice(words, max(3, rng.poisson(length)), p=usual / usual.sum()).astype(object)
+        draw = rng.random(len(text))
+        own, ends = draw < strength, (draw >= strength) & (draw < 2 * strength)
+        text[own] = rng.choice(preferred[c], own.sum())
+        if characters:
+            text[ends] = text[ends] + ending[c]
+        texts.append(" ".join(text))
+    return TextCrowd(texts[:n], truth[:n], texts[n:], truth[n:], crowd_of(truth[:n], classes, rng))
+
+
+def crowd_of(
+    truth: Array, classes: int, rng: np.random.Generator, annotators: int = 40, labels: int = 5
+) -> Annotations:
+    """Annotators of unequal skill and activity; hard texts, which lure all of them to the same wrong class."""
+    others = 1 - np.eye(classes)
+
+    def errors(concentration: float) -> Array:
+        wrong = (rng.dirichlet(np.full(classes, concentration), classes) + 1e-9) * others
+        return wrong / wrong.sum(1, keepdims=True)
+
+    common = errors(0.4)
+    own = [(errors(0.5) + common) / 2 for _ in range(annotators)]
+    active = np.maximum(rng.dirichlet(np.full(annotators, 0.7)), 1e-3)
+    skill = np.clip(rng.normal(0.84, 0.13, annotators), 1 / classes + 0.05, 0.98)
+    hard = rng.beta(1, 3, len(truth))
+    rows = []
+    for text, c in enumerate(truth):
+        lure = rng.choice(classes, p=common[c])
+        many = min(max(2, rng.poisson(labels)), annotators)
+        for who in rng.choice(annotators, many, replace=False, p=active / active.sum()):
+            if rng.random() < skill[who] * (1 - hard[text]) + 0.35 * hard[text]:
+                label = c
+            else:
+                label = lure if rng.random() < hard[text] else rng.choice(classes, p=own[who][c])
+            rows.append((text, who, label))
+    return Annotations.from_triples(*np.array(rows).T)
+
+
+SETS: dict[str, Callable[..., TextCrowd]] = {
+    "sentiment": sentences,
+    "sentiment, 300": partial(sentences, 300),
+    "sentiment, 800": partial(sentences, 800),
+    "sentiment, one in six": partial(sentences, rare=350),
+    "sentiment, joined": joined,
+    "made up, 2 classes": partial(made_up, 2, 60, 0.08),
+    "made up, 5 classes": partial(made_up, 5, 120, 0.05),
+    "made up, 5 classes, characters": partial(made_up, 5, 40, 0.06, characters=True),
+    "made up, 5 unequal classes": partial(made_up, 5, 80, 0.08, shares=[0.45, 0.3, 0.15, 0.06, 0.04]),
+    "made up, 20 classes": partial(made_up, 20, 80, 0.1, n=2000),
+}
+
+
+def measure(name: str, seed: int) -> dict[str, Any]:
+    """One record."""
+    made = SETS[name](rng=np.random.default_rng(seed))
+    crowd = made.annotations
+    votes = MajorityVote(random_state=seed).fit(crowd)
+    start, cpu = time.perf_counter(), time.process_time()
+    model = crowdwise.Concord(random_state=seed, verbose=0).fit(made.texts, crowd)
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    words = TfidfVectorizer(ngram_range=(1, 2))
+    regression = LogisticRegression(max_iter=1000).fit(words.fit_transform(made.texts), votes.labels_)
+
+    def share(truth: Array, said: Array) -> dict[str, float]:
+        said = np.asarray(said).astype(int)
+        return {
+            "balanced": round(float(balanced_accuracy_score(truth, said)), 4),
+            "accuracy": round(float(np.mean(truth == said)), 4),
+        }
+
+    return {
+        "benchmark": "texts",
+        "set": name,
+        "seed": seed,
+        "commit": commit(),
+        "settings": "defaults",
+        "texts": len(made.texts),
+        "classes": crowd.n_classes,
+        "annotations": len(crowd.label),
+        "rarest": int(np.bincount(made.truth).min()),
+        "words": round(float(np.mean([len(text.split()) for text in made.texts])), 1),
+        "opinions": model.intake_.encoder.facts_.get("opinions"),
+        "concord": share(made.new_truth, model.predict(made.new)),
+        "regression": share(made.new_truth, regression.predict(words.transform(made.new))),
+        "labels": share(made.truth, model.labels_),
+        "majority_vote": share(made.truth, votes.labels_),
+        "dawid_skene": share(made.truth, HierarchicalDawidSkene(random_state=seed).fit(crowd).labels_),
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(cpu, 1),
+    }
+
+
+def table() -> str:
+    """The records, in the order in which they were made: balanced accuracy in %."""
+    kinds = ("concord", "regression", "labels", "majority_vote", "dawid_skene")
+    lines = [
+        "| texts | number | classes | Concord | logistic regression | labels of Concord | majority vote | Dawid-Skene |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for line in RECORDS.read_text(encoding="utf-8").splitlines():
+        record = json.loads(line)
+        figures = " | ".join(f"{100 * record[kind]['balanced']:.1f}" for kind in kinds)
+        lines.append(f"| {record['set']} | {record['texts']:,} | {record['classes']} | {figures} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--table", action="store_true")
+    chosen = parser.parse_args()
+    if chosen.table:
+        print(table())
+        return
+    for name in chosen.sets:
+        record = measure(name, chosen.seed)
+        with RECORDS.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(record) + "\n")
+        print(json.dumps(record), flush=True)
+
+
+if __name__ == "__main__":
+    main()
