@@ -147,7 +147,7 @@ def test_from_an_export_of_label_studio_to_a_page_in_one_command(cli: Any, tmp_p
     output = cli("report", "tasks.json").output
     assert "label-studio, as its tasks have 'annotations' (--format NAME reads it otherwise)" in output
     assert f"Open it in a browser: file://{tmp_path}/report.html" in output
-    assert "crowdwise aggregate tasks.json -o labels.csv" in output
+    assert "crowdwise aggregate tasks.json -o consensus.csv" in output
     data = page_data(tmp_path / "report.html")
     assert {row["name"]: row.get("kind") for row in data["annotators"]["rows"]}["bert"] == "model"
     assert all(row["annotator"] != "bert" for row in data["next"])  # nobody asks a model again
