@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from browsers import browser as browser  # once for all tests of a process: Playwright runs no second time in it
+
 
 @pytest.fixture
 def in_memory(tmp_path: Path) -> Iterator[Path]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from browsers import browser  # noqa: F401
 from scripts import load_script
 
 ROOT = Path(__file__).parents[1]
@@ -80,7 +79,7 @@ def test_the_diagram_is_a_picture(built: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_search_works_without_a_server(built: Path, browser: Any) -> None:  # noqa: F811
+def test_the_search_works_without_a_server(built: Path, browser: Any) -> None:
     page = browser.new_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

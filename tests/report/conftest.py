@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from browsers import browser as browser
 from crowdwise.report.source import Source
 from report_crowds import crowd
 

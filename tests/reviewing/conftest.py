@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from browsers import browser as browser
 from crowdwise.readers import Export, read
 from crowdwise.reviewing.session import Session
 from review_crowds import write_crowd
