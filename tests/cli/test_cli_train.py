@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
 import crowdwise
-from crowdwise.readers import load_columns, read_table
+from crowdwise.readers import load_columns, read_table, write_table
 from crowdwise.tasks.train import Plan
 
 Files = dict[str, Path]
@@ -51,6 +52,14 @@ def test_ids_in_any_place_mean_the_same_rows(cli: Any, files: Files) -> None:
     for run in ("by-row", "by-file", "by-column"):
         cli("predict", run, files["X"], "-o", f"{run}.csv", "--proba")
     assert Path("by-file.csv").read_bytes() == Path("by-column.csv").read_bytes()
+    order = np.argsort(np.array(files["ids"].read_text().split()))  # rows with ids are trained on in their order
+    np.save("sorted.npy", np.load(files["X"])[order])
+    rows = load_columns(files["rows"], lambda names: names)
+    rows["instance"] = np.argsort(order)[np.array(rows["instance"].to_pylist(), int)]
+    write_table(pa.table(rows), Path("places.csv"))
+    cli(*common, "--inputs", "sorted.npy", "--annotations", "places.csv", "-o", "by-place")
+    cli("predict", "by-place", files["X"], "-o", "by-place.csv", "--proba")
+    assert Path("by-place.csv").read_bytes() == Path("by-file.csv").read_bytes()
     by_row, by_id = (np.genfromtxt(f"{run}.csv", delimiter=",", skip_header=1)[:, 2:] for run in ("by-row", "by-file"))
     assert (by_row.argmax(1) == by_id.argmax(1)).mean() > 0.9, "trained on the same pairs, in another order"
 

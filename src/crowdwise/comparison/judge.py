@@ -139,6 +139,10 @@ def expectation(annotations: Annotations, predicted: Array, gold: Array | None) 
         both = labelled[gold[labelled] >= 0]
         right = together.posterior_.argmax(1) == gold
         return Expectation(float((predicted == gold)[known].mean()), _mean(right[both]), _mean((votes == gold)[both]))
+    if (
+        annotations.labels_per_instance.max(initial=0) < 2
+    ):  # a classifier and single labels: either could be the better one
+        return Expectation(math.nan, math.nan, math.nan)
     posterior = together.posterior_
     return Expectation(
         float(together.skill_[-1]), _mean(posterior[labelled].max(1)), _mean(posterior[labelled, votes[labelled]])

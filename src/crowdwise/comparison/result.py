@@ -69,6 +69,8 @@ class Comparison:
         if self.at_chance:
             return "Do not expect a useful classifier."
         classifier, labels, by_vote = self.expected
+        if math.isnan(classifier):
+            return "How often classifier and labels are right cannot be told: no instance has two labels, and there is no gold."
         said = "was" if self.gold else "should be"
         text = f"The classifier {said} right on about {classifier:.0%} of new instances."
         if math.isnan(labels):
