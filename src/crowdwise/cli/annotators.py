@@ -66,4 +66,4 @@ def _by_gold(row: Mapping[str, Any]) -> str:
     if row["gold_accuracy"] is None:
         return "-"
     share, low, high = (100 * row[name] for name in ("gold_accuracy", "gold_accuracy_low", "gold_accuracy_high"))
-    return f"{share:.0f}% of {row['num_gold']:,} ({low:.0f}-{high:.0f})"
+    return f"{share:.0f}% ({low:.0f}-{high:.0f})"

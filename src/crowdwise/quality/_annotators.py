@@ -119,6 +119,9 @@ def profile(tally: Tally, confidence: float) -> dict[str, Any]:
     low = np.min([skill.quantile(tail) for skill in skills], axis=0) if tally.comparable else np.zeros(len(number))
     high = np.max([skill.quantile(1 - tail) for skill in skills], axis=0) if tally.comparable else np.ones(len(number))
     unknown = not tally.comparable and tally.independent is not None  # a majority vote by itself has a typical value
+    errors = {**_errors(tally), **_bias(tally)}
+    if unknown:  # what follows from taking every label for right
+        errors = {name: pa.nulls(len(number), pa.array(column).type) for name, column in errors.items()}
     return {
         "annotator": tally.annotators.arrow,
         "annotator_quality": floats(tally.skill.mean, np.full(len(number), unknown)),
@@ -126,8 +129,7 @@ def profile(tally: Tally, confidence: float) -> dict[str, Any]:
         "annotator_quality_high": high,
         "agreement_with_consensus": floats(tally.agreeing / np.maximum(number, 1), number == 0),
         "num_examples_labeled": number,
-        **_errors(tally),
-        **_bias(tally),
+        **errors,
     }
 
 
