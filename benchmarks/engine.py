@@ -2,6 +2,7 @@
 
     python benchmarks/engine.py --preset fashion-mnist [--out FILE]     # ResNet-18, 54,000 pictures of 28 x 28
     python benchmarks/engine.py --preset cifar10                        # ResNet-34, 45,000 pictures of 32 x 32 x 3
+    python benchmarks/engine.py --batch-size 512 --unfused              # without the kernels of crowdwise.networks.fused_norm
     python benchmarks/engine.py --limit 512 --backbone cnn --epochs 2 --dense-steps 2    # a try on a CPU
 
 Random pictures and labels do: only time is measured. 300 annotators, two labels for each picture, 10 classes, batch 128. An
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import statistics
 import time
 from collections.abc import Generator, Sequence
@@ -253,6 +255,7 @@ def record(one: Timing, arguments: argparse.Namespace) -> dict[str, Any]:
         "backbone": arguments.backbone or SIZES[arguments.preset].backbone,
         "limit": arguments.limit,
         "batch_size": arguments.batch_size,
+        "fused": not arguments.unfused,
         "annotators": ANNOTATORS,
         "stage": one.name,
         "epoch_seconds": round(one.step_seconds * one.steps, 4),
@@ -279,7 +282,10 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--dense-steps", type=int, default=50, help="steps of a repetition of the dense reference")
     parser.add_argument("--peak", type=float, default=H200 if gpu else None, help="TFLOP/s of the device")
     parser.add_argument("--out", type=Path, help="append a JSON line for each row to this file")
+    parser.add_argument("--unfused", action="store_true", help="batch norm, shortcut and ReLU one after the other")
     arguments = parser.parse_args(words)
+    if arguments.unfused:
+        os.environ["CROWDWISE_TRITON"] = "0"
     timings = measure(arguments)
     print(table(timings, arguments.peak))
     if arguments.out:

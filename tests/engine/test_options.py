@@ -47,6 +47,19 @@ def test_another_optimiser_comes_with_its_usual_rate_and_milestones_with_their_s
     assert PICTURES.with_values({"milestones": [3]}).schedule == "steps"
 
 
+def test_batches_of_large_data_are_larger_and_rates_and_averages_go_with_them():
+    small, middle, large = (PICTURES.for_instances(n) for n in (16_383, 16_384, 50_000))
+    assert (small.batch_size, small.lr, small.ema) == (128, 0.05, 0.999)
+    assert (middle.batch_size, middle.lr, middle.early_lr) == (256, 0.1, 2 * PICTURES.early_lr)
+    assert (large.batch_size, large.lr, large.epochs) == (512, 0.2, PICTURES.epochs)
+    assert large.ema == pytest.approx(0.999**4)
+
+
+@pytest.mark.parametrize("given", [{"batch_size": 128}, {"lr": 0.05}, {"ema": 0.999}, {"optimiser": "adam"}])
+def test_batches_are_as_asked_for_where_something_that_depends_on_their_size_is_given(given):
+    assert PICTURES.with_values(given).for_instances(50_000).batch_size == 128
+
+
 def test_inputs_decide_the_recipe():
     assert find_recipe("auto", (5,)) is FEATURES
     assert find_recipe("auto", (3, 32, 32)) is PICTURES

@@ -3,9 +3,11 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.networks import Classifier, build_backbone
+from crowdwise.networks.backbones import BatchNorm
 
 
 @pytest.mark.parametrize(("name", "width"), [("resnet18", 512), ("resnet34", 512), ("cnn", 64), ("mlp", 128)])
@@ -18,6 +20,43 @@ def test_backbones_by_name(name, width):
 def test_first_convolution_of_a_resnet_shrinks_the_picture_by_two_pixels():
     backbone, _ = build_backbone("resnet18", (1, 28, 28))
     assert backbone[0](torch.zeros(1, 1, 28, 28)).shape == (1, 64, 26, 26)
+
+
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_adds_the_shortcut_before_relu(relu, training):
+    x, shortcut = torch.randn(2, 6, 8, 3, 3)
+    norm = BatchNorm(8, relu=relu).train(training)
+    expected = F.batch_norm(x, torch.zeros(8), torch.ones(8), training=training) + shortcut
+    assert torch.allclose(norm(x, shortcut), expected.relu() if relu else expected, atol=1e-6)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device on this machine")
+@pytest.mark.parametrize("with_shortcut", [True, False])
+@pytest.mark.parametrize("relu", [True, False])
+@pytest.mark.parametrize("shape", [(6, 64, 9, 9), (5, 512, 4, 4), (300, 128, 15, 15)])
+def test_fused_batch_norm_equals_the_plain_one(monkeypatch, shape, relu, with_shortcut):
+    pytest.importorskip("triton")
+    results = []
+    for fused in (True, False):
+        if not fused:
+            monkeypatch.setattr("crowdwise.networks.backbones._fused", lambda: None)
+        torch.manual_seed(0)
+        draw = lambda: (3 * torch.randn(shape, device="cuda") + 1).contiguous(memory_format=torch.channels_last)  # noqa: E731
+        x, shortcut = draw().requires_grad_(), draw().requires_grad_()
+        norm = BatchNorm(shape[1], relu=relu).cuda()
+        nn.init.uniform_(norm.weight)
+        nn.init.normal_(norm.bias)
+        y = norm(x, shortcut if with_shortcut else None)
+        (y * torch.randn_like(y)).sum().backward()
+        with torch.no_grad():
+            predicted = norm.eval()(x, shortcut if with_shortcut else None)
+        others = [shortcut.grad] if with_shortcut else []
+        own = [norm.weight.grad, norm.bias.grad, norm.running_mean, norm.running_var]
+        results.append([y.detach(), predicted, x.grad, *others, *own])
+    for one, other in zip(*results, strict=True):
+        assert float((one - other).norm() / other.norm()) < 1e-5
 
 
 def test_resnet34_is_deeper():

@@ -95,12 +95,18 @@ def global_batch_norm(module: nn.Module) -> None:
     """Let the batch norms of ``module`` take their statistics over all processes (torch's own version is GPU-only)."""
     for layer in module.modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
-            layer.forward = _global_forward.__get__(layer)  # type: ignore[method-assign]
+            setattr(layer, _norm_of(layer), _global_norm.__get__(layer))
 
 
-def _global_forward(self: nn.modules.batchnorm._BatchNorm, x: Tensor) -> Tensor:
+def _norm_of(layer: nn.Module) -> str:
+    """The method that normalises: ours do more in ``forward``."""
+    return "normalise" if hasattr(layer, "normalise") else "forward"
+
+
+def _global_norm(self: nn.modules.batchnorm._BatchNorm, x: Tensor) -> Tensor:
     if not self.training or world_size() == 1:
-        return type(self).forward(self, x)
+        result: Tensor = getattr(type(self), _norm_of(self))(self, x)
+        return result
     axes = [0, *range(2, x.ndim)]
     shape = [1, -1, *[1] * (x.ndim - 2)]
     count = sum_over_ranks(torch.tensor(float(x.numel() // x.shape[1]), device=x.device))

@@ -43,6 +43,9 @@ class Recipe:
     early_lr: float = 0.01  # of the stages before the classifier's: warm-up, transition networks
     early_steps: int = 100  # of a warm-up, at least
     retry: bool = True  # whether a stage that learnt nothing is tried again
+    grow: int = (
+        1  # batches of large data are up to so many times as large, unless a batch size, rate or average is given
+    )
 
     def with_values(self, values: Mapping[str, Any]) -> Recipe:
         """This recipe with those of ``values`` that are not None, which are checked."""
@@ -56,14 +59,31 @@ class Recipe:
             given["steps"] = 0  # so many epochs, and no more
         if "steps" in given and "epochs" not in given:
             given["epochs"] = 1
+        if given.keys() & {"batch_size", "lr", "early_lr", "ema", "optimiser"}:
+            given.setdefault("grow", 1)
         recipe = dataclasses.replace(self, **given)
         recipe._check()
         return recipe
 
     def for_instances(self, n: int) -> Recipe:
-        """With the number of epochs for ``n`` training instances."""
-        batches = max(math.ceil(n / self.batch_size), 1)
-        return dataclasses.replace(self, epochs=max(self.epochs, math.ceil(self.steps / batches)))
+        """With the number of epochs for ``n`` training instances, and the size of their batches.
+
+        Batches double, up to ``grow`` times, as long as an epoch has 64 of them. Rates grow with them, and averages forget as
+        fast as before, so that the accuracy stays what it was.
+        """
+        factor = 1
+        while 2 * factor <= self.grow and n >= 64 * self.batch_size * 2 * factor:
+            factor *= 2
+        batches = max(math.ceil(n / (factor * self.batch_size)), 1)
+        return dataclasses.replace(
+            self,
+            epochs=max(self.epochs, math.ceil(self.steps / batches)),
+            batch_size=factor * self.batch_size,
+            lr=factor * self.lr,
+            early_lr=factor * self.early_lr,
+            ema=self.ema**factor,
+            grow=1,
+        )
 
     def enough_epochs(self, epochs: int | None, usual: int, steps: int, examples: int) -> int:
         """Of an early stage: ``epochs``; where these are None, the ``usual`` ones, or as many as make ``steps`` steps."""
@@ -138,6 +158,7 @@ PICTURES = Recipe(
     augment="auto",
     ema=0.999,
     early_steps=300,
+    grow=4,
 )
 """Pictures: moved and mirrored, so that a wrong label is not learnt by heart."""
 

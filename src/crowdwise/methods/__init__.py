@@ -14,6 +14,7 @@ __all__ = [
     "AggNet",
     "AnnotMix",
     "CoNAL",
+    "Concord",
     "CrowdClassifier",
     "CrowdLayer",
     "DeepAggregate",

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import inspect
 import math
+import os
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,12 +23,30 @@ BACKBONES: Registry[Builder] = Registry("backbone")
 
 
 class BatchNorm(nn.BatchNorm2d):
-    """Batch norm without a count of batches, which a fixed momentum does not need: one kernel less in every step.
+    """Batch norm, then a shortcut and ReLU where asked for: in one go on a GPU, one after the other elsewhere.
 
-    A channel with a single value has no batch statistics and uses the running ones.
+    It keeps no count of batches, which a fixed momentum does not need. A channel with a single value has no batch statistics
+    and uses the running ones.
     """
 
-    def forward(self, x: Tensor) -> Tensor:
+    def __init__(self, channels: int, relu: bool = False) -> None:
+        super().__init__(channels)
+        self.relu = relu
+
+    def forward(self, x: Tensor, shortcut: Tensor | None = None) -> Tensor:
+        alone = "normalise" not in vars(self)  # else statistics are taken over several processes
+        fused = _fused() if x.is_cuda and alone else None
+        if fused is not None and fused.can_fuse(x, shortcut):
+            if self.training:
+                return cast(Tensor, fused.train_norm(x, shortcut, self))
+            if not torch.is_grad_enabled():
+                return cast(Tensor, fused.predict_norm(x, shortcut, self))
+        x = self.normalise(x)
+        if shortcut is not None:
+            x = x + shortcut
+        return torch.relu(x) if self.relu else x
+
+    def normalise(self, x: Tensor) -> Tensor:
         return F.batch_norm(
             x,
             self.running_mean,
@@ -37,6 +59,17 @@ class BatchNorm(nn.BatchNorm2d):
         )
 
 
+@functools.cache
+def _fused() -> ModuleType | None:
+    """The kernels, where Triton is installed and ``CROWDWISE_TRITON`` is not 0."""
+    if os.environ.get("CROWDWISE_TRITON") == "0":
+        return None
+    try:
+        return importlib.import_module("crowdwise.networks.fused_norm")
+    except ImportError:
+        return None
+
+
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions with a shortcut (He et al., CVPR 2016)."""
 
@@ -44,23 +77,28 @@ class BasicBlock(nn.Module):
         super().__init__()
         self.body = nn.Sequential(
             nn.Conv2d(channels_in, channels, 3, stride, padding=1, bias=False),
-            BatchNorm(channels),
-            nn.ReLU(inplace=True),
+            BatchNorm(channels, relu=True),
+            nn.Identity(),  # keeps the names of the weights in models that were saved before
             nn.Conv2d(channels, channels, 3, padding=1, bias=False),
-            BatchNorm(channels),
+            BatchNorm(channels, relu=True),
         )
         self.shortcut = nn.Sequential()
         if stride != 1 or channels_in != channels:
             self.shortcut = nn.Sequential(nn.Conv2d(channels_in, channels, 1, stride, bias=False), BatchNorm(channels))
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.relu(self.body(x) + self.shortcut(x))
+        *first, last = self.body
+        shortcut = self.shortcut(x)
+        for layer in first:
+            x = layer(x)
+        result: Tensor = last(x, shortcut)
+        return result
 
 
 def _resnet(shape: tuple[int, ...], blocks: tuple[int, ...], dropout: float) -> nn.Module:
     """CIFAR-style residual network: first convolution 3x3, stride 1, padding 0, no max-pool; 512 features."""
     _require_image(shape, "resnet", smallest=4)
-    layers: list[nn.Module] = [nn.Conv2d(shape[0], 64, 3, bias=False), BatchNorm(64), nn.ReLU(inplace=True)]
+    layers: list[nn.Module] = [nn.Conv2d(shape[0], 64, 3, bias=False), BatchNorm(64, relu=True), nn.Identity()]
     channels_in = 64
     for stage, (channels, count) in enumerate(zip((64, 128, 256, 512), blocks, strict=True)):
         for block in range(count):
