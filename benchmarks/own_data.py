@@ -9,6 +9,7 @@ Nothing is set but the seed, and for pictures a network of the usual size (ResNe
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import multiprocessing
 import os
@@ -94,6 +95,15 @@ def balanced(predicted: np.ndarray, truth: np.ndarray) -> float:
     return float(np.mean([(predicted[truth == c] == c).mean() for c in np.unique(truth)]))
 
 
+def take_turns(lock: Any) -> None:
+    """In a worker: its fits wait for those of others; data are read meanwhile."""
+    global _turn
+    _turn = lock
+
+
+_turn: Any = contextlib.nullcontext()
+
+
 def run(job: tuple[str, str, int, str, dict[str, Any]]) -> dict[str, Any]:
     name, method, seed, device, settings = job
     import sklearn
@@ -105,10 +115,11 @@ def run(job: tuple[str, str, int, str, dict[str, Any]]) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     data = load(name, seed)
     parameters = {"random_state": seed, "device": device, "verbose": 0} | data["set"] | settings
-    started, processor = time.perf_counter(), time.process_time()
-    model = methods[method](**parameters).fit(data["X"], data["annotations"])
-    seconds, processor = time.perf_counter() - started, time.process_time() - processor
-    predicted = model.predict_proba(data["X_test"]).argmax(1)
+    with _turn:
+        started, processor = time.perf_counter(), time.process_time()
+        model = methods[method](**parameters).fit(data["X"], data["annotations"])
+        seconds, processor = time.perf_counter() - started, time.process_time() - processor
+        predicted = model.predict_proba(data["X_test"]).argmax(1)
     record: dict[str, Any] = {
         "data": name, "method": method, "seed": seed, "parameters": {**data["set"], **settings}, "device": device,
         "test_accuracy": round(100 * float((predicted == data["y_test"]).mean()), 3),
@@ -178,7 +189,7 @@ def main() -> None:
     parser.add_argument("--method", action="append", help="a method; may be repeated")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1, help="at a time; pictures take turns on the GPU")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=JSON")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
@@ -196,7 +207,9 @@ def main() -> None:
         for method in given.method or METHODS
     ]
     records = []
-    with multiprocessing.get_context("spawn").Pool(given.jobs, maxtasksperchild=20) as pool, out.open("a") as file:
+    spawn = multiprocessing.get_context("spawn")
+    turn = spawn.Lock() if device == "cuda" else contextlib.nullcontext()
+    with spawn.Pool(given.jobs, take_turns, (turn,), maxtasksperchild=20) as pool, out.open("a") as file:
         for record in pool.imap_unordered(run, jobs):
             records.append(record)
             file.write(json.dumps(record) + "\n")
