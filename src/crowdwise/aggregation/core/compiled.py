@@ -38,7 +38,7 @@ def spread(indptr: npt.NDArray[np.int64], run: Callable[[int, int, int], T], thr
     threads, n = _threads.get() if threads is None else threads, len(indptr) - 1
     if threads == 1:
         return [run(0, 0, n)]
-    wanted = np.linspace(0, int(indptr[-1]), threads + 1)[1:-1]
+    wanted = np.arange(1, threads) * int(indptr[-1]) // threads  # integers, or numpy would copy indptr to compare
     borders = [0, *np.searchsorted(indptr, wanted).tolist(), n]
     pool = _pool(threads - 1)
     others = [pool.submit(run, thread, borders[thread], borders[thread + 1]) for thread in range(1, threads)]
@@ -75,12 +75,22 @@ def vote_kernel(classes: int) -> Any:
     return _vote_loop(classes if classes <= _SPECIALISED else 0)
 
 
+def _largest(values):  # type: ignore[no-untyped-def]
+    """The largest of some numbers; numba takes long to compile numpy's own."""
+    found = values[0]
+    for value in values[1:]:
+        found = max(found, value)
+    return found
+
+
 @functools.cache
 def _em_loop(states: int) -> Any:
     """EM for a number of states that is built into the code where it is not 0.
 
     With ``update`` false the posterior is taken as it is, and only counted.
     """
+
+    largest = jit()(_largest)
 
     def em(cells, indptr, start, stop, emission, prior, gold, width, update, posterior, counts, mass):  # type: ignore[no-untyped-def]
         k_all = states if states else len(prior)
@@ -127,9 +137,7 @@ def _em_loop(states: int) -> Any:
                         row = np.int64(cells[e]) * k_all
                         for k in range(k_all):
                             p[k] += np.log(max(emission[row + k], 1e-300))
-                    scale = p[0]
-                    for k in range(1, k_all):
-                        scale = max(scale, p[k])
+                    scale = largest(p)
                     total = 0.0
                     for k in range(k_all):
                         p[k] = np.exp(p[k] - scale)
@@ -160,6 +168,8 @@ def _em_loop(states: int) -> Any:
 def weighted_kernel() -> Any:
     """The pass of `kernels.em_step` with weights (E,) of annotations; ``emission`` and ``prior`` are logarithms."""
 
+    largest = jit()(_largest)
+
     def em(weight, cells, indptr, start, stop, emission, prior, gold, width, update, posterior, counts, mass):  # type: ignore[no-untyped-def]
         k_all = len(prior)
         p = np.empty(k_all)
@@ -177,7 +187,7 @@ def weighted_kernel() -> Any:
                     row = np.int64(cells[e]) * k_all
                     for k in range(k_all):
                         p[k] += weight[e] * emission[row + k]
-                top = p.max()
+                top = largest(p)
                 total = 0.0
                 for k in range(k_all):
                     p[k] = np.exp(p[k] - top)
@@ -203,6 +213,8 @@ def weighted_kernel() -> Any:
 def _vote_loop(classes: int) -> Any:
     """EM on votes for a number of classes that is built into the code where it is not 0."""
 
+    largest = jit()(_largest)
+
     def vote(cells, indptr, start, stop, ratio, prior, gold, width, update, posterior, hits, mass):  # type: ignore[no-untyped-def]
         k_all = classes if classes else len(prior)
         p = np.empty(k_all)
@@ -217,7 +229,7 @@ def _vote_loop(classes: int) -> Any:
                 label = cells[e] % k_all
                 p[label] *= ratio[cells[e]]
                 if p[label] > 1e100 or p[label] < 1e-100:
-                    top = p.max()
+                    top = largest(p)
                     scale += np.log(top)
                     for k in range(k_all):
                         p[k] /= top
@@ -229,7 +241,7 @@ def _vote_loop(classes: int) -> Any:
                     p[k] = np.log(prior[k])
                 for e in range(first, last):
                     p[cells[e] % k_all] += np.log(ratio[cells[e]])
-                scale = p.max() if known < 0 else p[known]
+                scale = largest(p) if known < 0 else p[known]
                 for k in range(k_all):
                     p[k] = np.exp(p[k] - scale) if known < 0 or k == known else 0.0
             if known >= 0:
@@ -355,7 +367,8 @@ def evidence_kernel() -> Any:
                 if k != most and votes[k] > other:
                     other = votes[k]
             lead = votes[most] - other
-            votes[:] = 0.0
+            for k in range(c):
+                votes[k] = 0.0
             along += lead * np.log(max(top, smallest) / max(second, smallest))
             squared += lead * lead
         return along, squared

@@ -110,6 +110,13 @@ class Crowd(ABC):
         return np.asarray(self.total(kernels.label_counts))
 
     @cached_property
+    def used_labels(self) -> Floats:
+        """1 where an annotator ever gave a label, here or in a history, else 0; all of those who gave none; (R, C, 1)."""
+        given = self.label_counts + (0.0 if self.history is None else self.history.sum(axis=2))
+        given[given.sum(axis=1) == 0] = 1.0
+        return np.where(given > 0, 1.0, 0.0)[:, :, None]
+
+    @cached_property
     def labels_per_annotator(self) -> npt.NDArray[Any]:
         """Number of annotations of every annotator, (R,)."""
         return np.asarray(self.label_counts.sum(axis=1))
