@@ -2,10 +2,15 @@
 
     python benchmarks/aggregation.py                          # everything that takes minutes
     python benchmarks/aggregation.py --only dawid-skene --sizes 100000 --crowdkit-python other-env/bin/python
+    python benchmarks/aggregation.py --threads 2              # Dawid-Skene on one thread and on two, 1 M and 10 M labels
 
 Every measurement is a process of its own that makes the same crowd from the same seed, fits on it to warm up (not
 counted; code is compiled and cached then), and reports the best of a few fits and the peak of its memory, imports and
 input included. Both libraries get the same data frame. Rows are appended to benchmarks/results/aggregation.jsonl.
+
+With ``--threads``, fits with one thread and with several take turns in one process, and the best of each count: seconds by the
+clock, and the processor time of the thread that calls `fit`, which does its share of the work and all that is not shared. Where
+other programs keep the processors busy, only the latter says anything.
 """
 
 from __future__ import annotations
@@ -116,6 +121,51 @@ def measure(job: dict[str, Any]) -> dict[str, Any]:
     return {"seconds": min(seconds), "peak_mb": _peak(), "input_mb": before}
 
 
+def compare_threads(size: int, classes: int, threads: int, budget: float) -> list[dict[str, Any]]:
+    """Dawid-Skene on one thread and on several, in turns: the whole of `fit_predict` on a table, `fit` alone, and a round."""
+    from crowdwise import Annotations
+    from crowdwise.aggregation import DawidSkene
+    from crowdwise.aggregation.core.crowd import MemoryCrowd
+
+    frame = make_crowd(size, "integer", classes)
+    annotations = Annotations.coerce(frame)
+    options = METHODS["dawid-skene"][0]
+    table, prior = np.full((annotations.n_annotators, classes, classes), 1.0 / classes), np.full(classes, 1.0 / classes)
+    table[:, np.arange(classes), np.arange(classes)] = 0.7
+
+    def a_round(number: int) -> Callable[[], Any]:
+        crowd, out = MemoryCrowd.of(annotations, threads=number), np.empty((annotations.n_instances, classes))
+        return lambda: crowd.em_step(table, prior, out=out)
+
+    parts: dict[str, Callable[[int], Callable[[], Any]]] = {
+        "table to labels": lambda number: lambda: DawidSkene(**options, n_jobs=number).fit_predict(frame),
+        "fit": lambda number: lambda: DawidSkene(**options, n_jobs=number).fit(annotations),
+        "a round": a_round,
+    }
+    rows = []
+    for part, make in parts.items():
+        runs = {number: make(number) for number in (1, threads)}
+        best = dict.fromkeys(runs, (np.inf, np.inf))
+        for run_once in (*runs.values(), *runs.values()):
+            run_once()
+        until, times = time.perf_counter() + budget, 0
+        while times < 5 or (times < 200 and time.perf_counter() < until):
+            for number, run_once in runs.items():
+                start = time.perf_counter(), time.thread_time()
+                run_once()
+                took = time.perf_counter() - start[0], time.thread_time() - start[1]
+                best[number] = min(best[number][0], took[0]), min(best[number][1], took[1])
+            times += 1
+        alone, together = best[1], best[threads]
+        rows.append(
+            {"benchmark": "threads", "method": "dawid-skene", "part": part, "size": size, "classes": classes}
+            | {"threads": threads, "seconds_one": alone[0], "seconds": together[0]}
+            | {"speedup": alone[0] / together[0], "speedup_processor": alone[1] / together[1]}
+            | {"processor_one": alone[1], "processor": together[1], "times": times, "load": os.getloadavg()[0]}
+        )
+    return rows
+
+
 def _peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -166,11 +216,15 @@ def main() -> None:
     parser.add_argument("--ids", nargs="+", default=["integer", "string"], choices=["integer", "string"])
     parser.add_argument("--classes", type=int, default=4)
     parser.add_argument("--crowdkit-python", default=sys.executable, help="interpreter that has crowd-kit")
+    parser.add_argument("--threads", type=int, help="compare so many threads with one, and measure nothing else")
     parser.add_argument("--limit", type=float, default=1_800.0, help="seconds that one measurement may take")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         print(json.dumps(measure(json.loads(options.child))))
+        return
+    if options.threads:
+        _compare_threads(options.threads, [size for size in options.sizes if size >= 1_000_000], options.classes)
         return
     todo = jobs(options.sizes, options.only, options.ids, options.classes)
     if "dawid-skene" in options.only:
@@ -178,7 +232,6 @@ def main() -> None:
         todo.append({**first, "threads": 1, "cold": True, "budget": 0.0, "library": "crowdwise"})
     print(f"{'method':<26}{'labels':>11} {'ids':<8}{'library':<22}{'seconds':>10}{'peak MB':>9}{'ratio':>8}")
     peers: dict[tuple[Any, ...], float] = {}
-    RESULTS.parent.mkdir(exist_ok=True)
     for job in todo:
         python = options.crowdkit_python if job["library"] == "crowd-kit" else sys.executable
         row = run(job, python, options.limit)
@@ -188,13 +241,27 @@ def main() -> None:
         elif key in peers and "seconds" in row:
             row["ratio"] = peers[key] / row["seconds"]
         _print(row)
-        stamp = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
-            "python": platform.python_version(),
-            "cpus": os.cpu_count(),
-        }
-        with RESULTS.open("a") as file:
-            file.write(json.dumps({**row, **stamp}) + "\n")
+        _keep(row)
+
+
+def _compare_threads(threads: int, sizes: list[int], classes: int) -> None:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    head = f"{'labels':>11}  {'what':<16}{'1 thread, s':>12}{f'{threads} threads, s':>14}{'ratio':>7}"
+    print(f"{head}{'by processor time':>19}{'load':>6}")
+    for size in sizes:
+        for row in compare_threads(size, classes, threads, budget=10.0):
+            times = f"{row['seconds_one']:>12.4f}{row['seconds']:>14.4f}{row['speedup']:>7.2f}"
+            print(
+                f"{size:>11,}  {row['part']:<16}{times}{row['speedup_processor']:>19.2f}{row['load']:>6.1f}", flush=True
+            )
+            _keep(row)
+
+
+def _keep(row: dict[str, Any]) -> None:
+    stamp = {"time": time.strftime("%Y-%m-%dT%H:%M:%S"), "python": platform.python_version(), "cpus": os.cpu_count()}
+    RESULTS.parent.mkdir(exist_ok=True)
+    with RESULTS.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({**row, **stamp}) + "\n")
 
 
 def _print(row: dict[str, Any]) -> None:

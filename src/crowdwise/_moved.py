@@ -6,7 +6,6 @@ import importlib
 import sys
 import warnings
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -32,13 +31,19 @@ MOVED = {
 """Old name -> new name."""
 
 
-class _Moved(MetaPathFinder, Loader):
-    """Finds a module by its old name, once no file has been found for it."""
+class _Moved:
+    """Finds a module by its old name, once no file has been found for it.
+
+    A finder and a loader by its methods: their base classes, in ``importlib.abc``, are slow to import.
+    """
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         return ModuleSpec(name, self) if name in MOVED else None
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        return None  # an ordinary one
 
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.base import IterativeAggregator, State
@@ -132,6 +131,8 @@ def _leading_eigenvector(matrix: sp.csr_array) -> Floats:
     """Eigenvector (R,) of the largest eigenvalue of a symmetric matrix."""
     if matrix.shape[0] <= 200:
         return np.asarray(np.linalg.eigh(matrix.toarray())[1][:, -1], np.float64)
+    from scipy.sparse.linalg import ArpackNoConvergence, eigsh  # slow to import
+
     start = np.ones(matrix.shape[0])
     try:
         return np.asarray(eigsh(matrix, k=1, which="LA", v0=start, tol=1e-6)[1][:, 0], np.float64)

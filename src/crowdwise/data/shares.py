@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri
 
 from crowdwise.data.types import Floats
 
@@ -18,7 +18,7 @@ def wilson(right: Any, total: Any, level: float = 0.95) -> tuple[Any, Any]:
     (0.49, 0.943)
     """
     right, total = np.asarray(right, np.float64), np.asarray(total, np.float64)
-    z = stats.norm.ppf(0.5 + level / 2)
+    z = ndtri(0.5 + level / 2)
     share = np.divide(right, total, out=np.full(np.broadcast(right, total).shape, 0.5), where=total > 0)
     scale = 1 / (total + z**2)
     centre = (total * share + z**2 / 2) * scale

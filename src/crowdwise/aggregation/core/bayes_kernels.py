@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, gammaln, psi
 
-from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core import compiled, kernels
 from crowdwise.aggregation.core.kernels import Cells, Floats, Layout, Step
 
 if TYPE_CHECKING:
@@ -153,14 +153,12 @@ def glad_step(layout: Layout, ability: Floats, easiness: Floats) -> GladStep:
     if layout.compiled and layout.weight is None:
         posterior, sigmoid, by_easiness = np.empty((n, c)), np.empty(len(label)), np.empty(n)
 
-        def run(start: int, stop: int) -> tuple[float, Floats]:
+        def run(_: int, start: int, stop: int) -> tuple[float, Floats]:
             by_ability = np.zeros(len(ability))
             data = annotator, label, layout.indptr, start, stop, layout.gold, ability, easiness, others
             return _compiled("glad")(*data, sigmoid, posterior, by_ability, by_easiness), by_ability
 
-        cuts = np.searchsorted(layout.indptr, np.linspace(0, len(label), layout.threads + 1)[1:-1]).tolist()
-        with ThreadPoolExecutor(layout.threads) as pool:
-            values, parts = zip(*pool.map(run, [0, *cuts], [*cuts, n]), strict=True)
+        values, parts = zip(*compiled.spread(layout.indptr, run, layout.threads), strict=True)
         return GladStep(posterior, float(sum(values) - constant), np.sum(parts, axis=0), by_easiness)
     instance = kernels.instances(layout)
     scale = np.exp(easiness)[instance]

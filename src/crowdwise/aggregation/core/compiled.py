@@ -1,23 +1,68 @@
 """Loops over annotations that numba compiles, each for the numbers of states that it is asked for.
 
-numba is imported here on first use only; the machine code is cached on disk. What the loops compute, and what else can
-compute it, says `kernels`.
+numba is imported on first use only; `machine_code` keeps what it compiles. What the loops compute, and what else can compute
+it, says `kernels`; a loop runs from instance ``start`` up to ``stop``, and `spread` gives each thread a stretch of them.
 """
 
 from __future__ import annotations
 
 import functools
-from pathlib import Path
-from typing import Any
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
+from crowdwise.aggregation.core import machine_code
+from crowdwise.aggregation.core.machine_code import jit as jit
+
+T = TypeVar("T")
 _SPECIALISED = 8  # up to this many states the loops over states are unrolled by the compiler
+_threads: ContextVar[int] = ContextVar("threads", default=1)
 
 
 def cached_on_disk() -> bool:
     """Whether an earlier process has compiled the loop of EM."""
-    return any(Path(_em_loop(0).stats.cache_path).glob("compiled._em_loop*.nbi"))
+    return machine_code.kept("_em_loop.<locals>.em", __file__)
+
+
+def spread(indptr: npt.NDArray[np.int64], run: Callable[[int, int, int], T], threads: int | None = None) -> list[T]:
+    """``run(thread, start, stop)`` on stretches of instances with about as many annotations each, in order.
+
+    This thread is number 0 and takes the first one. ``threads`` is by default what `threaded` says.
+    """
+    threads, n = _threads.get() if threads is None else threads, len(indptr) - 1
+    if threads == 1:
+        return [run(0, 0, n)]
+    wanted = np.arange(1, threads) * int(indptr[-1]) // threads  # integers, or numpy would copy indptr to compare
+    borders = [0, *np.searchsorted(indptr, wanted).tolist(), n]
+    pool = _pool(threads - 1)
+    others = [pool.submit(run, thread, borders[thread], borders[thread + 1]) for thread in range(1, threads)]
+    return [run(0, 0, borders[1]), *(other.result() for other in others)]
+
+
+@contextmanager
+def threaded(threads: int) -> Iterator[None]:
+    """Within the block, what takes no number of threads spreads over as many."""
+    token = _threads.set(threads)
+    try:
+        yield
+    finally:
+        _threads.reset(token)
+
+
+@functools.cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that wait for work: to start some in every round of EM takes longer than a round on small crowds."""
+    return ThreadPoolExecutor(threads, "crowdwise")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads
 
 
 def em_kernel(states: int) -> Any:
@@ -30,12 +75,12 @@ def vote_kernel(classes: int) -> Any:
     return _vote_loop(classes if classes <= _SPECIALISED else 0)
 
 
-@functools.cache
-def jit() -> Any:
-    """numba's decorator with the options of all kernels: cached on disk, free of the interpreter lock."""
-    import numba
-
-    return numba.njit(cache=True, nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
+def _largest(values):  # type: ignore[no-untyped-def]
+    """The largest of some numbers; numba takes long to compile numpy's own."""
+    found = values[0]
+    for value in values[1:]:
+        found = max(found, value)
+    return found
 
 
 @functools.cache
@@ -44,6 +89,8 @@ def _em_loop(states: int) -> Any:
 
     With ``update`` false the posterior is taken as it is, and only counted.
     """
+
+    largest = jit()(_largest)
 
     def em(cells, indptr, start, stop, emission, prior, gold, width, update, posterior, counts, mass):  # type: ignore[no-untyped-def]
         k_all = states if states else len(prior)
@@ -90,7 +137,7 @@ def _em_loop(states: int) -> Any:
                         row = np.int64(cells[e]) * k_all
                         for k in range(k_all):
                             p[k] += np.log(max(emission[row + k], 1e-300))
-                    scale = p.max()
+                    scale = largest(p)
                     total = 0.0
                     for k in range(k_all):
                         p[k] = np.exp(p[k] - scale)
@@ -121,6 +168,8 @@ def _em_loop(states: int) -> Any:
 def weighted_kernel() -> Any:
     """The pass of `kernels.em_step` with weights (E,) of annotations; ``emission`` and ``prior`` are logarithms."""
 
+    largest = jit()(_largest)
+
     def em(weight, cells, indptr, start, stop, emission, prior, gold, width, update, posterior, counts, mass):  # type: ignore[no-untyped-def]
         k_all = len(prior)
         p = np.empty(k_all)
@@ -138,7 +187,7 @@ def weighted_kernel() -> Any:
                     row = np.int64(cells[e]) * k_all
                     for k in range(k_all):
                         p[k] += weight[e] * emission[row + k]
-                top = p.max()
+                top = largest(p)
                 total = 0.0
                 for k in range(k_all):
                     p[k] = np.exp(p[k] - top)
@@ -164,6 +213,8 @@ def weighted_kernel() -> Any:
 def _vote_loop(classes: int) -> Any:
     """EM on votes for a number of classes that is built into the code where it is not 0."""
 
+    largest = jit()(_largest)
+
     def vote(cells, indptr, start, stop, ratio, prior, gold, width, update, posterior, hits, mass):  # type: ignore[no-untyped-def]
         k_all = classes if classes else len(prior)
         p = np.empty(k_all)
@@ -178,7 +229,7 @@ def _vote_loop(classes: int) -> Any:
                 label = cells[e] % k_all
                 p[label] *= ratio[cells[e]]
                 if p[label] > 1e100 or p[label] < 1e-100:
-                    top = p.max()
+                    top = largest(p)
                     scale += np.log(top)
                     for k in range(k_all):
                         p[k] /= top
@@ -190,7 +241,7 @@ def _vote_loop(classes: int) -> Any:
                     p[k] = np.log(prior[k])
                 for e in range(first, last):
                     p[cells[e] % k_all] += np.log(ratio[cells[e]])
-                scale = p.max() if known < 0 else p[known]
+                scale = largest(p) if known < 0 else p[known]
                 for k in range(k_all):
                     p[k] = np.exp(p[k] - scale) if known < 0 or k == known else 0.0
             if known >= 0:
@@ -268,26 +319,46 @@ def trimmed_kernel() -> Any:
 
 
 @functools.cache
+def votes_kernel() -> Any:
+    """`kernels.votes`, added to ``table`` (n, C); ``weight`` (R * C,) is empty where every label is one vote."""
+
+    def votes(cells, indptr, start, stop, weight, table):  # type: ignore[no-untyped-def]
+        c = table.shape[1]
+        for i in range(start, stop):
+            for e in range(indptr[i], indptr[i + 1]):
+                table[i, cells[e] % c] += weight[cells[e]] if weight.size else 1.0
+
+    return jit()(votes)
+
+
+def _first_two(posterior, i, tolerance):  # type: ignore[no-untyped-def]
+    """The largest and the second largest value of row i, and where the largest is; equals are within the tolerance."""
+    top, second = posterior[i, 0], 0.0
+    for k in range(1, posterior.shape[1]):
+        value = posterior[i, k]
+        if value > top:
+            top, second = value, top
+        elif value > second:
+            second = value
+    most = 0
+    while posterior[i, most] < top - tolerance:
+        most += 1
+    return top, second, most
+
+
+@functools.cache
 def evidence_kernel() -> Any:
     """The sums of `tempering.vote_evidence`; ``weight`` (R,) is empty where every label is one vote."""
+    first_two = jit()(_first_two)
 
-    def sums(cells, indptr, posterior, weight, gold, tolerance, smallest):  # type: ignore[no-untyped-def]
-        n, c = posterior.shape
+    def sums(cells, indptr, start, stop, posterior, weight, gold, tolerance, smallest):  # type: ignore[no-untyped-def]
+        c = posterior.shape[1]
         votes = np.zeros(c)
         along = squared = 0.0
-        for i in range(n):
+        for i in range(start, stop):
             if (gold.size and gold[i] >= 0) or indptr[i] == indptr[i + 1]:
                 continue
-            top, second = posterior[i, 0], 0.0
-            for k in range(1, c):
-                value = posterior[i, k]
-                if value > top:
-                    top, second = value, top
-                elif value > second:
-                    second = value
-            most = 0
-            while posterior[i, most] < top - tolerance:
-                most += 1
+            top, second, most = first_two(posterior, i, tolerance)
             for e in range(indptr[i], indptr[i + 1]):
                 j = cells[e] // c
                 votes[cells[e] - j * c] += weight[j] if weight.size else 1.0
@@ -296,21 +367,29 @@ def evidence_kernel() -> Any:
                 if k != most and votes[k] > other:
                     other = votes[k]
             lead = votes[most] - other
-            votes[:] = 0.0
+            for k in range(c):
+                votes[k] = 0.0
             along += lead * np.log(max(top, smallest) / max(second, smallest))
             squared += lead * lead
         return along, squared
 
-    return jit()(sums)
+    kernel = jit()(sums)
+
+    def added(cells: Any, indptr: Any, *rest: Any) -> tuple[float, float]:
+        parts = spread(indptr, lambda _, start, stop: kernel(cells, indptr, start, stop, *rest))
+        return sum(part[0] for part in parts), sum(part[1] for part in parts)
+
+    return added
 
 
 @functools.cache
 def tempering_kernel() -> Any:
     """The rows of `tempering.tempered`, into ``result``; gold rows are left to the caller."""
+    first_two = jit()(_first_two)
 
-    def rows(cells, indptr, posterior, weight, vote, slope, tolerance, smallest, result):  # type: ignore[no-untyped-def]
-        n, c = posterior.shape
-        for i in range(n):
+    def rows(cells, indptr, start, stop, posterior, weight, vote, slope, tolerance, smallest, result):  # type: ignore[no-untyped-def]
+        c = posterior.shape[1]
+        for i in range(start, stop):
             number = float(indptr[i + 1] - indptr[i])
             if weight.size:
                 number = 0.0
@@ -320,16 +399,7 @@ def tempering_kernel() -> Any:
                 for k in range(c):
                     result[i, k] = posterior[i, k]
                 continue
-            top, second = posterior[i, 0], 0.0
-            for k in range(1, c):
-                value = posterior[i, k]
-                if value > top:
-                    top, second = value, top
-                elif value > second:
-                    second = value
-            most = 0
-            while posterior[i, most] < top - tolerance:
-                most += 1
+            top, second, most = first_two(posterior, i, tolerance)
             lead = np.log(max(top, smallest) / max(second, smallest)) / vote
             size = max(number, lead)
             against = ((size - lead + 2.0) / (size + lead + 2.0)) ** slope
@@ -344,4 +414,9 @@ def tempering_kernel() -> Any:
                 share = posterior[i, k] / others if others > 0.0 else 1.0 / (c - 1)
                 result[i, k] = right if k == most else (1.0 - right) * share
 
-    return jit()(rows)
+    kernel = jit()(rows)
+
+    def filled(cells: Any, indptr: Any, *rest: Any) -> None:
+        spread(indptr, lambda _, start, stop: kernel(cells, indptr, start, stop, *rest))
+
+    return filled

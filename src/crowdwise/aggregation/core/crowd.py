@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation.core import bayes_kernels, kernels, queries
+from crowdwise.aggregation.core import bayes_kernels, compiled, kernels, queries
 from crowdwise.aggregation.core.bayes_kernels import GladStep
 from crowdwise.aggregation.core.kernels import Floats, Layout, Step
 from crowdwise.aggregation.core.queries import Tie as Tie
@@ -108,6 +108,13 @@ class Crowd(ABC):
     def label_counts(self) -> npt.NDArray[Any]:
         """How often each annotator gave each label, (R, C)."""
         return np.asarray(self.total(kernels.label_counts))
+
+    @cached_property
+    def used_labels(self) -> Floats:
+        """1 where an annotator ever gave a label, here or in a history, else 0; all of those who gave none; (R, C, 1)."""
+        given = self.label_counts + (0.0 if self.history is None else self.history.sum(axis=2))
+        given[given.sum(axis=1) == 0] = 1.0
+        return np.where(given > 0, 1.0, 0.0)[:, :, None]
 
     @cached_property
     def labels_per_annotator(self) -> npt.NDArray[Any]:
@@ -256,9 +263,8 @@ class MemoryCrowd(Crowd):
         if a.weight is not None and not np.all(a.weight == 1):
             weight = a.weight[np.lexsort((a.weight, a.label, a.annotator, a.instance))].astype(np.float64)
         known = np.empty(0, np.int32) if gold is None or not np.any(gold >= 0) else gold
-        compiled = kernels.use_numba(len(a))
-        threads, shape = threads if compiled else 1, (a.n_annotators, a.n_classes)
-        layout = Layout(cells, indptr, known, shape, threads, compiled, weight)
+        fast, shape = kernels.use_numba(len(a)), (a.n_annotators, a.n_classes)
+        layout = Layout(cells, indptr, known, shape, threads if fast else 1, fast, weight)
         return MemoryCrowd(layout, a, history, earlier)
 
     def drawn_for_instances(self, draws: Floats) -> Floats:
@@ -270,10 +276,11 @@ class MemoryCrowd(Crowd):
         return draws if rank is None else draws[np.argsort(np.argsort(rank[annotator]))]
 
     def rows(self, query: Query, *arguments: Any) -> Any:
-        return query(self.layout, *arguments)
+        with compiled.threaded(self.layout.threads):
+            return query(self.layout, *arguments)
 
     def total(self, query: Query, *arguments: Any, largest: bool = False) -> Any:
-        return query(self.layout, *arguments)
+        return self.rows(query, *arguments)
 
     def step(self, query: Query, *arguments: Any, out: Floats | None = None) -> Step:
         return query(self.layout, *arguments, out)  # type: ignore[no-any-return]

@@ -14,7 +14,6 @@ from __future__ import annotations
 import functools
 import importlib.util
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +30,7 @@ SMALL = 20_000  # annotations below which scipy is as fast
 PATIENT = 300_000  # annotations from which on compiling pays within the first fit
 TINY = 1e-300  # no probability is taken for less
 FLOOR = 1e-10  # probabilities are kept at or above this before a logarithm
+APART = 16  # numbers between what two threads write all the time, or they would share cache lines
 
 
 class Layout(NamedTuple):
@@ -166,6 +166,12 @@ def renumbered(layout: Layout, number: npt.NDArray[np.uint32], shape: tuple[int,
 def votes(layout: Layout, weight: Floats | None = None) -> Floats:
     """Votes (n, C), each counted with the weight (R, C) of its cell, or once."""
     n, c = len(layout.indptr) - 1, layout.shape[1]
+    if layout.compiled and layout.weight is None:
+        table, kernel = np.zeros((n, c)), compiled.votes_kernel()
+        by_cell = np.empty(0) if weight is None else np.ascontiguousarray(weight, np.float64).ravel()
+        rows = layout.cells, layout.indptr
+        compiled.spread(layout.indptr, lambda _, *ends: kernel(*rows, *ends, by_cell, table), layout.threads)
+        return table
     position = instances(layout)
     position *= c
     position += labels(layout)
@@ -240,13 +246,23 @@ def _finish(
         width = scores.shape[1] // layout.shape[1]
         foreign = np.arange(scores.shape[1]) // width != layout.gold[:, None]
         scores = np.where((layout.gold[:, None] >= 0) & foreign, -np.inf, scores)
-    top = scores.max(axis=1, keepdims=True, initial=-np.inf)
-    posterior = np.exp(scores - top, out=out)
-    total = posterior.sum(axis=1, keepdims=True)
-    posterior /= total
-    labelled = np.diff(layout.indptr) > 0
-    log_likelihood = float((np.log(total[:, 0]) + top[:, 0])[labelled].sum())
-    return Step(posterior, _added(onto, count(posterior)), posterior[labelled].sum(axis=0), log_likelihood)
+    top = _by_row(np.maximum, scores)
+    posterior = np.exp(scores - top[:, None], out=out)
+    total = _by_row(np.add, posterior)
+    posterior /= total[:, None]
+    labelled, logs = np.diff(layout.indptr) > 0, np.log(total) + top
+    if np.all(labelled):
+        mass, log_likelihood = posterior.sum(axis=0), float(logs.sum())
+    else:
+        mass, log_likelihood = posterior[labelled].sum(axis=0), float(logs[labelled].sum())
+    return Step(posterior, _added(onto, count(posterior)), mass, log_likelihood)
+
+
+def _by_row(reduction: np.ufunc, table: Floats) -> Floats:
+    """A table (n, K) reduced to (n,); numpy is slow along short rows, and fast column by column."""
+    return np.asarray(
+        functools.reduce(reduction, table.T) if 0 < table.shape[1] <= 32 else reduction.reduce(table, axis=1)
+    )
 
 
 def _em_kernel(layout: Layout, states: int) -> Any:
@@ -269,22 +285,18 @@ def _threaded(
     onto: Floats | None,
 ) -> tuple[Floats, Floats, float]:
     """Run a pass on stretches of instances of about equal numbers of annotations, one a thread, and add up."""
-    n, k = len(layout.indptr) - 1, len(prior)
+    k = len(prior)
     width = k // layout.shape[1]  # states of one class
+    masses = np.zeros((layout.threads, k + APART))
 
-    def run(start: int, stop: int, counts: Floats) -> tuple[Floats, Floats, float]:
-        mass = np.zeros(k)
+    def run(thread: int, start: int, stop: int) -> tuple[Floats, Floats, float]:
+        counts = np.zeros(len(table)) if thread or onto is None else onto.reshape(-1)
         args = layout.cells, layout.indptr, start, stop, table, prior, layout.gold, width, update
-        return counts, mass, kernel(*args, posterior, counts, mass)
+        return counts, masses[thread, :k], kernel(*args, posterior, counts, masses[thread, :k])
 
-    tables = [np.zeros(len(table)) if onto is None or thread else onto.reshape(-1) for thread in range(layout.threads)]
-    if layout.threads == 1:
-        return run(0, n, tables[0])
-    wanted = np.linspace(0, len(layout.cells), layout.threads + 1)[1:-1]
-    borders = [0, *np.searchsorted(layout.indptr, wanted).tolist(), n]
-    with ThreadPoolExecutor(layout.threads) as pool:
-        parts = list(pool.map(run, borders[:-1], borders[1:], tables))
-    for counts, mass, _ in parts[1:]:
-        parts[0][0][:] += counts
-        parts[0][1][:] += mass
-    return parts[0][0], parts[0][1], sum(part[2] for part in parts)
+    (counts, mass, log_likelihood), *others = compiled.spread(layout.indptr, run, layout.threads)
+    for part in others:
+        counts += part[0]
+        mass += part[1]
+        log_likelihood += part[2]
+    return counts, mass, log_likelihood
