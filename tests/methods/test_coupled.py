@@ -61,7 +61,9 @@ def test_loss_and_derivatives_equal_those_of_autograd(n_annotators, balanced):
     expected = plain_loss(logits, matrices, given)
     found = CoupledLoss.apply(*parameters, given)
     assert found.item() == pytest.approx(expected.item(), rel=1e-5)
-    pairs_of_gradients = zip(torch.autograd.grad(found, parameters), torch.autograd.grad(expected, parameters), strict=True)
+    pairs_of_gradients = zip(
+        torch.autograd.grad(found, parameters), torch.autograd.grad(expected, parameters), strict=True
+    )
     for mine, theirs in pairs_of_gradients:
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-6)
 

@@ -53,7 +53,9 @@ class QuickAdamW(torch.optim.AdamW):
             self._lists = self._collect()
             return
         gradients = [[parameter.grad for parameter in lists[0]] for _, lists in self._lists]
-        if any(gradient is None for own in gradients for gradient in own):  # what had no say in this batch does not move
+        if any(
+            gradient is None for own in gradients for gradient in own
+        ):  # what had no say in this batch does not move
             super().step()
             return
         for (group, (parameters, first, second, steps)), own in zip(self._lists, gradients, strict=True):

@@ -207,9 +207,7 @@ class GroupedProducts(torch.autograd.Function):
         return by_g, by_theta, None, None
 
 
-def _groups(
-    counts: list[int], rows: Tensor, heads: Tensor, others: Tensor
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def _groups(counts: list[int], rows: Tensor, heads: Tensor, others: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """The rows of each annotator that has some, its head, and its part of other rows."""
     for part, head, other in zip(rows.split(counts), heads.unbind(0), others.split(counts), strict=True):
         if len(part):
