@@ -35,6 +35,9 @@ class Average(nn.Module):
         self.count += 1
         keep = (self.count / (self.count + 9)).clamp_max(self.decay)
         shadow = self._shadow()
+        if keep.device.type == "cpu":
+            torch._foreach_lerp_(shadow, self.live, 1 - float(keep))
+            return
         change = torch._foreach_sub(self.live, shadow)
         torch._foreach_mul_(change, 1 - keep)
         torch._foreach_add_(shadow, change)

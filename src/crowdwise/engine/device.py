@@ -58,10 +58,18 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
 
     They belong to the whole process: other threads wait, so that fits in threads draw what they draw one after the other.
     """
-    devices = [device] if device.type == "cuda" else []
-    with _GENERATORS, torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
-        yield
+    if device.type == "cuda":
+        with _GENERATORS, torch.random.fork_rng(devices=[device]):
+            torch.manual_seed(seed)
+            yield
+        return
+    with _GENERATORS:  # torch.manual_seed would note the stack for every kind of device, a millisecond each time
+        before = torch.default_generator.get_state()
+        torch.default_generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            torch.default_generator.set_state(before)
 
 
 def side_by_side(first: Callable[[], S], second: Callable[[], S]) -> tuple[S, S]:

@@ -37,6 +37,7 @@ _ADVICE = (
     "Check that the rows of X are the instances of the annotations, in the same order; scale the inputs (prepare='auto'); "
     "train longer (epochs), or at another rate (lr)"
 )
+_SCALED = 1 << 30  # bytes of features up to which a scaled copy is kept
 _SNAPSHOT = 1 << 30  # bytes of weights up to which a copy of them, and of momentum, is kept from every epoch's start
 
 
@@ -67,6 +68,7 @@ class Engine:
         self.average: Average | None = None  # of the stage at hand
         self.warnings: list[str] = []  # of classifiers that learnt nothing
         self.history: list[dict[str, Any]] = []
+        self.ready = scaled_inputs(problem)
         self.progress = Progress(verbose if distributed.rank() == 0 else 0, title)
 
     def run(self, stages: Generator[Stage, StageResult, R]) -> R:
@@ -95,15 +97,21 @@ class Engine:
 
         In a stage that averages weights, the average is evaluated.
         """
-        prepare = self.problem.prepare
-        with self._averaged():
-            return evaluate(module, units.inputs, units.instance, prepare, dtype=self.dtype, function=function)
+        inputs, prepare = self.prepared(units)
+        with self.averaged():
+            return evaluate(module, inputs, units.instance, prepare, dtype=self.dtype, function=function)
+
+    def prepared(self, units: Units) -> tuple[Inputs, nn.Module]:
+        """The inputs of the units, scaled already where they were raw and are few, and what is still to be done to them."""
+        if units.inputs is not self.problem.train.inputs or self.ready is None:
+            return units.inputs, self.problem.prepare
+        return self.ready, nn.Identity()
 
     def predict(self, classifier: nn.Module, X: Any) -> np.ndarray:
         """Probabilities (len(X), C) of instances ``X`` that the classifier, as it is now, has not been trained on."""
         inputs = make_inputs(self.problem.intake(X), self.device)
         at = torch.arange(len(inputs), device=self.device)
-        with self._averaged():
+        with self.averaged():
             logits = evaluate(classifier, inputs, at, self.problem.prepare, dtype=self.dtype)
         return np.asarray(torch.softmax(logits.double(), 1).cpu())
 
@@ -198,7 +206,7 @@ class Engine:
             if improved or agreement is None or result.best_epoch < 0:
                 result.best_epoch, result.agreement = epoch, agreement
                 if stage.keep == "best" and agreement is not None:
-                    with self._averaged():
+                    with self.averaged():
                         best = {name: clone_state(group.module) for name, group in stage.groups.items()}
             record = {
                 "stage": stage.name,
@@ -225,7 +233,8 @@ class Engine:
             result.agreement = result.history[-1]["agreement"]
         return result
 
-    def _averaged(self) -> contextlib.AbstractContextManager[None]:
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """Inside, the modules of a stage that averages weights hold the average."""
         return contextlib.nullcontext() if self.average is None else self.average.in_place()
 
     def _checked_epoch(self, index: int, stage: Stage, step: Step, steps: CapturedSteps | None, epoch: int) -> float:
@@ -253,8 +262,12 @@ class Engine:
         raise bad_numbers(stage, epoch, loss, self._find(index, stage, step, epoch, start), self.problem, self.dtype)
 
     def _snapshot(self, step: Step) -> Snapshot | None:
+        if step.start is not None:
+            step.start.renew()
+            return step.start
         size = sum(tensor.nbytes for module in step.modules.values() for tensor in module.state_dict().values())
-        return Snapshot(step.modules, step.optimisers) if size <= _SNAPSHOT else None
+        step.start = Snapshot(step.modules, step.optimisers) if size <= _SNAPSHOT else None
+        return step.start
 
     def _find(self, index: int, stage: Stage, step: Step, epoch: int, start: Snapshot | None) -> BadNumbersError | None:
         """The batch in which numbers went bad: the epoch once more from its start, with every step looked at."""
@@ -284,6 +297,7 @@ class Engine:
             steps.reset()
         for inputs in resident.values():
             inputs.leave_device()
+        self.ready = None
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         warnings.warn(
@@ -308,7 +322,7 @@ class Engine:
         step.loss_sum.zero_()
         with seeded(derive_seed(self.problem.seed, index, epoch, "noise", rank), self.device):
             if steps is None:
-                for number, raw in enumerate(stage.units.inputs.stream(mine)):
+                for number, raw in enumerate(self.prepared(stage.units)[0].stream(mine)):
                     step.set_rates(stage.schedule(epoch + (number + 0.5) / len(batches)))
                     try:
                         step(batch_of(stage.units, plan, number, raw))
@@ -346,10 +360,10 @@ class Engine:
         raw_inputs = stage.units.inputs is self.problem.train.inputs  # not features of prepared inputs
         augment = find_augment(stage.augment, self.problem.shape) if raw_inputs else None
         mixup = Mixup(stage.mixup, self.device) if stage.mixup else None
-        networks = networks_of(modules.values())
+        networks = networks_of(modules.values()) if stage.repeat else 1
 
         def transform(batch: Batch) -> Batch:
-            if raw_inputs:
+            if raw_inputs and self.ready is None:
                 batch.x = channels_last(self.problem.prepare(batch.x))
             batch = batch.repeated(networks)
             if augment is not None:
@@ -409,6 +423,15 @@ class Engine:
         self.history.append(record)
         if self.run_directory is not None and distributed.rank() == 0:
             self.run_directory.log(record)
+
+
+def scaled_inputs(problem: Problem) -> Inputs | None:
+    """Feature vectors scaled once for all epochs, on the CPU, where scaling a batch takes as long as learning from it."""
+    inputs = problem.train.inputs
+    small = isinstance(inputs, ResidentInputs) and inputs.resident and 4 * inputs.data.numel() <= _SCALED
+    if not small or problem.device.type != "cpu" or len(problem.shape) != 1:
+        return None
+    return ResidentInputs(problem.prepare(inputs.data))
 
 
 def _load(stage: Stage, states: Mapping[str, Mapping[str, Tensor]]) -> None:

@@ -39,11 +39,51 @@ class RowSGD(torch.optim.Optimizer):
                 parameter[rows] -= group["lr"] * update
 
 
+class QuickAdamW(torch.optim.AdamW):
+    """AdamW on the CPU, whose fused kernel is called without the checks that take as long as a small network's update."""
+
+    def __init__(self, params: Iterable[dict[str, Any]]) -> None:
+        super().__init__(params, fused=True)
+        self._lists: list[tuple[dict[str, Any], list[list[Tensor]]]] | None = None
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        if self._lists is None:
+            super().step()  # makes the state, unless it was restored
+            self._lists = self._collect()
+            return
+        gradients = [[parameter.grad for parameter in lists[0]] for _, lists in self._lists]
+        if any(
+            gradient is None for own in gradients for gradient in own
+        ):  # what had no say in this batch does not move
+            super().step()
+            return
+        for (group, (parameters, first, second, steps)), own in zip(self._lists, gradients, strict=True):
+            torch._foreach_add_(steps, 1)
+            beta1, beta2 = group["betas"]
+            rest = {"lr": group["lr"], "beta1": beta1, "beta2": beta2, "weight_decay": group["weight_decay"]}
+            torch._fused_adamw_(
+                parameters, own, first, second, [], steps, **rest, eps=group["eps"], amsgrad=False, maximize=False
+            )
+
+    def _collect(self) -> list[tuple[dict[str, Any], list[list[Tensor]]]] | None:
+        """For each group its parameters, moments and counts of steps; None while some of them have no state."""
+        lists = []
+        for group in self.param_groups:
+            states = [self.state[parameter] for parameter in group["params"]]
+            if not all(states):
+                return None
+            kept = [[state[key] for state in states] for key in ("exp_avg", "exp_avg_sq", "step")]
+            lists.append((group, [group["params"], *kept]))
+        return lists
+
+
 def make_optimisers(
     name: str, groups: Iterable[Group], momentum: float, device: torch.device
 ) -> list[torch.optim.Optimizer]:
     """An optimiser for each kind that the groups ask for, ``name`` unless they say otherwise; stacked heads have their own."""
     by_kind: dict[str, list[dict[str, Any]]] = {}
+    recorded = set()  # kinds whose results on the CPU are recorded as they are
     optimisers: list[torch.optim.Optimizer] = []
     cuda = device.type == "cuda"
     for group in groups:
@@ -54,13 +94,16 @@ def make_optimisers(
             rate = torch.tensor(group.lr, device=device) if cuda else group.lr
             settings = {"params": parameters, "lr": rate, "weight_decay": group.weight_decay}
             by_kind.setdefault(group.optimiser or name, []).append(settings)
+            if group.optimiser is None or group.weight_decay:
+                recorded.add(group.optimiser or name)
     for kind, ordinary in by_kind.items():
         if kind == "sgd":
             optimisers.append(torch.optim.SGD(ordinary, lr=0.01, momentum=momentum, fused=cuda or None))
+        elif not cuda and (kind == "adamw" or (kind == "adam" and kind not in recorded)):
+            optimisers.append(QuickAdamW(ordinary))  # without weight decay, Adam is the same
         elif kind in ("adam", "adamw"):
             make = torch.optim.AdamW if kind == "adamw" else torch.optim.Adam
-            fused = True if cuda or kind == "adamw" else None  # results of adam on the CPU are recorded as they are
-            optimisers.append(make(ordinary, capturable=cuda, fused=fused))
+            optimisers.append(make(ordinary, capturable=cuda, fused=True if cuda else None))
         elif kind == "radam":
             optimisers.append(torch.optim.RAdam(ordinary, capturable=cuda))
         else:

@@ -114,6 +114,7 @@ class Stage:
         0.0  # decay of the average of weights that is evaluated, and kept at the end; 0: the weights themselves
     )
     mixup: float = 0.0  # alpha of mixup; 0: none
+    repeat: bool = True  # whether the loss is given a batch once for each of several networks
     patience: int = 0  # epochs without better agreement after which the stage ends; 0: never
     guard: Literal["off", "warn", "retry"] = "off"  # what to do where ``score`` is no better than a guess at the end
     keeps_classes: bool = False  # whether it is tried again, too, if ``score`` agrees less at the end than at the start

@@ -40,6 +40,14 @@ class Snapshot:
         self.states = {name: clone_state(module) for name, module in modules.items()}
         self.tensors = {name: tensor.clone() for name, tensor in optimiser_tensors(optimisers).items()}
 
+    def renew(self) -> None:
+        """Take the state as it is now, in the memory of the last."""
+        for name, module in self.modules.items():
+            for key, tensor in module.state_dict().items():
+                self.states[name][key].copy_(tensor)
+        for name, tensor in optimiser_tensors(self.optimisers).items():
+            self.tensors[name] = self.tensors[name].copy_(tensor) if name in self.tensors else tensor.clone()
+
     def restore(self) -> None:
         """Put everything back in place: recorded steps stay valid."""
         for name, state in self.states.items():
@@ -72,6 +80,7 @@ class Step:
         self.loss_sum = torch.zeros((), device=device)
         self.factor = math.nan  # on the learning rates
         self.strict = False
+        self.start: Snapshot | None = None  # of the epoch at hand, where its size allows
         self.half_weights = HalfWeights(modules.values(), dtype if device.type == "cuda" else torch.float32)
 
     def set_rates(self, factor: float) -> None:

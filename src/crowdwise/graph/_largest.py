@@ -88,13 +88,20 @@ def row_counts(mask: Mask) -> Ints:
     return np.fromiter(map(np.count_nonzero, mask), np.int64, len(mask))
 
 
-def largest_triplets(matrix: Any, rank: int) -> tuple[Floats, Floats, Floats]:
-    """The ``rank`` largest singular triplets U (n, rank), S (rank,), V (rank, m) of a matrix, dense or sparse, unordered."""
+def largest_triplets(matrix: Any, rank: int, device: str | None = None) -> tuple[Floats, Floats, Floats]:
+    """The ``rank`` largest singular triplets U (n, rank), S (rank,), V (rank, m) of a matrix, dense or sparse, unordered.
+
+    Products with a large sparse matrix are computed on a ``device`` of torch's, if one is given.
+    """
     smaller = min(matrix.shape)
     if smaller <= DENSE_SVD or rank > smaller // 2:
         dense = matrix.toarray() if sparse.issparse(matrix) else matrix  # type: ignore[attr-defined]
         left, values, right = linalg.svd(dense, full_matrices=False)
         return left[:, :rank], values[:rank], right[:rank]
+    if device is not None and sparse.issparse(matrix):
+        from crowdwise.graph._device import operator
+
+        matrix = operator(matrix, device)
     # its own start vector makes Lanczos deterministic (a constant one may lie in an invariant subspace)
     triplets: Any = svds(matrix, k=rank, v0=np.random.default_rng(0).standard_normal(smaller))
     return triplets[0], triplets[1], triplets[2]

@@ -35,8 +35,17 @@ class Neighbours(NamedTuple):
     """Share of edges chosen by the tie rule alone, from others just as similar."""
 
 
-def nearest(evidence: Evidence, k: int, similarity: str = "delta-cosine", *, block: int | None = None) -> Neighbours:
+def nearest(
+    evidence: Evidence,
+    k: int,
+    similarity: str = "delta-cosine",
+    *,
+    block: int | None = None,
+    device: str | None = None,
+) -> Neighbours:
     """The k annotators most similar to each, by any of `SIMILARITIES`; memory O(R (D + k)) and a block of rows.
+
+    With a ``device`` of torch's, similarities that are inner products are searched there: ``"cuda"`` for very many annotators.
 
     >>> found = nearest(Evidence(np.array([[3.0, 4], [4, 3], [3, -4]])), k=1, similarity="cosine")
     >>> found.graph.indices.tolist(), found.unrelated.__round__(2), found.arbitrary
@@ -45,7 +54,7 @@ def nearest(evidence: Evidence, k: int, similarity: str = "delta-cosine", *, blo
     found = SIMILARITIES[similarity](evidence)
     if sparse.issparse(found):
         return _nearest(_rows(found), found.shape[0], k, block)
-    return _nearest(_products(found), len(found), k, block, busy=np.flatnonzero(found.any(axis=1)))
+    return _nearest(Products(found), len(found), k, block, busy=np.flatnonzero(found.any(axis=1)), device=device)
 
 
 def knn_graph(similarity: ArrayLike | sparse.sparray, k: int, *, block: int | None = None) -> SparseMatrix:
@@ -87,18 +96,26 @@ def knn_from_heads(
     [1, 0, 1]
     """
     vectors = embed(heads, global_head, similarity)
-    return _nearest(_products(vectors), len(vectors), k, block).graph
+    return _nearest(Products(vectors), len(vectors), k, block).graph
+
+
+class Products:
+    """Similarities that are inner products of vectors (R, D)."""
+
+    def __init__(self, vectors: Floats) -> None:
+        self.vectors = vectors
+
+    def __call__(self, rows: Ints) -> Floats:
+        return self.vectors[rows] @ self.vectors.T
 
 
 def _rows(similarity: SparseMatrix) -> Rows:
     return lambda rows: similarity[rows].toarray()
 
 
-def _products(vectors: Floats) -> Rows:
-    return lambda rows: vectors[rows] @ vectors.T
-
-
-def _nearest(rows: Rows, size: int, k: int, block: int | None, busy: Ints | None = None) -> Neighbours:
+def _nearest(
+    rows: Rows, size: int, k: int, block: int | None, busy: Ints | None = None, device: str | None = None
+) -> Neighbours:
     """``busy``: annotators that may be similar to somebody, by default all; nothing is computed for the others."""
     check_value("k", k, PositiveInt)
     k = min(k, size - 1)
@@ -120,7 +137,15 @@ def _nearest(rows: Rows, size: int, k: int, block: int | None, busy: Ints | None
 
     columns = _next(np.arange(size), k, size)
     idle = size - len(busy)
-    counts = [(idle * (size - 1), k * idle if k < size - 1 else 0), *by_blocks(choose, size, block, len(busy))]
+    counts = [(idle * (size - 1), k * idle if k < size - 1 else 0)]
+    if device is not None and isinstance(rows, Products):
+        from crowdwise.graph import _device
+
+        for own, chosen, *found in _device.neighbours(rows.vectors, busy, k, DECIMALS, device, block):
+            columns[own] = chosen
+            counts.append((found[0], found[1]))
+    else:
+        counts += by_blocks(choose, size, block, len(busy))
     zeros, by_rule = np.sum(counts, axis=0).tolist()
     columns.sort(axis=1)
     starts = np.arange(0, columns.size + 1, k)

@@ -28,9 +28,17 @@ DENSE_ROWS = 5000  # annotators up to which every entry of the purified graph is
 ROW_LIMIT = 256
 GRAPH_LIMIT = 8_000_000  # entries of the purified graph beyond which rows keep fewer, but at least 64
 NEGLIGIBLE = 1e-6
+DECIMALS = 12  # entries that differ by rounding error only are equal
 
 
-def purify(adjacency: Graph, rank: int = 5, *, skipped: Collection[int] = (), k: int | None = None) -> SparseMatrix:
+def purify(
+    adjacency: Graph,
+    rank: int = 5,
+    *,
+    skipped: Collection[int] = (),
+    k: int | None = None,
+    device: str | None = None,
+) -> SparseMatrix:
     """A* = clip(U_s Σ_s V_sᵀ, 0, 1) of the unweighted directed graph A, with self loops; sparse (R, R), weighted.
 
     The diagonal is *set* to 1 after the approximation, and skipped annotators form a clique (:func:`add_self_loops`).
@@ -47,6 +55,7 @@ def purify(adjacency: Graph, rank: int = 5, *, skipped: Collection[int] = (), k:
         rank: s, the number of singular triplets kept, at least the expected number of groups; R or more keep the graph.
         skipped: annotators with too few examples for a head of their own.
         k: neighbours of each annotator in ``adjacency``; by default the mean number of edges.
+        device: torch's, ``"cuda"`` for instance, on which the rows of more than 5,000 annotators are formed.
 
     >>> group = np.ones((3, 3)) - np.eye(3)
     >>> purify(np.kron(np.eye(2), group), rank=2).toarray().round(3)[0].tolist()
@@ -57,7 +66,7 @@ def purify(adjacency: Graph, rank: int = 5, *, skipped: Collection[int] = (), k:
     check_value("rank", rank, PositiveInt)
     if size < 3 or rank >= size or (graph.nnz / size if k is None else k) <= 1:
         return add_self_loops(graph, skipped)
-    return add_self_loops(_low_rank(graph, rank), skipped)
+    return add_self_loops(_low_rank(graph, rank, device), skipped)
 
 
 def add_self_loops(adjacency: Graph, skipped: Collection[int] = ()) -> SparseMatrix:
@@ -112,9 +121,17 @@ def as_graph(adjacency: Graph) -> SparseMatrix:
     return graph
 
 
-def _low_rank(graph: SparseMatrix, rank: int) -> SparseMatrix:
-    left, values, right = largest_triplets(graph, rank)
-    parts = by_blocks(lambda start, stop: _sparse_rows((left[start:stop] * values) @ right), graph.shape[0])
+def _low_rank(graph: SparseMatrix, rank: int, device: str | None) -> SparseMatrix:
+    size = graph.shape[0]
+    device = device if size > DENSE_ROWS else None
+    left, values, right = largest_triplets(graph, rank, device)
+    if device is not None:
+        from crowdwise.graph import _device
+
+        found = _device.purified_rows(left * values, right, row_limit(size), NEGLIGIBLE, DECIMALS, device)
+        weights, rows, columns = (np.concatenate(part) for part in zip(*found, strict=True))
+        return sparse.csr_array((weights, columns, np.searchsorted(rows, np.arange(size + 1))), shape=(size, size))
+    parts = by_blocks(lambda start, stop: _sparse_rows((left[start:stop] * values) @ right), size)
     return sparse.vstack(list(parts), "csr")
 
 
@@ -126,8 +143,8 @@ def _sparse_rows(values: Floats) -> SparseMatrix:
     if size <= DENSE_ROWS:
         return sparse.csr_array(values)
     limit = row_limit(size)
-    row, column = places(reaching(values, limit, least=NEGLIGIBLE))
-    order = np.lexsort((-values[row, column], row))
+    row, column = places(reaching(values, limit, slack=10.0**-DECIMALS, least=NEGLIGIBLE))
+    order = np.lexsort((-np.round(values[row, column], DECIMALS), row))  # of equal entries the first
     first = np.searchsorted(row, np.arange(len(values)))
     largest = order[np.arange(len(row)) - first[row] < limit]
     row, column = row[largest], column[largest]

@@ -9,6 +9,8 @@ annotators with few labels lean on the crowd. Each label is also explained on it
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
@@ -23,10 +25,12 @@ from crowdwise.constraints import Interval, NonNegativeFloat, PositiveInt, Proba
 from crowdwise.data.matching import count_rows
 from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
 from crowdwise.engine.device import derive_seed
-from crowdwise.engine.distributed import sum_over_ranks
+from crowdwise.engine.distributed import sum_over_ranks, world_size
+from crowdwise.engine.loop import evaluate
 from crowdwise.engine.tensors import Units
 from crowdwise.methods.core.annotator_graph import AnnotatorGraph, graph_of_matrices
 from crowdwise.methods.core.base import CrowdClassifier, Fitted
+from crowdwise.methods.core.coupled import CoupledLoss, Evidence
 from crowdwise.methods.core.steps import FLOOR
 from crowdwise.networks import ConstantTransition, Stacked
 from crowdwise.networks.classifier import Classifier
@@ -158,13 +162,39 @@ class Concord(CrowdClassifier):
                     total = total + batch.once(volume * volume_loss(log_f.unflatten(0, (networks, -1)).exp()))
             return total
 
-        yield self.classifier_stage(
+        def quick_loss(batch: Batch) -> Tensor:
+            """The same, of the instances that each network learns from; those it leaves out add nothing to the volume."""
+            learns, at = torch.sort(trained_on[:, batch.unit], dim=1, descending=True, stable=True)
+            widest = int(learns.sum(1).max())
+            learns, at = learns[:, :widest], at[:, :widest]
+            evidence = Evidence(
+                batch.row,
+                batch.annotator,
+                batch.label,
+                batch.weight,
+                self.decay / labels[batch.annotator],
+                log_prior[batch.unit],
+                log_share,
+                at,
+                learns,
+                per_instance=1 / (float(kept) * networks * float(batch.size)),
+                per_label=self.coupled / (float(kept) * networks * float(batch.total)),
+                volume=volume,
+            )
+            logits = classifier(batch.x[at.flatten()])
+            total: Tensor = CoupledLoss.apply(logits, matrices.common, matrices.deviation, evidence)  # type: ignore[no-untyped-call]
+            return total
+
+        quick = isinstance(classifier, Stacked) and engine.device.type == "cpu" and world_size() == 1
+        quick = quick and not self.training(problem).mixup and self.training(problem).augment == "none"
+        stage = self.classifier_stage(
             engine,
             classifier,
-            loss,
+            quick_loss if quick else loss,
             also={"annotators": Group(matrices, self.annotator_lr, average=False, optimiser="adam")},
             before_epoch=judge,
         )
+        yield dataclasses.replace(stage, repeat=not quick)
         honest = honest_log_f(engine, classifier, units, trained_on) if networks > 1 else None
         return Fitted(classifier, ConstantTransition(matrices.all()), honest=honest)
 
@@ -215,10 +245,25 @@ def honest_log_f(engine: Engine, classifier: Classifier, units: Units, trained_o
     """ln f(x) by the networks that were not trained on the instance, or by all where there are none: (N, C)."""
     if not isinstance(classifier, Stacked):
         return F.log_softmax(engine.evaluate(classifier, units).float(), 1)
+    if units.device.type == "cpu" and bool((trained_on.mean(0) < 1).all()):
+        return _left_out_log_f(engine, classifier, units, trained_on)
     each = torch.softmax(engine.evaluate(classifier, units, classifier.member_logits), 2)  # (N, K, C)
     judges = 1 - trained_on.T
     judges = torch.where(judges.sum(1, keepdim=True) > 0, judges, 1.0)[:, :, None]
     return ((each * judges).sum(1) / judges.sum(1)).clamp_min(FLOOR).log()
+
+
+def _left_out_log_f(engine: Engine, classifier: Stacked, units: Units, trained_on: Tensor) -> Tensor:
+    """`honest_log_f`, with every network evaluated on the instances that it left out alone."""
+    total = torch.zeros(len(units), classifier.linear.out_features)
+    inputs, prepare = engine.prepared(units)
+    with engine.averaged():
+        for number, learnt in enumerate(trained_on):
+            at = torch.nonzero(learnt == 0).squeeze(1)
+            member = functools.partial(classifier.one_logits, number)
+            logits = evaluate(classifier, inputs, units.instance[at], prepare, dtype=engine.dtype, function=member)
+            total.index_add_(0, at, torch.softmax(logits, 1))
+    return (total / (1 - trained_on).sum(0)[:, None]).clamp_min(FLOOR).log()
 
 
 def volume_loss(f: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ from crowdwise.engine.recipe import Recipe, Schedule, step_schedule
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError
 from crowdwise.graph.mappings import MAPPINGS, MappedHeads
-from crowdwise.graph.purify import Norm
+from crowdwise.graph.purify import DENSE_ROWS, Norm
 from crowdwise.methods.bltm import BLTM, distilled_arrays
 from crowdwise.methods.conal import CoNAL
 from crowdwise.methods.core.annotator_graph import AnnotatorGraph, graph_arrays, graph_of
@@ -256,9 +256,11 @@ class TAIDTM(BLTM):
         norms = head.l1_norms() if self.similarity == "l1-normalised" else None
         evidence = graph.Evidence(heads, origin, norms, problem.annotations, matrices, self.communities, seed)
         k = self.neighbours(problem.n_annotators, self.for_features(problem.shape))
-        before, unrelated, arbitrary = graph.nearest(evidence, k, self.similarity)
+        large = problem.device.type == "cuda" and problem.n_annotators > DENSE_ROWS
+        device = str(problem.device) if large else None  # what is small is as quick on the CPU
+        before, unrelated, arbitrary = graph.nearest(evidence, k, self.similarity, device=device)
         if self.purify:
-            after = graph.purify(before, self.svd_rank, skipped=skipped.tolist(), k=k)
+            after = graph.purify(before, self.svd_rank, skipped=skipped.tolist(), k=k, device=device)
         else:
             after = graph.add_self_loops(before, skipped.tolist())
         return AnnotatorGraph(before, after, graph.pca(heads - origin), skipped, unrelated, arbitrary)

@@ -20,6 +20,10 @@ class StackedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.baddbmm(self.bias, x, self.weight)
 
+    def one(self, number: int, x: Tensor) -> Tensor:
+        """Layer ``number`` alone: (1, B, in) -> (1, B, out)."""
+        return torch.addmm(self.bias[number], x[0], self.weight[number])[None]
+
 
 class ByteDropout(nn.Dropout):
     """Dropout that draws eight elements' fates from one random number on the CPU, where drawing is what takes time.

@@ -38,6 +38,12 @@ class StackedNorm(nn.Module):
         stacked: Tensor = rows.view(x.shape[1], x.shape[0], -1).transpose(0, 1)
         return stacked
 
+    def one(self, number: int, x: Tensor) -> Tensor:
+        """Batch norm ``number`` alone, in evaluation: (1, B, d) -> (1, B, d)."""
+        norm, part = self.norm, slice(number * x.shape[2], (number + 1) * x.shape[2])
+        known = [None if values is None else values[part] for values in (norm.running_mean, norm.running_var)]
+        return F.batch_norm(x[0], known[0], known[1], norm.weight[part], norm.bias[part], eps=norm.eps)[None]
+
 
 class StackedRows(nn.Module):
     """Backbones that are sequences of layers on rows, stacked layer by layer: (K, B, ...) -> (K, B, d)."""
@@ -50,6 +56,13 @@ class StackedRows(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         features: Tensor = self.layers(x)
         return features
+
+    def one(self, number: int, x: Tensor) -> Tensor:
+        """Network ``number`` alone, in evaluation: (B, ...) -> (B, d)."""
+        x = x[None]
+        for layer in self.layers:
+            x = layer.one(number, x) if isinstance(layer, StackedLinear | StackedNorm) else layer(x)
+        return x[0]
 
     @staticmethod
     def fits(backbone: nn.Module) -> bool:
@@ -83,6 +96,11 @@ class OneByOne(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return torch.stack([member(part).float() for member, part in zip(self.members, x, strict=True)])
 
+    def one(self, number: int, x: Tensor) -> Tensor:
+        """Network ``number`` alone: (B, ...) -> (B, d)."""
+        features: Tensor = self.members[number](x)
+        return features
+
 
 class Stacked(Classifier):
     """K classifiers. In training (K B, ...) -> logits (K B, C), block k through network k.
@@ -96,7 +114,7 @@ class Stacked(Classifier):
         backbones = [classifier.backbone for classifier in classifiers]
         sequences = [backbone for backbone in backbones if isinstance(backbone, nn.Sequential)]
         stackable = all(StackedRows.fits(backbone) for backbone in backbones)
-        self.backbone = StackedRows(sequences) if stackable else OneByOne(backbones)
+        self.backbone: StackedRows | OneByOne = StackedRows(sequences) if stackable else OneByOne(backbones)
         self.linear = LastLayer([each.linear for each in classifiers if isinstance(each.linear, nn.Linear)])
 
     def features(self, x: Tensor) -> Tensor:
@@ -119,6 +137,12 @@ class Stacked(Classifier):
             logits: Tensor = self.linear(features.flatten(0, 1))
         members: Tensor = logits.unflatten(0, (self.networks, -1))
         return members.transpose(0, 1)
+
+    def one_logits(self, number: int, x: Tensor) -> Tensor:
+        """Logits of one network, in evaluation: (B, ...) -> (B, C)."""
+        features = self.backbone.one(number, x).float()
+        with torch.autocast(x.device.type, enabled=False):
+            return self.linear.one(number, features[None])[0]
 
     def _features(self, x: Tensor) -> Tensor:  # (K, B, d)
         blocks = x.unflatten(0, (self.networks, -1)) if self.training else x.expand(self.networks, *x.shape)

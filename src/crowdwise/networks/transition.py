@@ -170,11 +170,48 @@ def pair_products(g: Tensor, theta: Tensor, row: Tensor, annotator: Tensor) -> T
     if g.is_cuda or len(theta) > _GROUPED_LIMIT or len(row) == 0:
         heads = theta.index_select(0, annotator)  # (P, d+1, M)
         return torch.bmm(g.index_select(0, row)[:, None], heads).squeeze(1)
-    order = torch.argsort(annotator, stable=True)
-    counts = torch.bincount(annotator, minlength=len(theta)).tolist()
-    groups = zip(g.index_select(0, row[order]).split(counts), theta.unbind(0), strict=True)
-    products = torch.cat([features @ head for features, head in groups if len(features)])
-    return products.index_select(0, torch.argsort(order))
+    products: Tensor = GroupedProducts.apply(g, theta, row, annotator)  # type: ignore[no-untyped-call]
+    return products
+
+
+class GroupedProducts(torch.autograd.Function):
+    """`pair_products`, annotator by annotator. Autograd would keep a node for each of them."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, theta: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
+        order = torch.argsort(annotator, stable=True)
+        counts = torch.bincount(annotator, minlength=len(theta)).tolist()
+        place = row[order]
+        features = g.index_select(0, place)
+        products = features.new_empty(len(row), theta.shape[2])
+        for part, head, product in _groups(counts, features, theta, products):
+            torch.mm(part, head, out=product)
+        ctx.save_for_backward(features, theta, place, order)
+        ctx.counts, ctx.size = counts, len(g)
+        return torch.empty_like(products).index_copy_(0, order, products)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        features, theta, place, order = ctx.saved_tensors
+        gradient = gradient.index_select(0, order)
+        by_theta = by_g = None
+        if ctx.needs_input_grad[1]:
+            by_theta = torch.zeros_like(theta)
+            for part, head, slope in _groups(ctx.counts, features, by_theta, gradient):
+                torch.mm(part.T, slope, out=head)
+        if ctx.needs_input_grad[0]:
+            by_part = torch.empty_like(features)
+            for part, head, slope in _groups(ctx.counts, by_part, theta, gradient):
+                torch.mm(slope, head.T, out=part)
+            by_g = features.new_zeros(ctx.size, features.shape[1]).index_add_(0, place, by_part)
+        return by_g, by_theta, None, None
+
+
+def _groups(counts: list[int], rows: Tensor, heads: Tensor, others: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """The rows of each annotator that has some, its head, and its part of other rows."""
+    for part, head, other in zip(rows.split(counts), heads.unbind(0), others.split(counts), strict=True):
+        if len(part):
+            yield part, head, other
 
 
 def row_loss(logits: Tensor, label: Tensor) -> Tensor:

@@ -1,0 +1,117 @@
+"""Concord's loss with its derivative written out: small networks on the CPU spend more time in autograd than in products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_REGULAR = 1e-6  # added to the diagonal of F'F
+_LARGEST = 100.0  # -ln det(F'F) above which it is left out
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a batch of B instances with P annotations says, and how much each term of the loss counts."""
+
+    row: Tensor  # (P,) which of the B instances
+    annotator: Tensor  # (P,)
+    label: Tensor  # (P,)
+    weight: Tensor  # (P,) of the annotation; 0: padding
+    pull: Tensor  # (P,) decay / labels of the annotator
+    log_prior: Tensor  # (B, C)
+    log_share: Tensor  # (C,) ln of C times the classes' shares
+    at: Tensor  # (K, M) the instances that network k learns from, padded
+    learns: Tensor  # (K, M) 1; 0: padding
+    per_instance: float  # what the cross-entropy of an instance counts
+    per_label: float  # what the likelihood of a label counts, times its weight
+    volume: float
+
+
+class CoupledLoss(torch.autograd.Function):
+    """The loss of `crowdwise.methods.Concord`, of logits (K M, C), ``common`` (C, C) and ``deviation`` (R, C, C)."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, common: Tensor, deviation: Tensor, given: Evidence) -> Tensor:
+        row, annotator, label = given.row, given.annotator, given.label
+        n_classes = logits.shape[1]
+        networks, size = len(given.at), len(given.log_prior)
+        whole = len(deviation) <= len(row)  # every annotator's matrix once, or the matrices of the annotations
+        own = deviation if whole else deviation.index_select(0, annotator)
+        log_matrix = torch.log_softmax(common + own, 2)
+        at = annotator if whole else torch.arange(len(row))
+        log_t = log_matrix[at, :, label]  # (P, C)
+        present = (given.weight > 0).float()
+        share = present / present.sum().clamp_min(1)
+        votes = torch.zeros_like(given.log_prior).index_add_(0, row, log_t * present[:, None])
+        target = torch.softmax(given.log_prior + votes, 1)  # (B, C)
+        squares = own.square().sum((1, 2))
+        squares = squares[at] if whole else squares
+        wanted = target.index_select(0, row) * share[:, None]
+        loss = (squares * given.pull * share).sum() / 2 - (wanted * log_t).sum()
+
+        # the networks' cross-entropy with the targets
+        log_f = torch.log_softmax(logits, 1)
+        f = log_f.exp()
+        learns = given.learns.reshape(-1, 1)
+        place = (given.at + size * torch.arange(networks)[:, None]).flatten()
+        by_f = target.index_select(0, given.at.flatten()) * (-given.per_instance * learns)
+        by_f *= (-given.log_share).exp()
+        loss += (by_f * log_f).sum()
+        slope = by_f - f * by_f.sum(1, keepdim=True)  # by logits
+
+        # each label on its own
+        balanced = bool(given.log_share.any())
+        log_h = torch.log_softmax(log_f + given.log_share, 1) if balanced else log_f
+        everywhere = log_f.new_zeros(networks * size, n_classes).index_copy_(0, place, log_h)
+        joint = everywhere.view(networks, size, n_classes).index_select(1, row) + log_t  # (K, P, C)
+        counts = log_f.new_zeros(networks * size).index_copy_(0, place, given.learns.flatten())
+        counts = counts.view(networks, size).index_select(1, row) * given.weight * given.per_label  # (K, P)
+        evidence = torch.logsumexp(joint, 2)
+        loss -= (evidence * counts).sum()
+        shares = (joint - evidence[:, :, None]).exp_() * counts[:, :, None]
+        by_t = wanted + shares.sum(0)  # minus the derivative by log_t
+        by_h = log_f.new_zeros(networks, size, n_classes).index_add_(1, row, shares)
+        by_h = by_h.view(-1, n_classes).index_select(0, place)
+        slope -= by_h - (log_h.exp() if balanced else f) * by_h.sum(1, keepdim=True)
+
+        if given.volume:
+            value, by_p = volume_and_slope((f * learns).view(networks, -1, n_classes))
+            loss += given.volume * value
+            by_p = given.volume * by_p.view(-1, n_classes) * f * learns
+            slope += by_p - f * by_p.sum(1, keepdim=True)
+
+        # the matrices: ln T[p, y] by the entries of row p is (q = y) - T[p, q]
+        by_matrix = -by_t[:, :, None] * torch.nn.functional.one_hot(label, n_classes)[:, None, :]
+        if whole:
+            by_matrix = torch.zeros_like(own).index_add_(0, annotator, by_matrix)
+            total = torch.zeros(len(own), n_classes).index_add_(0, annotator, by_t)
+            pulls = torch.zeros(len(own)).index_add_(0, annotator, given.pull * share)
+        else:
+            total, pulls = by_t, given.pull * share
+        by_matrix += log_matrix.exp() * total[:, :, None]
+        by_common = by_matrix.sum(0)
+        by_matrix += own * pulls[:, None, None]
+        if not whole:
+            by_matrix = torch.zeros_like(deviation).index_add_(0, annotator, by_matrix)
+        ctx.save_for_backward(slope, by_common, by_matrix)
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        slope, by_common, by_matrix = ctx.saved_tensors
+        return slope * gradient, by_common * gradient, by_matrix * gradient, None
+
+
+def volume_and_slope(f: Tensor) -> tuple[Tensor, Tensor]:
+    """The mean over networks of -ln det(F'F) of predictions (K, M, C), and its derivative; 0 where it is above 100."""
+    p = f.double()
+    gram = p.transpose(1, 2) @ p
+    gram.diagonal(dim1=1, dim2=2).add_(_REGULAR)
+    root = torch.linalg.cholesky_ex(gram).L
+    value = -2 * root.diagonal(dim1=1, dim2=2).log().sum(1)
+    counts = (value <= _LARGEST).double() / len(f)
+    slope = torch.cholesky_solve(p.transpose(1, 2), root).transpose(1, 2) * (-2 * counts[:, None, None])
+    return (value * counts).sum().float(), slope.float()

@@ -1,0 +1,75 @@
+"""Concord's loss in two forms: with its derivative written out, and by autograd."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from crowdwise.methods.concord import CommonAndOwn, folds, volume_loss
+from crowdwise.methods.core.coupled import CoupledLoss, Evidence, volume_and_slope
+
+
+def plain_loss(logits, matrices, given: Evidence):
+    """The loss term by term, as the docstring of Concord has it."""
+    log_t, squares = matrices.columns(given.annotator, given.label)
+    present = (given.weight > 0).float()
+    votes = torch.zeros_like(given.log_prior).index_add(0, given.row, log_t.detach() * present[:, None])
+    target = torch.softmax(given.log_prior + votes, 1)
+    each = (target[given.row] * log_t).sum(1) - squares * given.pull / 2
+    total = -(each * present).sum() / present.sum()
+    log_f = F.log_softmax(logits, 1).unflatten(0, given.at.shape)  # (K, M, C)
+    log_h = F.log_softmax(log_f + given.log_share, 2)
+    for member, at, learns, log_h_member in zip(log_f, given.at, given.learns, log_h, strict=True):
+        cross = (target[at] * (-given.log_share).exp() * member).sum(1)
+        total = total - given.per_instance * (cross * learns).sum()
+        for place in torch.nonzero(learns).squeeze(1):
+            for pair in torch.nonzero(given.row == at[place]).squeeze(1):
+                likelihood = torch.logsumexp(log_h_member[place] + log_t[pair], 0)
+                total = total - given.per_label * given.weight[pair] * likelihood
+    return total + given.volume * volume_loss(log_f.exp() * given.learns[:, :, None])
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize("n_annotators", [4, 50])
+def test_loss_and_derivatives_equal_those_of_autograd(n_annotators, balanced):
+    generator = torch.Generator().manual_seed(0)
+    size, pairs, classes, networks = 9, 20, 3, 4
+    trained_on = folds(size, networks, 1 / 4, seed=1)
+    learns, at = torch.sort(trained_on, dim=1, descending=True, stable=True)
+    widest = int(learns.sum(1).max())
+    weight = torch.rand(pairs, generator=generator)
+    weight[-2:] = 0
+    given = Evidence(
+        torch.randint(size, (pairs,), generator=generator),
+        torch.randint(n_annotators, (pairs,), generator=generator),
+        torch.randint(classes, (pairs,), generator=generator),
+        weight,
+        torch.rand(pairs, generator=generator),
+        torch.randn(size, classes, generator=generator),
+        torch.randn(classes, generator=generator) if balanced else torch.zeros(classes),
+        at[:, :widest],
+        learns[:, :widest],
+        per_instance=0.3,
+        per_label=0.2,
+        volume=0.05,
+    )
+    matrices = CommonAndOwn(n_annotators, classes)
+    matrices.deviation.data = torch.randn(matrices.deviation.shape, generator=generator)
+    logits = torch.randn(networks * widest, classes, generator=generator, requires_grad=True)
+    parameters = (logits, matrices.common, matrices.deviation)
+    expected = plain_loss(logits, matrices, given)
+    found = CoupledLoss.apply(*parameters, given)
+    assert found.item() == pytest.approx(expected.item(), rel=1e-5)
+    pairs_of_gradients = zip(
+        torch.autograd.grad(found, parameters), torch.autograd.grad(expected, parameters), strict=True
+    )
+    for mine, theirs in pairs_of_gradients:
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_a_volume_beyond_the_limit_has_no_slope():
+    f = torch.full((2, 5, 12), 1 / 12)
+    value, slope = volume_and_slope(f)
+    assert value == volume_loss(f) == 0
+    assert not slope.any()
