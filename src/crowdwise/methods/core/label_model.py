@@ -145,6 +145,7 @@ class LabelModel:
     strength: float  # labels that the crowd's mean matrix counts for, in each annotator's
     weights: tuple[float, float]  # a, of ln f; b, of the sum of ln T
     shares: Floats  # (2, C) ln of the classes' shares by f and by the posterior; zeros change nothing
+    alone: float = 1.0  # weight of ln f where there are no labels, with which f is as sure as it should be
 
     @classmethod
     def fit(cls, log_f: Floats, rows: LabelRows, judged: npt.NDArray[np.bool_]) -> tuple[LabelModel, Floats]:
@@ -219,12 +220,12 @@ class LabelModel:
         return np.asarray((counts + self.strength * mean) / (totals + self.strength))
 
     def weigh(self, log_f: Floats, rows: LabelRows, columns: Floats) -> Floats:
-        """The posterior (n, C); instances without labels keep f as it is."""
+        """The posterior (n, C)."""
         a, b = self.weights
         labelled = np.bincount(rows.instance, minlength=len(log_f)) > 0
         evidence = rows.by_instance(np.log(np.maximum(columns, _FLOOR)))
         weighed = a * log_f + b * evidence + by_shares(a, self.shares)
-        return np.asarray(softmax(np.where(labelled[:, None], weighed, log_f), axis=1))
+        return np.asarray(softmax(np.where(labelled[:, None], weighed, self.alone * log_f), axis=1))
 
     def test(self, log_f: Floats, rows: LabelRows, q: Floats) -> LabelTest:
         """What is known of each label (E,) without itself."""
@@ -243,16 +244,16 @@ class LabelModel:
         return replace(model, weights=max(pairs, key=lambda pair: test.score(*pair)))
 
     def as_sure_as_f(self, log_f: Floats, rows: LabelRows, q: Floats) -> LabelModel:
-        """With larger weights if the posterior were less sure, on average, than the classifier alone: labels add evidence.
+        """With the weight of the classifier ``alone``, and larger weights if the posterior were less sure than that, on average.
 
-        It may be where the likelihood hardly depends on the weights, as for a good classifier beside poor annotators.
+        Labels add evidence, but the likelihood may hardly depend on the weights: for a good classifier beside poor annotators.
         """
         test = self.test(log_f, rows, q)
         alone = lowered(max(_WEIGHTS_F, key=lambda a: test.likelihood(a, 0.0)))
         least, columns = softmax(alone * log_f, axis=1).max(1).mean(), test.columns
         a, b = self.weights
         for factor in _FACTORS:
-            model = replace(self, weights=(factor * a, factor * b))
+            model = replace(self, weights=(factor * a, factor * b), alone=alone)
             if model.weigh(log_f, rows, columns).max(1).mean() >= least - 0.01:
                 break
         return model

@@ -52,7 +52,7 @@ def label_arrays(engine: Engine, crowd: Annotations, classifier: nn.Module, hone
 
 def _to_arrays(model: LabelModel) -> dict[str, Array]:
     arrays = {"cells": model.cells, "counts": model.counts, "totals": model.totals, "common": model.common}
-    arrays["weights"] = np.array([*model.weights, model.strength])
+    arrays["weights"] = np.array([*model.weights, model.strength, model.alone])
     arrays["shares"] = model.shares
     return {_PREFIX + name: array for name, array in arrays.items()}
 
@@ -64,13 +64,13 @@ def label_model(arrays: Mapping[str, Array]) -> LabelModel | None:
     cells, counts, totals, common, weights = (
         arrays[_PREFIX + name] for name in ("cells", "counts", "totals", "common", "weights")
     )
-    a, b, strength = weights.tolist()
+    a, b, strength, alone = [*weights.tolist(), 1.0][:4]  # models of earlier versions have no weight of f alone
     shares = arrays.get(_PREFIX + "shares", np.zeros((2, len(common))))  # models of earlier versions have none
-    return LabelModel(cells, counts, totals, common, strength, (a, b), shares)
+    return LabelModel(cells, counts, totals, common, strength, (a, b), shares, alone)
 
 
 def new_posterior(
-    model: LabelModel, probabilities: Floats, crowd: Annotations, classes: Array, annotators: Array
+    model: LabelModel, log_f: Floats, crowd: Annotations, classes: Array, annotators: Array
 ) -> Floats:
     """P(class) of new instances (n, C): what the classifier says of them, and what their labels say.
 
@@ -95,10 +95,7 @@ def new_posterior(
         )
     rows = LabelRows.of(crowd)
     columns = model.columns(annotator[rows.annotator], label[rows.label])
-    posterior = model.weigh(np.log(np.maximum(probabilities, 1e-300)), rows, columns)
-    unlabelled = crowd.labels_per_instance == 0
-    posterior[unlabelled] = probabilities[unlabelled]
-    return posterior
+    return model.weigh(log_f, rows, columns)
 
 
 def _codes(ids: Array, known: Array) -> npt.NDArray[np.int64]:

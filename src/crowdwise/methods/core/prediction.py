@@ -9,6 +9,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
@@ -81,11 +82,18 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, in the order of ``classes_``: (len(X), C).
 
-        Where training mirrored pictures, it is the mean over a picture and its mirror image.
+        It is f(x) to the power that suits labels which the network has not learnt (temperature scaling), so that it is as sure
+        as it should be. Where training mirrored pictures, f is the mean over a picture and its mirror image.
         """
+        model = label_model(self.arrays_)
+        probabilities: Array = softmax((1.0 if model is None else model.alone) * self._log_f(X), axis=1)
+        return probabilities
+
+    def _log_f(self, X: Any) -> Array:
+        """ln f(x), what the network itself says: (len(X), C)."""
         classifier = self._fitted_classifier()
         logits = self._evaluate(classifier, X, with_mirror_image(classifier) if self.mirrored_ else None)
-        return self._finite("predictions", torch.softmax(logits.double(), 1).cpu().numpy())
+        return self._finite("predictions", torch.log_softmax(logits.double(), 1).cpu().numpy())
 
     def posterior(self, X: Any, annotations: Any, *, ids: Any = None) -> Array:
         """Probability of each class, given the instances and what annotators said of them: (len(X), C).
@@ -101,7 +109,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if model is None:
             raise ConfigError(_NO_LABELS)
         matched = match(X, annotations, ids)
-        return new_posterior(model, self.predict_proba(matched.X), matched.annotations, self.classes_, self.annotators_)
+        return new_posterior(model, self._log_f(matched.X), matched.annotations, self.classes_, self.annotators_)
 
     @property
     def posterior_(self) -> Array:
