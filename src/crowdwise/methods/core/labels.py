@@ -69,9 +69,7 @@ def label_model(arrays: Mapping[str, Array]) -> LabelModel | None:
     return LabelModel(cells, counts, totals, common, strength, (a, b), shares, alone)
 
 
-def new_posterior(
-    model: LabelModel, log_f: Floats, crowd: Annotations, classes: Array, annotators: Array
-) -> Floats:
+def new_posterior(model: LabelModel, log_f: Floats, crowd: Annotations, classes: Array, annotators: Array) -> Floats:
     """P(class) of new instances (n, C): what the classifier says of them, and what their labels say.
 
     ``classes`` and ``annotators`` are the ids the model knows. Annotators it does not know get the crowd's mean matrix.
