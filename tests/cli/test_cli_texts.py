@@ -199,4 +199,4 @@ def test_predict_reads_annotations_as_train_does(cli: Any) -> None:
     assert "of 60 instances with gold are right" in output
     assert "confidence" in Path("predictions.csv").read_text().partition("\n")[0]
     message = cli(*asked, "--label", "Urteil", code=2).output
-    assert "--label says how annotations are read" in message and "--annotations FILE" in message
+    assert "--label says how annotations are read" in message

@@ -165,7 +165,7 @@ class Concord(CrowdClassifier):
             also={"annotators": Group(matrices, self.annotator_lr, average=False, optimiser="adam")},
             before_epoch=judge,
         )
-        honest = honest_log_f(engine, classifier, units, trained_on) if networks > 1 else None
+        honest = honest_members(engine, classifier, units, trained_on)
         return Fitted(classifier, ConstantTransition(matrices.all()), honest=honest)
 
     @property
@@ -219,6 +219,15 @@ def honest_log_f(engine: Engine, classifier: Classifier, units: Units, trained_o
     judges = 1 - trained_on.T
     judges = torch.where(judges.sum(1, keepdim=True) > 0, judges, 1.0)[:, :, None]
     return ((each * judges).sum(1) / judges.sum(1)).clamp_min(FLOOR).log()
+
+
+def honest_members(engine: Engine, classifier: Classifier, units: Units, trained_on: Tensor) -> Tensor | None:
+    """ln f(x) of each of the networks that were not trained on the instance: (N, K', C); None where there are none."""
+    left_out = trained_on.T == 0
+    if not isinstance(classifier, Stacked) or not left_out.any():
+        return None
+    each = torch.log_softmax(engine.evaluate(classifier, units, classifier.member_logits), 2)  # (N, K, C)
+    return each[left_out].unflatten(0, (len(each), -1))
 
 
 def volume_loss(f: Tensor) -> Tensor:

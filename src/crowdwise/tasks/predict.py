@@ -64,7 +64,8 @@ def predict(
     out = Path(out)
     if annotations is None and reading:
         raise UsageError(
-            f"{spelled(next(iter(reading)))} says how annotations are read, but there are none: pass {spelled('annotations', 'FILE')}",
+            f"{spelled(next(iter(reading)))} says how annotations are read, but there are none: "
+            f"pass {spelled('annotations', 'FILE')}",
             parameter="annotations",
         )
     column = annotations is not None and gold is not None and not Path(gold).exists()  # not a table of its own
