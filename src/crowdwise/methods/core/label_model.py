@@ -44,10 +44,12 @@ SHARES = 0.7
 """c. Set by hand, with true labels, among .4, .7, .85 and 1: on LabelMe, Music, Sentiment, and three simulated crowds with rare
 classes. 1 was best for the simulated ones, and lost two points on Music, and one of balanced accuracy on a part of Sentiment."""
 _WEIGHTS_F = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0)
+_POWERS = (0.05, 0.075, *_WEIGHTS_F)
 _WEIGHTS_LABELS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2)
 _STRENGTHS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 _FACTORS = (1.0, 1.15, 1.3, 1.5, 1.75, 2.0)
 _PULL = np.array([0.5, 5.0])  # of a and b to the usual ones: a few hundred labels tell little of b
+_PULL_ALONE = 0.3  # of the power of f alone to the usual a
 _USUAL = 0.5, 0.5  # a and b where there are hardly any labels to choose them by
 _ENOUGH = 100_000  # probabilities of labels that are predicted; more would tell the same
 _ROUNDS_ALONE = 20  # of expectation maximisation with labels alone
@@ -278,14 +280,14 @@ def power_alone(model: LabelModel, members: Floats, rows: LabelRows, q: Floats) 
 
     What suits members suits a mean of more of them: that of their powers is hardly flatter, while a power of the mean would be.
     """
-    columns, pull = model.honest_columns(rows, q), float(_PULL[0])
+    columns = model.honest_columns(rows, q)
 
     def score(power: float) -> float:
         f = softmax(power * members, axis=2).mean(1)[rows.instance]
         likelihood = rows.times @ np.log(np.maximum((f * columns).sum(1), _FLOOR))
-        return float(likelihood) - pull * float(np.square(np.log(power / _USUAL[0])))
+        return float(likelihood) - _PULL_ALONE * float(np.square(np.log(power / _USUAL[0])))
 
-    return lowered(max(_WEIGHTS_F, key=score))
+    return max(_POWERS, key=score)
 
 
 def log_mean(values: Floats) -> Floats:
