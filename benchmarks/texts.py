@@ -2,18 +2,27 @@
 
     CROWDWISE_DATA=folder python benchmarks/texts.py [--sets sentiment ...] [--seed 0]    # -> benchmarks/results/texts.jsonl
     python benchmarks/texts.py --table                                                    # the records as a table
+    pip download --no-deps --no-binary :all: vaderSentiment==0.5                          # for --ratings vaderSentiment-0.5.zip
 
 The sentences of `sentiment` with their own crowd, parts of them (300 and 800 sentences, unequal classes), several of them joined
 to long texts, and made-up texts with and without meaning in runs of characters, with equal and unequal classes, the last
 with simulated crowds: about five labels a text, annotators of unequal skill, texts of unequal difficulty, errors in common.
-Accuracy is balanced: the mean of the classes' recalls.
+And four sets of sentences and tweets that 15 to 20 people each rated from -4 to 4 (C. J. Hutto and E. Gilbert, "VADER", ICWSM
+2014; MIT licence): labels are classes of these ratings, of which some are drawn for each text. Who gave which is not known, so
+annotators are made up: some are careless, some give ratings that are one too high or too low, some nearly always say the same.
+Truth is what most of all ratings say. Accuracy is balanced: the mean of the classes' recalls. Calibration is the expected
+calibration error of the most probable class's probability, in 15 bins.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import io
 import json
+import tarfile
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +39,7 @@ from crowdwise import Annotations, datasets
 from crowdwise.aggregation import HierarchicalDawidSkene, MajorityVote
 from own_data import commit
 
+ARCHIVE = "vaderSentiment-0.5/additional_resources/hutto_ICWSM_2014.tar.gz"
 RECORDS = Path(__file__).parent / "results" / "texts.jsonl"
 SYLLABLES = [one + other for one in "bcdfghklmnprstvz" for other in "aeiou"]
 Array = Any
@@ -131,6 +141,54 @@ def crowd_of(
     return Annotations.from_triples(*np.array(rows).T)
 
 
+SCALES: dict[str, Callable[[Array], Array]] = {
+    "sign": lambda rating: np.sign(rating) + 1,
+    "five": lambda rating: np.digitize(rating, [-1.5, -0.5, 0.5, 1.5]),
+    "bad": lambda rating: np.less_equal(rating, -2),
+    "good": lambda rating: np.greater_equal(rating, 3),
+}
+RATINGS: list[Path] = []
+"""The archive of `rated`, as the command line says."""
+
+
+def rated(
+    name: str, scale: str, n: int, labels: float, annotators: int, *, rng: np.random.Generator, spam: float = 0.1
+) -> TextCrowd:
+    """``n`` texts, about ``labels`` labels each, drawn from real ratings; a share ``spam`` of the annotators is careless."""
+    classes = SCALES[scale]
+    with zipfile.ZipFile(RATINGS[0]) as outer, tarfile.open(fileobj=io.BytesIO(outer.read(ARCHIVE))) as inner:
+        parts = [
+            inner.extractfile(f"hutto_ICWSM_2014/{name}_{kind}.txt") for kind in ("GroundTruth", "anonDataRatings")
+        ]
+        texts, ratings = (part.read().decode("utf-8-sig", "replace").splitlines() for part in parts if part is not None)
+    known = {line.split("\t")[0]: line.split("\t", 2)[2] for line in texts}
+    found = [(cells[0], ast.literal_eval(cells[3])) for cells in (line.split("\t") for line in ratings)]
+    found = [(key, given) for key, given in found if len(known.get(key, "").split()) > 1]
+    votes = [np.bincount(classes(np.array(given)).astype(int), minlength=5) for _, given in found]
+    truth = np.array([vote.argmax() for vote in votes])
+    n_classes = int(np.flatnonzero(np.sum(votes, 0)).max()) + 1
+    order = rng.permutation(len(found))
+    active = np.maximum(rng.dirichlet(np.full(annotators, 0.7)), 1e-3)
+    careful = np.clip(rng.normal(0.85, 0.15, annotators), 0.1, 1)
+    careful[rng.random(annotators) < spam] = 0.1
+    usual = rng.integers(n_classes, size=annotators)
+    shift = np.where(rng.random(annotators) < 0.3, rng.choice([-1, 1], annotators), 0)
+    rows = []
+    for text, place in enumerate(order[:n]):
+        given = rng.permutation(found[place][1])
+        many = min(1 + int(rng.poisson(labels - 1)), annotators)
+        for own, who in enumerate(rng.choice(annotators, many, replace=False, p=active / active.sum())):
+            label = int(classes(given[own % len(given)] + shift[who] * rng.integers(2)))
+            if rng.random() >= careful[who]:
+                label = usual[who] if rng.random() < 0.5 else rng.integers(n_classes)
+            rows.append((text, who, label))
+    old, new = order[:n], order[n : n + 2500]
+    crowd = Annotations.from_triples(*np.array(rows).T, n_instances=n, n_annotators=annotators, n_classes=n_classes)
+    return TextCrowd(
+        [known[found[k][0]] for k in old], truth[old], [known[found[k][0]] for k in new], truth[new], crowd
+    )
+
+
 SETS: dict[str, Callable[..., TextCrowd]] = {
     "sentiment": sentences,
     "sentiment, 300": partial(sentences, 300),
@@ -143,12 +201,33 @@ SETS: dict[str, Callable[..., TextCrowd]] = {
     "made up, 5 unequal classes": partial(made_up, 5, 80, 0.08, shares=[0.45, 0.3, 0.15, 0.06, 0.04]),
     "made up, 20 classes": partial(made_up, 20, 80, 0.1, n=2000),
 }
+RATED: dict[str, Callable[..., TextCrowd]] = {
+    "products, 3 classes": partial(rated, "amazonReviewSnippets", "sign", 1000, 5, 60),
+    "products, one label": partial(rated, "amazonReviewSnippets", "sign", 1000, 1, 5),
+    "products, very good or not": partial(rated, "amazonReviewSnippets", "good", 1000, 3, 5),
+    "editorials, 3 classes": partial(rated, "nytEditorialSnippets", "sign", 1000, 3, 60),
+    "editorials, bad or not": partial(rated, "nytEditorialSnippets", "bad", 1000, 5, 40),
+    "tweets, 5 classes": partial(rated, "tweets", "five", 1500, 5, 100),
+    "tweets, bad or not": partial(rated, "tweets", "bad", 1500, 3, 60),
+    "tweets, 300": partial(rated, "tweets", "sign", 300, 3, 200),
+    "tweets, 100": partial(rated, "tweets", "sign", 100, 3, 20),
+    "films, 3000": partial(rated, "movieReviewSnippets", "five", 3000, 2, 200),
+}
+"""Those that need ``--ratings``."""
+
+
+def calibration_error(truth: Array, probabilities: Array, bins: int = 15) -> float:
+    """How far the most probable class's probability is from how often it is true, over bins of that probability."""
+    sure, right = probabilities.max(1), probabilities.argmax(1) == truth
+    place = np.minimum((bins * sure).astype(int), bins - 1)
+    return float(np.abs(np.bincount(place, sure - right)).sum() / len(truth))
 
 
 def measure(name: str, seed: int) -> dict[str, Any]:
     """One record."""
-    made = SETS[name](rng=np.random.default_rng(seed))
+    made = (SETS | RATED)[name](rng=np.random.default_rng(seed))
     crowd = made.annotations
+    aggregated = HierarchicalDawidSkene(random_state=seed).fit(crowd)
     votes = MajorityVote(random_state=seed).fit(crowd)
     start, cpu = time.perf_counter(), time.process_time()
     model = crowdwise.Concord(random_state=seed, verbose=0).fit(made.texts, crowd)
@@ -156,12 +235,16 @@ def measure(name: str, seed: int) -> dict[str, Any]:
     words = TfidfVectorizer(ngram_range=(1, 2))
     regression = LogisticRegression(max_iter=1000).fit(words.fit_transform(made.texts), votes.labels_)
 
-    def share(truth: Array, said: Array) -> dict[str, float]:
-        said = np.asarray(said).astype(int)
+    def share(truth: Array, probabilities: Array) -> dict[str, float]:
+        said = probabilities.argmax(1)
         return {
             "balanced": round(float(balanced_accuracy_score(truth, said)), 4),
             "accuracy": round(float(np.mean(truth == said)), 4),
+            "calibration": round(calibration_error(truth, probabilities), 4),
         }
+
+    by_words = np.zeros((len(made.new), crowd.n_classes))
+    by_words[:, regression.classes_.astype(int)] = regression.predict_proba(words.transform(made.new))
 
     return {
         "benchmark": "texts",
@@ -175,11 +258,11 @@ def measure(name: str, seed: int) -> dict[str, Any]:
         "rarest": int(np.bincount(made.truth).min()),
         "words": round(float(np.mean([len(text.split()) for text in made.texts])), 1),
         "opinions": model.intake_.encoder.facts_.get("opinions"),
-        "concord": share(made.new_truth, model.predict(made.new)),
-        "regression": share(made.new_truth, regression.predict(words.transform(made.new))),
-        "labels": share(made.truth, model.labels_),
-        "majority_vote": share(made.truth, votes.labels_),
-        "dawid_skene": share(made.truth, HierarchicalDawidSkene(random_state=seed).fit(crowd).labels_),
+        "concord": share(made.new_truth, model.predict_proba(made.new)),
+        "regression": share(made.new_truth, by_words),
+        "labels": share(made.truth, model.posterior_),
+        "majority_vote": share(made.truth, votes.posterior_),
+        "dawid_skene": share(made.truth, aggregated.posterior_),
         "seconds": round(seconds, 1),
         "cpu_seconds": round(cpu, 1),
     }
@@ -201,14 +284,16 @@ def table() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
+    parser.add_argument("--sets", nargs="+", choices=[*SETS, *RATED], default=None)
+    parser.add_argument("--ratings", type=Path, help="vaderSentiment-0.5.zip, for the sets that people rated")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--table", action="store_true")
     chosen = parser.parse_args()
     if chosen.table:
         print(table())
         return
-    for name in chosen.sets:
+    RATINGS[:] = [] if chosen.ratings is None else [chosen.ratings]
+    for name in chosen.sets or [*SETS, *(RATED if RATINGS else ())]:
         record = measure(name, chosen.seed)
         with RECORDS.open("a", encoding="utf-8") as file:
             file.write(json.dumps(record) + "\n")

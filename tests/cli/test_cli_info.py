@@ -118,3 +118,11 @@ def test_nothing_of_that_name(cli: Any, tmp_path: Path) -> None:
     assert "did you mean 'digits'?" in cli("info", "digit", code=1).output
     assert "no file or directory zzz" in cli("info", "zzz", code=1).output
     assert "neither a run directory" in cli("info", tmp_path, code=1).output
+
+
+def test_encoders_are_listed_and_described(cli: Any) -> None:
+    assert "tfidf" in cli("info").output
+    output = cli("info", "tfidf").output
+    assert "min_texts" in output
+    assert "arrays_" not in output
+    assert "did you mean 'tfidf'?" in cli("info", "tfdf", code=1).output

@@ -181,3 +181,22 @@ def test_a_column_of_paths_and_an_export_of_label_studio(cli):
     assert "data:image/" in Path("page.html").read_text("utf-8")
     cli("report", "export.json", "--root", "photos", "-o", "labels.html")
     assert "data:image/" in Path("labels.html").read_text("utf-8")
+
+
+def test_predict_reads_annotations_as_train_does(cli: Any) -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(2, size=60)
+    words = np.where(truth == 1, "lovely and bright day", "grey and gloomy day")
+    Path("texts.csv").write_text("id,text\n" + "".join(f"t{k},{word}\n" for k, word in enumerate(words)))
+    rows = [(k, a, "yes" if truth[k] ^ (rng.random() < 0.2) else "no") for k in range(60) for a in "xyz"]
+    lines = [f"t{k};{a};{label};{'yes' if truth[k] else 'no'}\n" for k, a, label in rows]
+    Path("labels.csv").write_text("Wer;Text;Urteil;wahr\n" + "".join(lines), encoding="utf-16")
+    reading = ("--instance", "Wer", "--annotator", "Text", "--label", "Urteil", "--encoding", "utf-16")
+    common = ("--ids", "id", "--text", "text")
+    cli("train", "labels.csv", "--inputs", "texts.csv", *common, *reading, "-m", "ce", "--epochs", "2", "-o", "run")
+    asked = ("predict", "run", "texts.csv", *common)
+    output = cli(*asked, "--annotations", "labels.csv", *reading, "--gold", "wahr").output
+    assert "of 60 instances with gold are right" in output
+    assert "confidence" in Path("predictions.csv").read_text().partition("\n")[0]
+    message = cli(*asked, "--label", "Urteil", code=2).output
+    assert "--label says how annotations are read" in message

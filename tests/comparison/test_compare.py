@@ -15,6 +15,7 @@ from crowdwise.comparison import fits, run
 from crowdwise.comparison.candidates import LogisticRegression, choose_candidates
 from crowdwise.comparison.judge import Yardstick, expectation, is_at_chance, ratio
 from crowdwise.comparison.result import Entry
+from crowdwise.encoders import Tfidf
 from crowdwise.errors import ConfigError, DataError, ModelFileError, TrainingError
 from crowdwise.methods.core.base import CrowdClassifier
 from engine_helpers import crowd
@@ -360,3 +361,27 @@ def test_the_result_can_be_written_as_json():
     X, annotations, _ = crowd(90)
     found = crowdwise.compare(X, annotations, methods=PLAIN, **FEW)
     assert json.loads(json.dumps(found.as_dict()))["recommended"] == found.recommended
+
+
+def test_texts_are_encoded_once_a_fold(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    truth = rng.integers(2, size=90)
+    texts = [" ".join(rng.choice(["bad", "dull", "a", "b"] if t else ["good", "fine", "a", "b"], 6)) for t in truth]
+    votes = np.where(rng.random((90, 3)) < 0.85, truth[:, None], 1 - truth[:, None])
+    learnt: list[int] = []
+    original = Tfidf.learn
+    monkeypatch.setattr(
+        Tfidf, "learn", lambda self, rows, seed: (learnt.append(len(rows)), original(self, rows, seed))[1]
+    )
+    methods = {
+        "plain": "logistic-majority-vote",
+        "ce": crowdwise.CE(epochs=3),
+        "words": crowdwise.CE(epochs=3, encoder=Tfidf(characters=None)),
+    }
+    found = crowdwise.compare(texts, votes, methods=methods, folds=3, jobs=1)
+    assert not found.failed
+    assert (
+        len(learnt) == 3 + 3
+    )  # once for the two that leave it to crowdwise, and by the method with an encoder of its own
+    assert found["plain"].score > 0.7
+    assert found["ce"].score > 0.6

@@ -97,6 +97,15 @@ def test_it_is_data():
     assert make_encoder(encoder.parameters()) == Tfidf(width=3)
 
 
+def test_encoders_of_earlier_versions_load():
+    encoder = Tfidf(width=3).fitted(TEXTS)
+    earlier = {name: array for name, array in encoder.arrays_.items() if name != "component_sizes"}
+    sizes = encoder.arrays_["component_sizes"][:, None]
+    earlier["components"] = (encoder.arrays_["components"] * sizes).astype(np.float16)
+    again = restore_encoder(encoder.state(), earlier)
+    np.testing.assert_allclose(again.transform(TEXTS), encoder.transform(TEXTS), atol=5e-3)
+
+
 def test_training_leaves_the_original_as_it_is():
     encoder = Tfidf(width=2)
     encoder.fitted(TEXTS)
@@ -107,6 +116,8 @@ def test_damage_is_refused():
     encoder = Tfidf(width=3).fitted(TEXTS)
     for change in (
         {"components": encoder.arrays_["components"][1:]},
+        {"component_sizes": encoder.arrays_["component_sizes"][1:]},
+        {"component_sizes": encoder.arrays_["component_sizes"] * np.nan},
         {"word_terms": encoder.arrays_["word_terms"][::-1].copy()},
         {"word_weights": encoder.arrays_["word_weights"] * np.nan},
     ):

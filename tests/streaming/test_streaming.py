@@ -20,6 +20,7 @@ from crowdwise.errors import AnnotationError, ConfigError, DataError
 from crowdwise.readers import read_table
 from crowdwise.registry import AGGREGATORS
 from crowdwise.streaming import aggregate, preparation, streamable
+from crowdwise.streaming import table as streamed_table
 from crowdwise.streaming._progress import Progress
 from streaming_helpers import MODELS, compare, crowd, same_tables, text, write
 
@@ -295,3 +296,40 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-2000:]
     assert pq.read_table(tmp_path / "labels.parquet").num_rows == 20_000
     assert limited("in memory").returncode != 0
+
+
+def test_small_files_with_long_values_are_read_in_small_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    n, long = 600, "x" * 10_000
+    triples = pa.table(
+        {
+            "instance": [k // 3 for k in range(n)],
+            "annotator": [long, "b", "c"] * (n // 3),
+            "label": [0, 1, 1] * (n // 3),
+        }
+    )
+    for encoding in ("PLAIN", "DELTA_BYTE_ARRAY"):
+        dictionary = encoding == "PLAIN"
+        given = (
+            {"use_dictionary": True}
+            if dictionary
+            else {"use_dictionary": False, "column_encoding": {"annotator": encoding}}
+        )
+        pq.write_table(triples, tmp_path / "long.parquet", **given)
+        table = streamed_table.Table([tmp_path / "long.parquet"], {})
+        monkeypatch.setattr(streamed_table, "DECODED", 100_000)
+        parts = list(table.batches(0, 1 << 20))
+        if dictionary:
+            assert max(len(part[0].data) for part in parts) <= 33
+        rows = [row for part in parts for row in zip(*(column.data.to_pylist() for column in part), strict=True)]
+        assert rows == list(zip(*triples.to_pydict().values(), strict=True))
+        start = len(parts[0][0].data) + len(parts[1][0].data)
+        later = [len(part[0].data) for part in table.batches(start, 1 << 20)]
+        assert sum(later) == n - start
+
+
+def test_a_row_group_that_unpacks_to_too_much_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = pa.table({"instance": list(range(5000)), "annotator": [0] * 5000, "label": [1] * 5000})
+    pq.write_table(rows, tmp_path / "large.parquet", compression="zstd")
+    monkeypatch.setenv("CROWDWISE_UNPACK_LIMIT", "2kB")
+    with pytest.raises(DataError, match="unpacks to more than 2,000 bytes"):
+        streamed_table.Table([tmp_path / "large.parquet"], {})

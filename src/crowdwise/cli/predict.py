@@ -8,10 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import say, verb
-from crowdwise.cli.options import Image, Root, Text
+from crowdwise.cli.options import Image, Root, Text, asked, reads
 
 
 @verb
+@reads
 def predict(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL_OR_RUN", help="A saved model, or the directory of a finished run.")
@@ -37,17 +38,27 @@ def predict(
             metavar="FILE", help="Labels that some of the instances have: predictions then take them into account."
         ),
     ] = None,
-    gold: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Table of true classes of some instances, to measure with.")
-    ] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    *,
+    reading: dict[str, Any],
 ) -> Any:
     """Write the most probable class of each instance: columns instance and label, and with --annotations confidence and doubt."""
     from crowdwise.tasks.predict import predict as task
 
     columns: dict[str, Any] = {"text": text, "image": image, "root": root}
+    reading = asked(reading)
+    gold = reading.pop("gold", None)
     result = task(
-        model, inputs, out, proba=proba, ids=ids, **columns, annotations=annotations, gold=gold, device=device
+        model,
+        inputs,
+        out,
+        proba=proba,
+        ids=ids,
+        **columns,
+        annotations=annotations,
+        reading=reading,
+        gold=gold,
+        device=device,
     )
     say(f"{result.out}: {result.table.num_rows:,} predictions by {result.method}")
     if result.gold is not None:

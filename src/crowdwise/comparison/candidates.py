@@ -50,8 +50,8 @@ class Candidate:
 class LogisticRegression:
     """Logistic regression on labels that an aggregator made, with inputs prepared as the methods prepare them."""
 
-    def __init__(self, aggregator: str, seed: int) -> None:
-        self.aggregator, self.seed = aggregator, seed
+    def __init__(self, aggregator: str, seed: int, prepare: str = "auto") -> None:
+        self.aggregator, self.seed, self.prepare_mode = aggregator, seed, prepare
 
     def fit(self, X: Any, annotations: Annotations) -> Self:
         from sklearn.dummy import DummyClassifier
@@ -63,7 +63,7 @@ class LogisticRegression:
         self.n_classes = annotations.n_classes
         self.intake, _ = Intake.learn(X, labelled, self.seed)
         raw = self._raw(X)[torch.from_numpy(labelled)]
-        self.prepare = Prepare.learn(self.intake.prepare("auto"), raw)
+        self.prepare = Prepare.learn(self.intake.prepare(self.prepare_mode), raw)
         several = len(np.unique(label)) > 1
         self.regression = Regression(max_iter=300) if several else DummyClassifier()
         self.regression.fit(self.prepare(raw).flatten(1).numpy(), label)

@@ -7,19 +7,22 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import clone
 
 from crowdwise import encoders
 from crowdwise.annotations import Annotations
-from crowdwise.comparison.candidates import Candidate
+from crowdwise.comparison.candidates import Candidate, LogisticRegression
 from crowdwise.data.frames import frame_columns, is_frame, take_columns
-from crowdwise.engine.intake import is_sparse
+from crowdwise.engine.intake import Intake, is_sparse
 from crowdwise.errors import ConfigError, ModelFileError
+from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.storage.documents import read_json, write_json
 
 Array = npt.NDArray[Any]
@@ -53,6 +56,58 @@ class Task:
     train: Array
     test: Array
 
+    def rows(self) -> tuple[Any, Any, Candidate]:
+        """Training rows, test rows, and the candidate as it takes them."""
+        return take_rows(self.X, self.train), take_rows(self.X, self.test), self.candidate
+
+
+@dataclass(frozen=True)
+class EncodedTask(Task):
+    """A fit on texts, pictures or a table that are encoded already: X are the training rows, then those of the test."""
+
+    prepare: str  # how methods scale what the encoder gives
+    plain: int  # columns that the encoder learnt without votes: all that logistic regression gets
+
+    def rows(self) -> tuple[Any, Any, Candidate]:
+        X, model = self.X, self.candidate.model
+        if isinstance(model, LogisticRegression):
+            X, model = X[:, : self.plain], LogisticRegression(model.aggregator, model.seed, self.prepare)
+        elif isinstance(model, CrowdClassifier):
+            prepare = self.prepare if model.prepare == "auto" else model.prepare
+            model = clone(model).set_params(encoder="none", prepare=prepare)
+        n = len(self.train)
+        return X[:n], X[n:], replace(self.candidate, model=model)
+
+
+class Encoding:
+    """Encodes each fold once for all candidates that leave the encoder to crowdwise; ``seed`` is that of the candidates."""
+
+    def __init__(self, X: Any, seed: int) -> None:
+        self.needed = not is_sparse(X) and encoders.kind_of(X) != "numbers"
+        self.seed, self.fold, self.found = seed, -1, (None, "", 0)
+
+    def __call__(self, task: Task) -> Task:
+        """The task with its rows encoded; as it is where there is nothing to encode, or that fails."""
+        if not self.needed or getattr(task.candidate.model, "encoder", "auto") != "auto":
+            return task
+        if task.fold != self.fold:
+            self.fold, self.found = task.fold, (None, "", 0)
+            with suppress(Exception):  # each candidate then says what is wrong
+                self.found = self._encode(task)
+        X, prepare, plain = self.found
+        if X is None:
+            return task
+        return EncodedTask(X, task.annotations, task.candidate, task.fold, task.train, task.test, prepare, plain)
+
+    def _encode(self, task: Task) -> tuple[Any, str, int]:
+        crowd, rows = task.annotations.select(instances=task.train), np.arange(len(task.train))
+        labelled = rows[crowd.labels_per_instance > 0]
+        both = take_rows(task.X, np.concatenate([task.train, task.test]))
+        intake, encoded = Intake.learn(both, labelled, self.seed, votes=crowd.votes)
+        heard = intake.encoder is not None and "opinions" in intake.encoder.facts_
+        plain = encoded.shape[-1] - crowd.n_classes * heard
+        return encoded, intake.prepare("auto"), plain
+
 
 def fit_and_predict(task: Task) -> Fit:
     """Fit the candidate on the training instances, and predict the others."""
@@ -61,10 +116,9 @@ def fit_and_predict(task: Task) -> Fit:
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model = task.candidate.model.fit(
-                take_rows(task.X, task.train), task.annotations.select(instances=task.train)
-            )
-            predicted = model.predict_proba(take_rows(task.X, task.test)).argmax(1).tolist()
+            training, test, candidate = task.rows()
+            model = candidate.model.fit(training, task.annotations.select(instances=task.train))
+            predicted = model.predict_proba(test).argmax(1).tolist()
         from crowdwise.errors import CrowdwiseWarning
 
         said = list(dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, CrowdwiseWarning)))
@@ -163,9 +217,18 @@ def fingerprint(X: Any, annotations: Annotations) -> str:
 
 
 def run_all(
-    tasks: Sequence[Task], *, records: Records | None, seconds: float | None, jobs: int, observer: Observer | None
+    tasks: Sequence[Task],
+    *,
+    records: Records | None,
+    seconds: float | None,
+    jobs: int,
+    observer: Observer | None,
+    encode: Callable[[Task], Task] = lambda task: task,
 ) -> list[Fit]:
-    """Do the tasks, several at a time, fold by fold; after the first fold, only those that fit into the time."""
+    """Do the tasks, several at a time, fold by fold; after the first fold, only those that fit into the time.
+
+    ``encode`` prepares each of them, in this process.
+    """
     from sklearn.utils.parallel import Parallel, delayed
 
     done, fits, started = {}, [], time.monotonic()
@@ -195,7 +258,7 @@ def run_all(
             if seconds is not None and name in took and time.monotonic() - started + expected > seconds:
                 skipped += 1
                 continue
-            yield delayed(_limited)(task)
+            yield delayed(_limited)(encode(task))
 
     candidates = {task.candidate.name: task.candidate for task in tasks}
     parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch=jobs, batch_size=1)

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from crowdwise import encoders
 from crowdwise.annotations import Annotations
 from crowdwise.comparison.candidates import Candidate, LogisticRegression, choose_candidates
-from crowdwise.comparison.fits import Fit, Observer, Records, Task, fingerprint, make_folds, run_all
+from crowdwise.comparison.fits import Encoding, Fit, Observer, Records, Task, fingerprint, make_folds, run_all
 from crowdwise.comparison.judge import Yardstick, expectation, is_at_chance
 from crowdwise.comparison.result import Comparison, Entry
 from crowdwise.data.frames import is_frame
@@ -83,9 +83,10 @@ def compare(
     about = {"version": 1, "data": fingerprint(X, crowd), "folds": folds, "seed": seed, "max_instances": max_instances}
     records = None if folder is None else Records(folder, about)
     jobs = jobs if jobs is not None else default_jobs(device)
-    fits = run_all(tasks, records=records, seconds=seconds, jobs=jobs, observer=observer)
+    encode = Encoding(X, seed)
+    fits = run_all(tasks, records=records, seconds=seconds, jobs=jobs, observer=observer, encode=encode)
     yardstick = Yardstick.from_annotations(crowd) if truth is None else Yardstick.from_gold(truth, crowd.n_classes)
-    return judge(crowd, candidates, parts, fits, yardstick, truth, notes)
+    return judge(crowd, candidates, parts, fits, yardstick, truth, notes, text=encoders.kind_of(X) == "text")
 
 
 def judge(
@@ -96,6 +97,7 @@ def judge(
     yardstick: Yardstick,
     gold: Array | None,
     notes: Sequence[str] = (),
+    text: bool = False,
 ) -> Comparison:
     """The comparison that fits amount to."""
     failed = {fit.method: fit.error for fit in fits if fit.error}
@@ -144,7 +146,7 @@ def judge(
         recommended.method,
         reason,
         expectation(crowd, predicted[recommended.method], gold),
-        next_line(chosen),
+        next_line(chosen, text),
         yardstick.gold,
         n_judged,
         tuple(notes),
@@ -176,12 +178,13 @@ def recommend(ranked: Sequence[Entry], simplest: Entry) -> tuple[Entry, str]:
     )
 
 
-def next_line(candidate: Candidate) -> str:
-    """The line of Python that trains the recommended method on everything."""
+def next_line(candidate: Candidate, text: bool = False) -> str:
+    """The line of Python that trains the recommended method on everything, which are texts or not."""
     if not isinstance(candidate.model, LogisticRegression):
         return f"model = crowdwise.{clone(candidate.model).set_params(verbose=1)!r}.fit(X, annotations)"
     labels = f"crowdwise.aggregation.{AGGREGATORS[candidate.model.aggregator].__name__}().fit_predict(annotations)"
-    return f"model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, {labels})"
+    first = "TfidfVectorizer" if text else "StandardScaler"
+    return f"model = make_pipeline({first}(), LogisticRegression()).fit(X, {labels})"
 
 
 def make_tasks(

@@ -87,9 +87,10 @@ class Tfidf(Encoder):
         features = A @ components
         centre = features.mean(axis=0)
         scale = np.sqrt(features.shape[1] / max(np.square(features - centre).sum(1).mean(), 1e-12))
-        self.arrays_["components"] = (components * np.float32(scale)).astype(
-            np.float16
-        )  # exact enough, and half the file
+        components *= np.float32(scale)
+        size = np.maximum(np.abs(components).max(1), 1e-12) / 127  # a byte for each number is exact enough
+        self.arrays_["components"] = np.rint(components / size[:, None]).astype(np.int8)
+        self.arrays_["component_sizes"] = size.astype(np.float32)
         self.arrays_["centre"] = (centre * scale).astype(np.float32)
 
     def hear(self, rows: Any, votes: Array, seed: int) -> tuple[Array, Array] | None:
@@ -100,7 +101,7 @@ class Tfidf(Encoder):
         texts = as_texts(rows)
         counts = self._sparse([texts[row] for row in learnt])
         found = learn_opinions(counts, len(self.arrays_["word_terms"]), votes[learnt], seed)
-        self.arrays_["opinion_weights"] = np.float32(LOUD) * found.weights
+        self.arrays_["opinion_weights"] = (np.float32(LOUD) * found.weights).clip(-6e4, 6e4).astype(np.float16)
         self.arrays_["opinion_centre"] = np.float32(LOUD) * found.centre
         self.facts_["opinions"] = {"characters": found.share, "penalty": found.penalty}
         return learnt, np.float32(LOUD) * found.training
@@ -109,8 +110,9 @@ class Tfidf(Encoder):
         texts = as_texts(rows)
         if "components" not in self.arrays_:
             return self._sparse(texts)
-        pairs = [("components", "centre")] + [("opinion_weights", "opinion_centre")] * self._has_opinions
-        factors = [(self.arrays_[one].astype(np.float32), self.arrays_[other]) for one, other in pairs]
+        factors = [(self._components(), self.arrays_["centre"])]
+        if self._has_opinions:
+            factors.append((self.arrays_["opinion_weights"].astype(np.float32), self.arrays_["opinion_centre"]))
         result = np.empty((len(texts), sum(weights.shape[1] for weights, _ in factors)), np.float32)
         with progress_bar("encoding texts", len(texts), show=len(texts) > 5 * _BLOCK) as advance:
             for start in range(0, len(texts), _BLOCK):
@@ -119,6 +121,14 @@ class Tfidf(Encoder):
                 result[start : start + part.shape[0]] = np.hstack(columns)
                 advance(part.shape[0])
         return result
+
+    def _components(self) -> Array:
+        """(V, width), float32."""
+        sizes = self.arrays_.get("component_sizes")  # models of earlier versions have float16 components without it
+        components = self.arrays_["components"].astype(np.float32)
+        if sizes is not None:
+            components *= sizes[:, None]
+        return components
 
     @property
     def _has_opinions(self) -> bool:
@@ -161,7 +171,9 @@ class Tfidf(Encoder):
             if not (terms[1:] > terms[:-1]).all():
                 raise ModelFileError("its terms are not in order")
         if self.width != 0:
-            need(self, ("components", (total, None), "f"))
+            byte = "component_sizes" in self.arrays_
+            need(self, ("components", (total, None), "i" if byte else "f"))
+            need(self, *[("component_sizes", (total,), "f")] * byte)
             need(self, ("centre", (self.arrays_["components"].shape[1],), "f"))
         if self._has_opinions:
             need(self, ("opinion_weights", (total, None), "f"))

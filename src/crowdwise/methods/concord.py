@@ -195,7 +195,7 @@ class Concord(CrowdClassifier):
             before_epoch=judge,
         )
         yield dataclasses.replace(stage, repeat=not quick)
-        honest = honest_log_f(engine, classifier, units, trained_on) if networks > 1 else None
+        honest = honest_members(engine, classifier, units, trained_on)
         return Fitted(classifier, ConstantTransition(matrices.all()), honest=honest)
 
     @property
@@ -264,6 +264,15 @@ def _left_out_log_f(engine: Engine, classifier: Stacked, units: Units, trained_o
             logits = evaluate(classifier, inputs, units.instance[at], prepare, dtype=engine.dtype, function=member)
             total.index_add_(0, at, torch.softmax(logits, 1))
     return (total / (1 - trained_on).sum(0)[:, None]).clamp_min(FLOOR).log()
+
+
+def honest_members(engine: Engine, classifier: Classifier, units: Units, trained_on: Tensor) -> Tensor | None:
+    """ln f(x) of each of the networks that were not trained on the instance: (N, K', C); None where there are none."""
+    left_out = trained_on.T == 0
+    if not isinstance(classifier, Stacked) or not left_out.any():
+        return None
+    each = torch.log_softmax(engine.evaluate(classifier, units, classifier.member_logits), 2)  # (N, K, C)
+    return each[left_out].unflatten(0, (len(each), -1))
 
 
 def volume_loss(f: Tensor) -> Tensor:

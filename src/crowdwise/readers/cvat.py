@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Any
 
-from crowdwise.readers._export import READERS, Collector, Export, Reader, ReadOptions
+from crowdwise.readers._collector import Collector
+from crowdwise.readers._export import READERS, Export, Reader, ReadOptions
 from crowdwise.readers._node import Id, Node, parse_json
 from crowdwise.readers._source import ARCHIVES, InputFile
 

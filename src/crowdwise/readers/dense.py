@@ -12,7 +12,8 @@ from crowdwise.annotations import Annotations
 from crowdwise.data.frames import ALIASES, find_column
 from crowdwise.data.types import Array
 from crowdwise.errors import ReadError
-from crowdwise.readers._export import READERS, Collector, Export, Reader, ReadOptions, kinds_of
+from crowdwise.readers._collector import Collector, kinds_of
+from crowdwise.readers._export import READERS, Export, Reader, ReadOptions
 from crowdwise.readers._node import Node
 from crowdwise.readers._source import SHEET, TEXT, InputFile, zip_parts
 from crowdwise.readers.table import describe

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from crowdwise.errors import ReadError
-from crowdwise.readers._export import READERS, Collector, Export, Reader, ReadOptions
+from crowdwise.readers._collector import Collector
+from crowdwise.readers._export import READERS, Export, Reader, ReadOptions
 from crowdwise.readers._node import Id, Node
 from crowdwise.readers._source import InputFile
 

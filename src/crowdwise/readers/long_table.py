@@ -15,21 +15,8 @@ from crowdwise.data.factorise import Column, is_text, weights_of
 from crowdwise.data.frames import ALIASES, find_column, known_column
 from crowdwise.data.types import Ints
 from crowdwise.errors import AnnotationError, ReadError
-from crowdwise.readers._export import (
-    MODEL,
-    PICTURE_FIELDS,
-    READERS,
-    TEXT_FIELDS,
-    Export,
-    Reader,
-    ReadOptions,
-    confidences_of,
-    durations_of,
-    kinds_of,
-    plain_column,
-    times_of,
-    without_repeats,
-)
+from crowdwise.readers._collector import confidences_of, durations_of, kinds_of, plain_column, times_of, without_repeats
+from crowdwise.readers._export import MODEL, PICTURE_FIELDS, READERS, TEXT_FIELDS, Export, Reader, ReadOptions
 from crowdwise.readers._files import Columns
 from crowdwise.readers._source import InputFile, values_of
 from crowdwise.readers.table import TableRead, describe, numbers, read_columns

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from crowdwise.data.frames import find_column, known_column
-from crowdwise.readers._export import READERS, Collector, Export, Reader, ReadOptions
+from crowdwise.readers._collector import Collector
+from crowdwise.readers._export import READERS, Export, Reader, ReadOptions
 from crowdwise.readers._node import Node, parse_json
 from crowdwise.readers._source import TABLES, InputFile
 from crowdwise.readers.table import GOLD

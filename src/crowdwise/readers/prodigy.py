@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from crowdwise.readers._export import READERS, Collector, Export, Reader, ReadOptions
+from crowdwise.readers._collector import Collector
+from crowdwise.readers._export import READERS, Export, Reader, ReadOptions
 from crowdwise.readers._node import Id, Label, Node
 from crowdwise.readers._source import InputFile
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from crowdwise.data.frames import known_column
-from crowdwise.readers._export import READERS, Collector, Export, Reader, ReadOptions
+from crowdwise.readers._collector import Collector
+from crowdwise.readers._export import READERS, Export, Reader, ReadOptions
 from crowdwise.readers._node import Id, Label, Node, ticks
 from crowdwise.readers._source import TABLES, InputFile
 

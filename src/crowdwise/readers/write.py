@@ -15,7 +15,8 @@ import pyarrow as pa
 
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, DataError, suggest
-from crowdwise.readers._export import MODEL, Export, plain_column
+from crowdwise.readers._collector import plain_column
+from crowdwise.readers._export import MODEL, Export
 from crowdwise.readers._text import bare_suffix
 from crowdwise.readers.label_studio import ANSWERS, OWN
 from crowdwise.readers.table import replacing, write_table

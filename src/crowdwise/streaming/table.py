@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from crowdwise.data.factorise import Column
+from crowdwise.data.factorise import Column, is_text
 from crowdwise.data.frames import choose_columns, known_column
 from crowdwise.errors import AnnotationError, DataError
+from crowdwise.storage.limits import too_large, unpack_limit
 from crowdwise.streaming._ids import kind_of
 
 SUFFIXES = (".parquet", ".pq")
 ROLES = ("instance", "annotator", "label")
 WEIGHT = "weight"
+DECODED = (
+    1 << 28
+)  # bytes that the texts of a batch may take once every value is written out; larger batches are divided
+_PREFIXES, _STEP = "DELTA_BYTE_ARRAY", 256  # an encoding whose values may be longer than the file; rows read at once
 
 
 def parquet_files(path: Path) -> list[Path]:
@@ -59,6 +67,9 @@ class Table:
         """Rows of a file, whose columns must be those of the first one."""
         parquet = _open(file)
         names = parquet.schema_arrow.names
+        limit, about = unpack_limit(file), parquet.metadata
+        if any(about.row_group(group).total_byte_size > limit for group in range(about.num_row_groups)):
+            raise too_large(file, limit)
         try:
             if not self.names:
                 self.names = choose_columns(names, {role: columns.get(role) for role in ROLES})
@@ -83,17 +94,19 @@ class Table:
         names, done = [self.names[role] for role in ROLES], 0
         names += [] if self.weight is None else [self.weight]
         for file in self.files:
-            parquet, first = _open(file), done
+            stepwise = _stepwise(_open(file))
+            parquet, first = _open(file, [] if stepwise else names), done
             for group in range(parquet.num_row_groups):
-                rows = parquet.metadata.row_group(group).num_rows
-                if done + rows <= start:
-                    done += rows
+                about = parquet.metadata.row_group(group)
+                if done + about.num_rows <= start:
+                    done += about.num_rows
                     continue
                 try:
-                    for batch in parquet.iter_batches(size, row_groups=[group], columns=names):
-                        if done >= start:
-                            yield tuple(_column(file, batch, name, group, done - first) for name in names)
-                        done += batch.num_rows
+                    for batch in parquet.iter_batches(_STEP if stepwise else size, row_groups=[group], columns=names):
+                        for part in _parts(batch):
+                            if done >= start:
+                                yield tuple(_column(file, part, name, group, done - first) for name in names)
+                            done += part.num_rows
                 except (pa.ArrowException, OSError) as error:
                     raise DataError(f"{file}, row group {group}: cannot be read as parquet: {error}") from error
 
@@ -108,10 +121,35 @@ def _column(file: Path, batch: pa.RecordBatch, name: str, group: int, before: in
     return Column(data, f"{file}: column {name!r}", lambda row: f"row group {group}, record {before + row + 1}")
 
 
-def _open(path: Path) -> pq.ParquetFile:
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch, divided where its texts, of which the file has each value once, would take too much when written out."""
+    size = np.zeros(batch.num_rows, np.int64)
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type) and is_text(column.type.value_type) and len(column.dictionary):
+            lengths = pc.binary_length(column.dictionary.cast(pa.large_string())).to_numpy(zero_copy_only=False)
+            size += np.nan_to_num(lengths)[pc.fill_null(column.indices, 0).to_numpy()].astype(np.int64)
+    if size.sum() <= DECODED:
+        yield batch
+        return
+    place = np.cumsum(size) // DECODED
+    borders = [0, *(np.flatnonzero(np.diff(place)) + 1).tolist(), batch.num_rows]
+    for begin, end in pairwise(borders):
+        yield batch.slice(begin, end - begin)
+
+
+def _stepwise(file: pq.ParquetFile) -> bool:
+    """Whether values are stored as what differs from the one before, so that they may be far longer than the file."""
+    groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
+    return any(_PREFIXES in group.column(place).encodings for group in groups for place in range(group.num_columns))
+
+
+def _open(path: Path, columns: Sequence[str] = ()) -> pq.ParquetFile:
+    """A file whose texts, in the given ``columns``, are read as a vocabulary and codes."""
     if path.stat().st_size == 0:
         raise DataError(f"{path}: the file is empty")
     try:
-        return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
+        file = pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False)
+        texts = [name for name in columns if is_text(file.schema_arrow.field(name).type)]
+        return pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False, read_dictionary=texts) if texts else file
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path}: cannot be read as parquet: {error}") from error

@@ -14,8 +14,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from crowdwise import datasets, presets, registry
+from crowdwise import datasets, presets
 from crowdwise.data.inputs import ARRAYS, read_arrays
+from crowdwise.encoders import ENCODERS
 from crowdwise.errors import ConfigError, CrowdwiseError, DataError, DatasetError, ModelFileError, ReadError, suggest
 from crowdwise.readers import READERS, Export, load_columns, read
 from crowdwise.readers.write import WRITTEN
@@ -49,7 +50,7 @@ class Description:
 FAMILIES: dict[str, Callable[[], Iterable[str]]] = {
     "method": lambda: METHODS,
     "aggregator": lambda: AGGREGATORS,
-    "encoder": lambda: getattr(registry, "ENCODERS", ()),
+    "encoder": lambda: ENCODERS,
     "format": lambda: READERS,
     "data set": datasets.names,
     "preset": presets.names,
@@ -77,8 +78,8 @@ def describe(what: str | Path, reading: Reading | None = None) -> list[Descripti
         found.append(_member(METHODS[name], name, "method"))
     if name in AGGREGATORS:
         found.append(_member(AGGREGATORS[name], name, "aggregator"))
-    if name in FAMILIES["encoder"]():
-        found.append(_member(registry.ENCODERS[name], name, "encoder"))  # type: ignore[attr-defined]
+    if name in ENCODERS:
+        found.append(_member(ENCODERS[name], name, "encoder"))
     if name in READERS:
         found.append(_format(name))
     if name in presets.names():
@@ -210,8 +211,9 @@ def _member(member: Any, name: str, family: str) -> Description:
     parameters: list[tuple[str, Any, str]] = []
     if isinstance(member, type) and dataclasses.is_dataclass(member):
         meaning = explained(member)
-        parameters = [(each.name, each.default, meaning.get(each.name, "")) for each in dataclasses.fields(member)]
-    summary = " ".join((member.__doc__ or name).split("\n\n")[0].split())
+        own = [each for each in dataclasses.fields(member) if each.init]
+        parameters = [(each.name, each.default, meaning.get(each.name, "")) for each in own]
+    summary = " ".join((member.__doc__ or name).split("\n\n")[0].split()).replace("``", "")
     return Description(summary, method=name, parameters=parameters, family=family)
 
 

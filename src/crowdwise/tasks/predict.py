@@ -14,6 +14,7 @@ import crowdwise
 from crowdwise.annotations import Annotations
 from crowdwise.data.inputs import read_inputs
 from crowdwise.data.training import from_files
+from crowdwise.errors import UsageError, spelled
 from crowdwise.methods.core.labels import label_table
 from crowdwise.readers import write_table
 from crowdwise.readers.gold import read_gold
@@ -55,12 +56,19 @@ def predict(
     With ``annotations`` of some of them, read as ``reading`` says, the probabilities are those given these labels, and the
     table has the confidence, the majority vote and what is doubtful, too.
 
-    ``gold``, a table of true classes of some instances, measures the predictions.
+    ``gold``, a table of true classes of some instances or a column of the annotations, measures the predictions.
 
     ``model`` is a saved model or a finished run; ``inputs``, ``ids``, ``text``, ``image`` and ``root`` are as in
     `crowdwise.data.inputs.read_inputs`: a model of texts or pictures finds its column by the usual names.
     """
     out = Path(out)
+    if annotations is None and reading:
+        raise UsageError(
+            f"{spelled(next(iter(reading)))} says how annotations are read, but there are none: "
+            f"pass {spelled('annotations', 'FILE')}",
+            parameter="annotations",
+        )
+    column = annotations is not None and gold is not None and not Path(gold).exists()  # not a table of its own
     classifier = crowdwise.load(model, device=device)
     encoder = classifier.intake_.encoder
     named: dict[str, Any] = {"text": text, "image": image, "root": root}
@@ -71,14 +79,20 @@ def predict(
         ids_of_rows = np.arange(instances.n) if instances.ids is None else instances.ids
         table = pa.table({"instance": ids_of_rows, "label": classifier.classes_[probabilities.argmax(1)]})
     else:
-        data = from_files(str(inputs), str(annotations), ids, reading, **named)
+        how = {**(reading or {}), "gold": str(gold)} if column else reading
+        data = from_files(str(inputs), str(annotations), ids, how, **named)
         probabilities = classifier.posterior(data.X, data.annotations)
         table = label_table(data.annotations, probabilities, classifier.classes_)
     if proba:
         for code, name in enumerate(classifier.classes_.tolist()):
             table = table.append_column(f"p_{name}", pa.array(probabilities[:, code]))
     out.parent.mkdir(parents=True, exist_ok=True)
-    right = None if gold is None else _right(table, Path(gold), classifier.classes_)
+    right = None
+    if column:
+        rows, truth = data.gold if data.gold is not None else (np.empty(0, np.int64), np.empty(0))
+        right = np.array(table["label"].take(pa.array(rows)).to_pylist()) == truth
+    elif gold is not None:
+        right = _right(table, Path(gold), classifier.classes_)
     write_table(table, out)
     if right is None:
         return Predicted(classifier.name, table, out)

@@ -45,7 +45,7 @@ class Fitted:
     transition: nn.Module | None = None  # a `Transition`
     arrays: dict[str, Array] = field(default_factory=dict)  # saved with the model, see `attributes`
     honest: Tensor | None = None
-    """ln f(x) of the training units (N, C) by networks that were not trained on them; None: there are no such networks."""
+    """ln f(x) of the training units (N, K, C) by K networks that were not trained on them; None: there are no such networks."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import torch
-from scipy.special import log_softmax
+from scipy.special import log_softmax, logsumexp, softmax
 from torch import Tensor, nn
 
 from crowdwise.annotations import Annotations
 from crowdwise.engine import Engine
 from crowdwise.engine.loop import evaluate
 from crowdwise.errors import CrowdwiseWarning, DataError, shorten
-from crowdwise.methods.core.label_model import Floats, LabelModel, LabelRows, forget
+from crowdwise.methods.core.label_model import Floats, LabelModel, LabelRows, forget, power_alone
+from crowdwise.networks import Stacked
 
 Array = npt.NDArray[Any]
 POSTERIOR = "posterior"
@@ -28,7 +31,7 @@ _UNSURE = 0.7  # confidence below which a label is doubtful for that alone
 def label_arrays(engine: Engine, crowd: Annotations, classifier: nn.Module, honest: Tensor | None) -> dict[str, Array]:
     """What a fitted model keeps of the crowd's labels: the posterior of every instance, and the `LabelModel`.
 
-    ``honest`` is ln f of the training instances (N, C) by networks that were not trained on them, if there are any.
+    ``honest`` is ln f of the training instances (N, K, C) by K networks that were not trained on them, if there are any.
     A classifier whose predictions are not finite has no labels to give, and nothing is kept.
     """
     problem = engine.problem
@@ -38,21 +41,45 @@ def label_arrays(engine: Engine, crowd: Annotations, classifier: nn.Module, hone
     log_f = log_softmax(logits.double().cpu().numpy(), axis=1)
     trained = np.isin(order, problem.train.instance.cpu().numpy())
     rows = LabelRows.of(crowd if problem.order is None else crowd.select(instances=order))
+    members = log_f[:, None]
     if honest is not None:
-        log_f[trained] = honest.double().cpu().numpy()
+        members = np.repeat(members, honest.shape[1], axis=1)
+        members[trained] = honest.double().cpu().numpy()
+        log_f = logsumexp(members, axis=1) - np.log(members.shape[1])
     if not np.isfinite(log_f).all():
         return {}
     if honest is None:
         log_f = forget(log_f, rows, trained)
-    model, found = LabelModel.fit(log_f, rows, judged=~trained if honest is None else np.ones_like(trained))
+    judged = ~trained if honest is None else np.ones_like(trained)
+    model, found = LabelModel.fit(log_f, rows, judged)
+    sample, instances = rows.sample(judged)
+    if len(instances):
+        model = replace(model, alone=power_alone(model, members[instances], sample, found[instances]))
     posterior = np.empty_like(found, dtype=np.float32)
     posterior[order] = found
+    unlabelled = np.flatnonzero(crowd.labels_per_instance == 0)
+    if len(unlabelled):
+        at, function = torch.from_numpy(unlabelled).to(problem.device), as_sure_as(classifier, model.alone)
+        sure = evaluate(classifier, problem.train.inputs, at, problem.prepare, dtype=engine.dtype, function=function)
+        posterior[unlabelled] = softmax(sure.double().cpu().numpy(), axis=1)
     return {POSTERIOR: posterior, **_to_arrays(model)}
+
+
+def as_sure_as(classifier: nn.Module, power: float) -> Callable[[Tensor], Tensor]:
+    """ln of the classifier's probabilities (B, C), or of the mean over its members', to the given power and normalised."""
+
+    def log_p(x: Tensor) -> Tensor:
+        if not isinstance(classifier, Stacked):
+            return torch.log_softmax(power * classifier(x).float(), 1)
+        members = torch.log_softmax(power * classifier.member_logits(x).float(), 2)
+        return torch.logsumexp(members, 1) - math.log(members.shape[1])
+
+    return log_p
 
 
 def _to_arrays(model: LabelModel) -> dict[str, Array]:
     arrays = {"cells": model.cells, "counts": model.counts, "totals": model.totals, "common": model.common}
-    arrays["weights"] = np.array([*model.weights, model.strength])
+    arrays["weights"] = np.array([*model.weights, model.strength, model.alone])
     arrays["shares"] = model.shares
     return {_PREFIX + name: array for name, array in arrays.items()}
 
@@ -64,14 +91,12 @@ def label_model(arrays: Mapping[str, Array]) -> LabelModel | None:
     cells, counts, totals, common, weights = (
         arrays[_PREFIX + name] for name in ("cells", "counts", "totals", "common", "weights")
     )
-    a, b, strength = weights.tolist()
+    a, b, strength, alone = [*weights.tolist(), 1.0][:4]  # models of earlier versions have no weight of f alone
     shares = arrays.get(_PREFIX + "shares", np.zeros((2, len(common))))  # models of earlier versions have none
-    return LabelModel(cells, counts, totals, common, strength, (a, b), shares)
+    return LabelModel(cells, counts, totals, common, strength, (a, b), shares, alone)
 
 
-def new_posterior(
-    model: LabelModel, probabilities: Floats, crowd: Annotations, classes: Array, annotators: Array
-) -> Floats:
+def new_posterior(model: LabelModel, log_f: Floats, crowd: Annotations, classes: Array, annotators: Array) -> Floats:
     """P(class) of new instances (n, C): what the classifier says of them, and what their labels say.
 
     ``classes`` and ``annotators`` are the ids the model knows. Annotators it does not know get the crowd's mean matrix.
@@ -95,10 +120,7 @@ def new_posterior(
         )
     rows = LabelRows.of(crowd)
     columns = model.columns(annotator[rows.annotator], label[rows.label])
-    posterior = model.weigh(np.log(np.maximum(probabilities, 1e-300)), rows, columns)
-    unlabelled = crowd.labels_per_instance == 0
-    posterior[unlabelled] = probabilities[unlabelled]
-    return posterior
+    return model.weigh(log_f, rows, columns)
 
 
 def _codes(ids: Array, known: Array) -> npt.NDArray[np.int64]:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
@@ -23,7 +24,7 @@ from crowdwise.engine.loop import evaluate
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.problem import make_inputs
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, TrainingError, shorten
-from crowdwise.methods.core.labels import POSTERIOR, label_model, new_posterior
+from crowdwise.methods.core.labels import POSTERIOR, as_sure_as, label_model, new_posterior
 from crowdwise.networks import ConstantTransition, Transition
 from crowdwise.networks.transition import stretches
 
@@ -81,11 +82,20 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Array:
         """Probability of each class, in the order of ``classes_``: (len(X), C).
 
-        Where training mirrored pictures, it is the mean over a picture and its mirror image.
+        Each network's probabilities are raised to the power that suits labels it has not learnt (temperature scaling), so that
+        they are as sure as they should be. Where training mirrored pictures, it is the mean over a picture and its mirror image.
         """
+        model = label_model(self.arrays_)
+        log_p = self._log_p(X, 1.0 if model is None else model.alone)
+        probabilities: Array = softmax(log_p, axis=1)
+        return probabilities
+
+    def _log_p(self, X: Any, power: float = 1.0) -> Array:
+        """ln f(x), what the networks say, their probabilities to the given power: (len(X), C)."""
         classifier = self._fitted_classifier()
-        logits = self._evaluate(classifier, X, with_mirror_image(classifier) if self.mirrored_ else None)
-        return self._finite("predictions", torch.softmax(logits.double(), 1).cpu().numpy())
+        function = classifier if power == 1 else as_sure_as(classifier, power)
+        logits = self._evaluate(classifier, X, with_mirror_image(function) if self.mirrored_ else function)
+        return self._finite("predictions", torch.log_softmax(logits.double(), 1).cpu().numpy())
 
     def posterior(self, X: Any, annotations: Any, *, ids: Any = None) -> Array:
         """Probability of each class, given the instances and what annotators said of them: (len(X), C).
@@ -101,7 +111,11 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if model is None:
             raise ConfigError(_NO_LABELS)
         matched = match(X, annotations, ids)
-        return new_posterior(model, self.predict_proba(matched.X), matched.annotations, self.classes_, self.annotators_)
+        found = new_posterior(model, self._log_p(matched.X), matched.annotations, self.classes_, self.annotators_)
+        unlabelled = matched.annotations.labels_per_instance == 0
+        if unlabelled.any():
+            found[unlabelled] = self.predict_proba(matched.X)[unlabelled]
+        return found
 
     @property
     def posterior_(self) -> Array:
@@ -242,7 +256,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.transition_
 
 
-def with_mirror_image(classifier: nn.Module) -> Callable[[Tensor], Tensor]:
+def with_mirror_image(classifier: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     """The logarithm of the mean probabilities of pictures (B, c, h, w) and their mirror images: (B, C)."""
 
     def log_mean(x: Tensor) -> Tensor:

@@ -1,0 +1,313 @@
+"""How readers collect annotations, gold and items one by one (`Collector`), and the columns that become of them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from crowdwise.annotations import Annotations, Duplicates
+from crowdwise.data.codes import cells, count, distinct_rows
+from crowdwise.data.factorise import Column, encode_classes
+from crowdwise.data.types import Floats, Ints
+from crowdwise.errors import ReadError
+from crowdwise.readers._export import MODEL, PERSON, PICTURE_FIELDS, TEXT_FIELDS, Export, ReadOptions
+from crowdwise.readers._node import Id, Label, Node, seconds, ticks
+from crowdwise.readers._source import InputFile
+from crowdwise.readers.table import describe, integers, look_alikes
+
+_PICTURES = (".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".svg", ".avif")
+
+
+class Collector:
+    """Collects annotations, gold and items one by one into an `Export`."""
+
+    def __init__(self, source: InputFile, options: ReadOptions) -> None:
+        self.source, self.options = source, options
+        self.left_out: Counter[str] = Counter()
+        """Number of annotations left out, by reason."""
+        self._nodes: list[Node] = []
+        self._instance: list[Id] = []
+        self._annotator: list[Id] = []
+        self._label: list[Label] = []
+        self._time: list[Any] = []
+        self._seconds: list[Any] = []
+        self._weight: list[float] = []
+        self._confidence: list[Any] = []
+        self._models: set[Id] = set()
+        self._gold: dict[Id, tuple[Label, Node]] = {}
+        self._contradicted: set[Id] = set()
+        self._items: dict[Id, Mapping[str, Any]] = {}
+        self._extra: list[Mapping[str, Any]] = []
+
+    def add(
+        self,
+        node: Node,
+        instance: Id,
+        annotator: Id,
+        label: Label | None,
+        *,
+        time: Any = None,
+        duration: Any = None,
+        model: bool = False,
+        extra: Mapping[str, Any] | None = None,
+        weight: float = 1.0,
+        confidence: Any = None,
+    ) -> None:
+        """Add the annotation at ``node``, and further fields of it; without a label it is left out."""
+        if label is None:
+            self.left_out["without a label"] += 1
+            return
+        if model and not self.options.models:
+            self.left_out["by models"] += 1
+            return
+        self._nodes.append(node)
+        self._instance.append(instance)
+        self._annotator.append(annotator)
+        self._label.append(label)
+        self._time.append(time)
+        self._seconds.append(duration)
+        self._extra.append(extra or {})
+        self._weight.append(weight)
+        self._confidence.append(confidence)
+        if model:
+            self._models.add(annotator)
+
+    def __len__(self) -> int:
+        return len(self._label)
+
+    def gold(self, node: Node, instance: Id, label: Label | None) -> None:
+        """Set the true class of an instance; contradictory gold is dropped."""
+        if label is not None and self._gold.setdefault(instance, (label, node))[0] != label:
+            self._contradicted.add(instance)
+
+    def item(self, instance: Id, fields: Mapping[str, Any]) -> None:
+        """Set the fields of an instance, such as its text or picture."""
+        self._items.setdefault(instance, fields)
+
+    def export(
+        self,
+        question: str | None,
+        *,
+        columns: Mapping[str, str] | None = None,
+        control: Mapping[str, str] | None = None,
+        remark: str = "",
+    ) -> Export:
+        """Everything collected."""
+        remarks = self._settle_labels()
+        if not self._label:
+            reasons = f" ({self._left_out()})" if self.left_out else ""
+            raise ReadError(f"there are no annotations{reasons}")
+        every, truths, where = self._encoded()
+        annotations, rows = without_repeats(every, self.options.duplicates, where)
+        annotators = dict(zip(self._annotator, every.annotator.tolist(), strict=True))
+        models = {annotators[name] for name in self._models}
+        details = self.options.details
+        ids = dict(zip(every.instance.tolist(), self._instance, strict=True))
+        items = [self._items.get(ids[code], {}) if details else {} for code in range(every.n_instances)]
+        notes = [
+            describe(annotations, len(every), columns or {}, truths or None),
+            f"question {question!r}" if question is not None and not columns else "",
+            f"{count(len(models), 'models')} among the annotators" if models else "",
+            self._left_out() if self.left_out else "",
+            f"gold contradicts itself for {count(len(self._contradicted), 'instances')} and is dropped there"
+            if self._contradicted
+            else "",
+            remark,
+            *remarks,
+            *look_alikes(every),
+        ]
+        return Export(
+            annotations=annotations,
+            columns=dict(columns or {}),
+            gold=truths or None,
+            n_rows=len(every),
+            message="; ".join(filter(None, notes)),
+            question=question,
+            kinds=kinds_of(every.n_annotators, models),
+            timestamps=times_of(self._time, rows) if details else None,
+            durations=durations_of(self._seconds, rows) if details else None,
+            confidences=confidences_of(self._confidence, rows),
+            texts=contents(items, text_of),
+            pictures=contents(items, picture_of),
+            items=tuple(items) if details and any(items) else None,
+            control=control,
+            extra=extra_columns(self._extra, rows) if details else None,
+        )
+
+    def _settle_labels(self) -> list[str]:
+        """Bring labels and gold into the vocabulary that the user wants; what a user should know of it."""
+        truths = {instance: label for instance, (label, _) in self._gold.items()}
+        found = self.options.rules.resolve(Counter(self._label), Counter(truths.values()))
+        kept = [k for k, label in enumerate(self._label) if found.labels[label] is not None]
+        if len(kept) < len(self._label):
+            self.left_out["without a label"] += len(self._label) - len(kept)
+            columns: list[list[Any]] = [self._nodes, self._instance, self._annotator, self._label, self._time]
+            for values in (*columns, self._seconds, self._extra):
+                values[:] = [values[k] for k in kept]
+        self._label[:] = [found.labels[label] for label in self._label]
+        self._gold = {
+            instance: (found.gold[label], node)
+            for instance, (label, node) in self._gold.items()
+            if found.gold[label] is not None
+        }
+        return found.remarks
+
+    def _encoded(self) -> tuple[Annotations, dict[Any, Any], Callable[[int], str]]:
+        """All annotations, the gold of their instances, and the place of each row in the file."""
+        gold = {key: value for key, value in self._gold.items() if key not in self._contradicted}
+        seen = set(self._instance)
+        known = [instance for instance in gold if instance in seen]
+        nodes = [*self._nodes, *(gold[instance][1] for instance in known)]
+
+        def where(row: int) -> str:
+            return nodes[row].where
+
+        # Gold and labels are typed together: they must be comparable, and gold may have classes that nobody chose.
+        i = self._typed(self._instance, "instance", where)
+        j = self._typed(self._annotator, "annotator", where)
+        y = Column.of([*self._label, *(gold[instance][0] for instance in known)], "label", where)
+        if self.source.is_text_table:
+            y = integers(y, whole=True)
+        _, classes = encode_classes(y, self.options.rules.vocabulary(y.data.type))
+        e = len(self._label)
+        weight = None if all(one == 1 for one in self._weight) else np.array(self._weight, np.float32)
+        labels = Column(y.data.slice(0, e), y.name, where)
+        every = Annotations.from_columns(i, j, labels, classes=classes.arrow, weight=weight)
+        codes = dict(zip(self._instance, every.instance.tolist(), strict=True))
+        truths = {
+            every.instance_vocabulary.arrow[codes[instance]].as_py(): y.data[e + k].as_py()
+            for k, instance in enumerate(known)
+        }
+        return every, truths, where
+
+    def _left_out(self) -> str:
+        return f"left out: {', '.join(f'{number:,} {reason}' for reason, number in self.left_out.items())}"
+
+    def _typed(self, values: list[Id], name: str, where: Any) -> Column:
+        """Ids as integers if all of them are, else as text."""
+        plain = all(isinstance(value, int) and -(2**63) <= value < 2**63 for value in values)
+        column = Column.of(values if plain else [str(value) for value in values], name, where)
+        return integers(column, whole=False) if self.source.is_text_table and not plain else column
+
+
+def kinds_of(size: int, models: set[int]) -> npt.NDArray[np.str_]:
+    """The kind of every annotator, (R,), from the codes of the models."""
+    return np.array([MODEL if code in models else PERSON for code in range(size)], dtype="<U6")
+
+
+def without_repeats(
+    annotations: Annotations, policy: Duplicates, where: Callable[[int], str]
+) -> tuple[Annotations, Ints | None]:
+    """The annotations that a policy for repeats keeps, and their rows; None for all rows."""
+    kept = annotations.deduplicated(policy, where)
+    if kept is annotations:
+        return annotations, None
+    pairs = cells(annotations.instance, annotations.n_annotators, annotations.annotator)
+    if policy == "share":
+        pairs = cells(np.unique(pairs, return_inverse=True)[1], annotations.n_classes, annotations.label)
+    return kept, distinct_rows(pairs, last=policy == "last")
+
+
+def times_of(values: Sequence[Any], rows: Ints | None) -> npt.NDArray[np.datetime64] | None:
+    """Times as an array; None if none is known."""
+    parsed = [ticks(value) for value in values]
+    if all(value is None for value in parsed):
+        return None
+    missing = np.iinfo(np.int64).min  # NaT
+    array = np.array([missing if value is None else value for value in parsed], np.int64).view("datetime64[us]")
+    return array if rows is None else array[rows]
+
+
+def durations_of(values: Sequence[Any], rows: Ints | None) -> Floats | None:
+    """Seconds as an array; None if none is known."""
+    array = np.array([seconds(value) for value in values], np.float64)
+    if np.isnan(array).all():
+        return None
+    return array if rows is None else array[rows]
+
+
+def extra_columns(fields: Sequence[Mapping[str, Any]], rows: Ints | None) -> pa.Table | None:
+    """Further fields of every annotation as columns; None if there are none."""
+    chosen = fields if rows is None else [fields[row] for row in rows.tolist()]
+    names = dict.fromkeys(name for one in chosen for name, value in one.items() if value not in (None, ""))
+    return pa.table({name: plain_column([one.get(name) for one in chosen]) for name in names}) if names else None
+
+
+def plain_column(values: Any) -> pa.ChunkedArray:
+    """A column of any content: what arrow has no type for, or no other file would, is text."""
+    if isinstance(values, pa.ChunkedArray) and not pa.types.is_nested(values.type):
+        return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+    values = values.to_pylist() if isinstance(values, pa.ChunkedArray) else values
+    try:
+        made = pa.array(values)
+        if not pa.types.is_nested(made.type):
+            return pa.chunked_array([made])
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError):
+        pass
+    return pa.chunked_array([pa.array([None if value is None else _as_text(value) for value in values], pa.string())])
+
+
+def _as_text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return text.encode(errors="replace").decode()
+
+
+def confidences_of(values: Sequence[Any], rows: Ints | None) -> Floats | None:
+    """Probabilities as an array; None if none is known."""
+    array = np.array([_probability(value) for value in values], np.float64)
+    if np.isnan(array).all():
+        return None
+    return array if rows is None else array[rows]
+
+
+def _probability(value: Any) -> float:
+    number = seconds(value)  # a number of 0 or more
+    return number if number is not None and number <= 1 else float("nan")
+
+
+def contents(items: Sequence[Mapping[str, Any]], pick: Any) -> pa.Array | None:
+    """What ``pick`` finds in every item; None if it never finds anything."""
+    found = [pick(item) for item in items]
+    return pa.array(found, pa.large_string()) if any(one is not None for one in found) else None
+
+
+def picture_of(item: Mapping[str, Any]) -> str | None:
+    """The path or URL of a picture among the fields of an item."""
+    texts = {name: value for name, value in item.items() if isinstance(value, str) and value and _storable(value)}
+    for name, value in texts.items():
+        if is_picture(value) or simple(name) in PICTURE_FIELDS:
+            return value
+    return None
+
+
+def text_of(item: Mapping[str, Any]) -> str | None:
+    """The text among the fields of an item: a field with a usual name, else the first text that is not a picture."""
+    texts = {
+        simple(name): value
+        for name, value in item.items()
+        if isinstance(value, str) and value and _storable(value) and simple(name) not in PICTURE_FIELDS
+    }
+    for name in TEXT_FIELDS:
+        if name in texts:
+            return texts[name]
+    return next((value for value in texts.values() if not is_picture(value)), None)
+
+
+def is_picture(value: str) -> bool:
+    """Whether text is the path or URL of a picture, or an embedded picture."""
+    return value.startswith("data:image/") or value.split("?")[0].split("#")[0].lower().endswith(_PICTURES)
+
+
+def simple(name: str) -> str:
+    """A field name without case and punctuation."""
+    return "".join(filter(str.isalnum, name.lower()))
+
+
+def _storable(text: str) -> bool:
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
