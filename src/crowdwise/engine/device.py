@@ -60,7 +60,10 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
     """
     devices = [device] if device.type == "cuda" else []
     with _GENERATORS, torch.random.fork_rng(devices=devices):
-        torch.manual_seed(seed)
+        if device.type == "cpu":
+            torch.default_generator.manual_seed(seed)  # torch.manual_seed formats a stack trace for CUDA each time
+        else:
+            torch.manual_seed(seed)
         yield
 
 
