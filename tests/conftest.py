@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,16 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     from crowdwise.bench import runner
 
     monkeypatch.setattr(runner, "Processes", InThisProcess)
+
+
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Methods with their defaults take 60 steps: enough to run, where nothing depends on how well they do."""
+    from crowdwise.engine import recipe
+
+    for name, each in recipe.RECIPES.items():
+        short = replace(each, epochs=min(each.epochs, 5), steps=min(each.steps, 60), early_steps=20)
+        monkeypatch.setitem(recipe.RECIPES, name, short)
 
 
 LONGEST = (

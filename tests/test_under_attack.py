@@ -96,10 +96,10 @@ BIG = "x" * 1_000_000
 
 
 def bombs(folder: Path) -> dict[str, Path]:
-    """Small files that decode to more than a gigabyte."""
-    long = pa.table({"task": pa.array([BIG]).take(pa.array(np.zeros(1500, np.int64))), "worker": ["w"] * 1500})
-    different = pa.table({"task": [BIG + str(number) for number in range(400)]})
-    codes = pa.DictionaryArray.from_arrays(pa.array(np.zeros(1500, np.int32)), pa.array([BIG]))
+    """Small files that decode to more than they may."""
+    long = pa.table({"task": pa.array([BIG]).take(pa.array(np.zeros(300, np.int64))), "worker": ["w"] * 300})
+    different = pa.table({"task": [BIG + str(number) for number in range(300)]})
+    codes = pa.DictionaryArray.from_arrays(pa.array(np.zeros(300, np.int32)), pa.array([BIG]))
     zstd = pa.ipc.IpcWriteOptions(compression="zstd")
     pq.write_table(long, folder / "dictionary.parquet", compression="zstd")
     pq.write_table(different, folder / "packed.parquet", compression="zstd", use_dictionary=False)

@@ -74,7 +74,7 @@ class Agreement:
     >>> X = rng.normal(size=(200, 4))
     >>> votes = ((X[:, :1] > 0) ^ (rng.random((200, 3)) < 0.2)).astype(int)
     >>> crowd = crowdwise.Annotations.from_dense(votes)
-    >>> bool(cross_val_score(crowdwise.CE(verbose=0), X, crowd, cv=2, scoring=Agreement(crowd)).min() > 0.7)
+    >>> bool(cross_val_score(crowdwise.CE(steps=100, verbose=0), X, crowd, cv=2, scoring=Agreement(crowd)).min() > 0.7)
     True
     """
 

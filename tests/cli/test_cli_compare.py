@@ -57,6 +57,7 @@ def test_the_next_command_reads_the_same_files(tmp_path: Path, monkeypatch: pyte
     assert training_of(planned, "logistic-majority-vote") == {}
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_texts_are_compared_and_the_next_command_names_their_column(cli: Any) -> None:
     words = np.random.default_rng(0).choice(["good", "fine", "nice", "bad", "poor", "dull"], size=(60, 6))
     texts = [" ".join(row) for row in words]

@@ -16,6 +16,8 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from bench_helpers import InThisProcess
+from crowdwise.bench import runner
 from crowdwise.cli import app
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -179,6 +181,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         patch.chdir(folder)
         patch.setenv("COLUMNS", "100")
         patch.setenv("CROWDWISE_CACHE", str(folder / "cache"))
+        patch.setattr(runner, "Processes", InThisProcess)
         write_files(folder)
         for name, line in RUNS.items():
             if name in SETUP:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ SOURCE = Path(errors.__file__).parent
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
+@functools.cache
 def options() -> dict[str, set[str]]:
     """Of every verb, those of sub-verbs together."""
     top: Any = get_command(app)
@@ -36,11 +38,11 @@ def texts(path: Path) -> Iterator[str]:
     """All strings in a file but docstrings; the parts of a formatted string, joined."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     inner = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
-    docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    inner |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             yield "".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and not {id(node)} & (inner | docs):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inner:
             yield node.value
 
 
@@ -84,6 +86,7 @@ def test_parameters_are_spelled_as_the_verb_has_them() -> None:
             assert {name: spelled(name, "X") for name in expected} == expected
 
 
+@functools.cache
 def spelled_names() -> set[str]:
     """Every parameter that a message of the library spells, as far as it stands there as a word."""
     text = "".join(path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py") if path.parent.name != "cli")

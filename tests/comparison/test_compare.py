@@ -53,7 +53,7 @@ def test_the_choice_is_close_to_the_best_on_simulated_crowds():
     for seed in (0, 1):
         X, annotations, y = crowd(300, seed=seed, rate=0.3)
         X_train, X_test, train = X[:200], X[200:], annotations.select(instances=np.arange(200))
-        methods = QUICK | {"geo-crowd-net": GeoCrowdNet(steps=200)}
+        methods = QUICK | {"geo-crowd-net": GeoCrowdNet(steps=60)}
         found = compare(X_train, train, methods=methods, seconds=None, seed=seed, **FEW)
         accuracy = {}
         for candidate in choose_candidates(methods, X.shape[1:], seed, "cpu"):

@@ -63,8 +63,8 @@ def compare(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 4))
     >>> votes = ((X[:, :1] > 0) ^ (rng.random((200, 3)) < 0.2)).astype(int)
-    >>> found = crowdwise.compare(X, votes, methods=["logistic-majority-vote", "ce"], folds=2, jobs=1)
-    >>> found.at_chance, found["ce"].folds
+    >>> found = crowdwise.compare(X, votes, methods=["logistic-majority-vote", "logistic-dawid-skene"], folds=2, jobs=1)
+    >>> found.at_chance, found["logistic-dawid-skene"].folds
     (False, 2)
     """
     matched = match(encoders.opened_folder(X), annotations, ids)

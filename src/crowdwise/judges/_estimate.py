@@ -127,7 +127,7 @@ def estimate(
     truth = gold_codes(crowd, gold)
     if truth is None or not np.any(truth >= 0):
         raise DataError("there are no gold labels of these instances", parameter="gold")
-    labeller = _labeller(crowd, of, random_state)
+    labeller = _labeller(crowd, of, what, random_state)
     case = _Case(crowd, truth.astype(np.int64), labeller, what, level, tuning, values)
     if assume == "label-shift":
         if what != "shares":
@@ -324,7 +324,7 @@ def _ends(value: Floats, error: Floats, factor: float, bounded: bool) -> Floats:
     return np.clip(ends, 0, 1) if bounded else ends
 
 
-def _labeller(crowd: Annotations, of: Any, random_state: Any) -> _Labeller:
+def _labeller(crowd: Annotations, of: Any, what: What, random_state: Any) -> _Labeller:
     if isinstance(of, np.ndarray):
         if of.shape != (crowd.n_instances, crowd.n_classes):
             raise DataError(
@@ -349,7 +349,7 @@ def _labeller(crowd: Annotations, of: Any, random_state: Any) -> _Labeller:
     shares = np.where((label >= 0)[:, None], np.eye(crowd.n_classes)[np.maximum(label, 0)], np.nan)
     others = crowd.where(crowd.annotator != code)
     guess = np.full(shares.shape, 1 / max(crowd.n_classes, 1))
-    if len(others):
+    if len(others) and what in ("accuracy", "confusion"):  # shares and means do without
         guess = recommend(others, random_state=0).estimator.posterior_
     return _Labeller(str(of), label, shares, guess)
 
