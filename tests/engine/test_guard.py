@@ -6,10 +6,14 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional as F
 
 import crowdwise
 from crowdwise import Annotations
+from crowdwise.engine import Engine, Group, Problem, Stage
 from crowdwise.errors import CrowdwiseWarning
+from crowdwise.networks import Classifier
 from engine_helpers import QUICK, crowd
 
 
@@ -80,3 +84,56 @@ def test_a_second_try_is_resumed_like_any_stage(tmp_path):
     resumed = crowdwise.CE(**options)
     said(resumed, X, annotations, resume=tmp_path)
     np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
+
+
+def lost_and_found(permuted: range, epochs: int = 9, **more) -> tuple[list[tuple[str, int]], list[str], float]:
+    """Stages and epochs of a run whose second stage learns permuted classes in some epochs, at its usual rate only."""
+    X, annotations, y = crowd(600)
+    problem = Problem.make(X, annotations, device=torch.device("cpu"), seed=0, validation_fraction=0.3)
+    engine = Engine(problem)
+    classifier = Classifier("mlp", problem.shape, 3, {"hidden": 16})
+    group = Group(classifier, lr=0.02)
+    now: list[int] = []
+
+    def loss(batch):
+        shift = 1 if now[-1] in permuted and len([each for each in now if each == 0]) == 1 else 0
+        return F.cross_entropy(classifier(batch.x)[batch.row], (batch.label + shift) % 3)
+
+    def stages():
+        plain = Stage(
+            "warm-up", problem.train, lambda b: F.cross_entropy(classifier(b.x)[b.row], b.label), {"c": group}, 6
+        )
+        yield plain
+        stage = Stage("correction", problem.train, loss, {"c": group}, epochs, optimiser="adam", score=classifier)
+        for name, value in {"keeps_classes": True, "before_epoch": now.append, **more}.items():
+            setattr(stage, name, value)
+        yield stage
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdwiseWarning)
+        engine.run(stages())
+    history = [record["stage"] for record in engine.history]
+    return (
+        [(name, history.count(name)) for name in dict.fromkeys(history)],
+        engine.warnings,
+        np.mean(engine.predict(classifier, X).argmax(1) == y),
+    )
+
+
+def test_classes_that_are_lost_at_the_start_are_noticed_after_a_third():
+    stages, said, accuracy = lost_and_found(range(9))
+    assert stages == [("warm-up", 6), ("correction", 3), ("correction, slower", 9)]
+    assert "lost classes" in said[0]
+    assert accuracy > 0.9
+
+
+def test_classes_that_are_lost_later_are_noticed_at_the_end():
+    stages, _, accuracy = lost_and_found(range(3, 9))
+    assert stages == [("warm-up", 6), ("correction", 9), ("correction, slower", 9)]
+    assert accuracy > 0.9
+
+
+def test_a_stage_whose_best_epoch_counts_is_not_cut_short():
+    stages, said, _ = lost_and_found(range(1, 9), keep="best")
+    assert stages == [("warm-up", 6), ("correction", 9)]
+    assert said == []

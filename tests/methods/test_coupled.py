@@ -18,16 +18,14 @@ def plain_loss(logits, matrices, given: Evidence):
     target = torch.softmax(given.log_prior + votes, 1)
     each = (target[given.row] * log_t).sum(1) - squares * given.pull / 2
     total = -(each * present).sum() / present.sum()
-    log_f = F.log_softmax(logits, 1).unflatten(0, given.at.shape)  # (K, M, C)
+    log_f = F.log_softmax(logits, 2)  # (K, B, C)
     log_h = F.log_softmax(log_f + given.log_share, 2)
-    for member, at, learns, log_h_member in zip(log_f, given.at, given.learns, log_h, strict=True):
-        cross = (target[at] * (-given.log_share).exp() * member).sum(1)
+    for member, learns, log_h_member in zip(log_f, given.learns, log_h, strict=True):
+        cross = (target * (-given.log_share).exp() * member).sum(1)
         total = total - given.per_instance * (cross * learns).sum()
-        for place in torch.nonzero(learns).squeeze(1):
-            for pair in torch.nonzero(given.row == at[place]).squeeze(1):
-                likelihood = torch.logsumexp(log_h_member[place] + log_t[pair], 0)
-                total = total - given.per_label * given.weight[pair] * likelihood
-    return total + given.volume * volume_loss(log_f.exp() * given.learns[:, :, None])
+        likelihood = torch.logsumexp(log_h_member[given.row] + log_t, 1)
+        total = total - given.per_label * (likelihood * given.weight * learns[given.row]).sum()
+    return total + given.volume * volume_loss(log_f.exp())
 
 
 @pytest.mark.parametrize("balanced", [False, True])
@@ -36,8 +34,6 @@ def test_loss_and_derivatives_equal_those_of_autograd(n_annotators, balanced):
     generator = torch.Generator().manual_seed(0)
     size, pairs, classes, networks = 9, 20, 3, 4
     trained_on = folds(size, networks, 1 / 4, seed=1)
-    learns, at = torch.sort(trained_on, dim=1, descending=True, stable=True)
-    widest = int(learns.sum(1).max())
     weight = torch.rand(pairs, generator=generator)
     weight[-2:] = 0
     given = Evidence(
@@ -48,15 +44,14 @@ def test_loss_and_derivatives_equal_those_of_autograd(n_annotators, balanced):
         torch.rand(pairs, generator=generator),
         torch.randn(size, classes, generator=generator),
         torch.randn(classes, generator=generator) if balanced else torch.zeros(classes),
-        at[:, :widest],
-        learns[:, :widest],
+        trained_on,
         per_instance=0.3,
         per_label=0.2,
         volume=0.05,
     )
     matrices = CommonAndOwn(n_annotators, classes)
     matrices.deviation.data = torch.randn(matrices.deviation.shape, generator=generator)
-    logits = torch.randn(networks * widest, classes, generator=generator, requires_grad=True)
+    logits = torch.randn(networks, size, classes, generator=generator, requires_grad=True)
     parameters = (logits, matrices.common, matrices.deviation)
     expected = plain_loss(logits, matrices, given)
     found = CoupledLoss.apply(*parameters, given)

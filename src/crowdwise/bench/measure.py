@@ -26,6 +26,7 @@ from crowdwise.bench.cells import Cell
 from crowdwise.bench.figures import AnnotatorMap, write_map
 from crowdwise.data.training import TrainingData, from_dataset, from_files
 from crowdwise.encoders import take_rows
+from crowdwise.engine.guard import first_try
 from crowdwise.errors import ConfigError, ModelFileError
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.registry import METHODS
@@ -160,6 +161,12 @@ def accuracies(model: CrowdClassifier, data: TrainingData) -> dict[str, Any]:
     if data.gold is not None:
         rows, classes = data.gold
         found.setdefault("test_accuracy", round(100 * model.score(take_rows(data.X, rows), classes), 3))
+    repeated = first_try(last[-1]["stage"])
+    first = [record for record in model.history_ if record["stage"] == repeated]
+    if first and first[-1]["agreement"] is not None:  # the better of the two counts
+        found["first_try"] = {"epochs": len(first), "validation_agreement": round(first[-1]["agreement"], 5)}
+        if "test_accuracy" in first[-1]:
+            found["first_try"]["test_accuracy"] = first[-1]["test_accuracy"]
     if last[-1]["agreement"] is not None:
         found["validation_agreement"] = round(last[-1]["agreement"], 5)
         best = max(last, key=lambda record: record["agreement"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from crowdwise.engine.stage import Group, Stage
+from crowdwise.engine.stage import Group, Stage, StageResult
 from crowdwise.engine.tensors import Units, pairs_of
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _ENOUGH = 20  # instances by which a classifier is judged: held-out ones, or else training instances
 _SAMPLE = 2000
+_BY_ADAM, _SLOWER = ", by Adam", ", slower"  # after the name of a stage that is tried again
 _FLAT = 0.01  # standard deviation of every class's probability below which all predictions are called the same
 
 
@@ -59,14 +61,34 @@ def lost_classes(engine: Engine, before: float | None, after: float | None) -> s
     return f"it lost classes: agreement with held-out annotations fell from {before:.3f} to {after:.3f}"
 
 
+def lost_early(engine: Engine, stage: Stage, result: StageResult, before: float | None) -> bool:
+    """Whether classes are lost after a third of the epochs, and have been since half of that: a leap is not made good later.
+
+    A stage whose best epoch counts may go on.
+    """
+    third = math.ceil(stage.epochs / 3)
+    if len(result.history) != third or stage.keep == "best":
+        return False
+    return all(lost_classes(engine, before, record["agreement"]) for record in result.history[third // 2 :])
+
+
+def first_try(stage: str) -> str | None:
+    """The name of the stage that the one of this name repeats, if it repeats one.
+
+    >>> first_try("correction, slower"), first_try("correction")
+    ('correction', None)
+    """
+    return next((stage.removesuffix(how) for how in (_BY_ADAM, _SLOWER) if stage.endswith(how)), None)
+
+
 def another_try(stage: Stage, lost: bool) -> tuple[Stage, str]:
     """The rule for a second try, from the same start: Adam in place of sgd, else a fifth of all rates; and that in words."""
     if stage.optimiser == "sgd" and not lost:
         groups = {name: dataclasses.replace(group, lr=1e-3) for name, group in stage.groups.items()}
-        again = dataclasses.replace(stage, name=f"{stage.name}, by Adam", groups=groups, optimiser="adam")
+        again = dataclasses.replace(stage, name=stage.name + _BY_ADAM, groups=groups, optimiser="adam")
         return again, f"with Adam in place of sgd, at lr={_rate(groups):g}"
     groups = {name: dataclasses.replace(group, lr=group.lr / 5) for name, group in stage.groups.items()}
-    again = dataclasses.replace(stage, name=f"{stage.name}, slower", groups=groups)
+    again = dataclasses.replace(stage, name=stage.name + _SLOWER, groups=groups)
     return again, f"with a fifth of lr={_rate(stage.groups):g}"
 
 

@@ -20,7 +20,7 @@ from crowdwise.engine.augment import Mixup, find_augment
 from crowdwise.engine.average import Average
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages, Stored, clone_state, unprefixed
 from crowdwise.engine.device import derive_seed, resolve_precision, seeded
-from crowdwise.engine.guard import another_try, diagnosis, lost_classes, soft_agreement
+from crowdwise.engine.guard import another_try, diagnosis, lost_classes, lost_early, soft_agreement
 from crowdwise.engine.optimisers import make_optimisers, restore_optimisers
 from crowdwise.engine.problem import Problem, make_inputs
 from crowdwise.engine.progress import Progress
@@ -37,6 +37,7 @@ _ADVICE = (
     "Check that the rows of X are the instances of the annotations, in the same order; scale the inputs (prepare='auto'); "
     "train longer (epochs), or at another rate (lr)"
 )
+_CACHED_ROWS = 1024  # feature vectors at a time on the CPU, whose results stay in its caches
 _SCALED = 1 << 30  # bytes of features up to which a scaled copy is kept
 _SNAPSHOT = 1 << 30  # bytes of weights up to which a copy of them, and of momentum, is kept from every epoch's start
 
@@ -68,7 +69,7 @@ class Engine:
         self.average: Average | None = None  # of the stage at hand
         self.warnings: list[str] = []  # of classifiers that learnt nothing
         self.history: list[dict[str, Any]] = []
-        self.ready = scaled_inputs(problem)
+        self.ready = None if self.captured else scaled_inputs(problem)
         self.progress = Progress(verbose if distributed.rank() == 0 else 0, title)
 
     def run(self, stages: Generator[Stage, StageResult, R]) -> R:
@@ -133,7 +134,7 @@ class Engine:
         may_retry = stage.guard == "retry" or stage.keeps_classes
         start = {name: clone_state(group.module) for name, group in stage.groups.items()} if may_retry else {}
         before = self.agreement(stage.score, self.problem.validation) if stage.keeps_classes and stage.score else None
-        result = self._stage(stage)
+        result = self._stage(stage, before=before)
         lost = lost_classes(self, before, result.agreement)
         wrong = lost or (diagnosis(self, stage) if stage.guard != "off" else None)
         if wrong is None or self.stopped:
@@ -153,14 +154,15 @@ class Engine:
             self._warn(f"the classifier of stage {again.name!r} is still no better than a guess: {wrong}. {_ADVICE}")
         return second
 
-    def _stage(self, stage: Stage) -> StageResult:
+    def _stage(self, stage: Stage, before: float | None = None) -> StageResult:
+        """Run a stage; it ends early if agreement was ``before`` at its start, and classes are lost since."""
         index, self.index = self.index, self.index + 1
         self.ledger.open(index, stage)
         stored = self.ledger.result(stage)
         if stored is not None:
             return self._restored_result(stage, stored)
         with no_denormals():
-            result = self._train(index, stage, self.ledger.checkpoint(stage))
+            result = self._train(index, stage, self.ledger.checkpoint(stage), before)
         self.ledger.finish(stage, result)
         return result
 
@@ -169,7 +171,7 @@ class Engine:
         if distributed.rank() == 0:
             warnings.warn(message, CrowdwiseWarning, stacklevel=3)
 
-    def _train(self, index: int, stage: Stage, resumed: Stored | None) -> StageResult:
+    def _train(self, index: int, stage: Stage, resumed: Stored | None, before: float | None) -> StageResult:
         modules = {name: group.module for name, group in stage.groups.items()}
         for module in modules.values():
             module.train()
@@ -195,7 +197,7 @@ class Engine:
         if resumed is not None:
             best = self._restore(modules, optimisers, result, resumed)
         self.progress.stage(stage.name, stage.epochs, len(result.history))
-        while not (self.stopped or _finished(stage, result)):
+        while not (self.stopped or _finished(stage, result) or lost_early(self, stage, result, before)):
             epoch = len(result.history)
             started = time.perf_counter()
             loss = self._checked_epoch(index, stage, step, steps, epoch)
@@ -454,19 +456,27 @@ def evaluate(
     *,
     dtype: torch.dtype = torch.float32,
     function: Callable[[Tensor], Tensor] | None = None,
+    everything: bool = False,
 ) -> Tensor:
     """``function`` (by default the module itself) in evaluation mode over the given instances: (len(instance), ...).
 
-    Batches are smaller where the device has too little memory for the usual ones.
+    Batches are smaller where the device has too little memory for the usual ones. ``everything``: ``instance`` is all of the
+    inputs, in order.
     """
     was_training = module.training
     module.eval()
     function = function or module
+    resident = isinstance(inputs, ResidentInputs) and inputs.resident
+    small = instance.device.type == "cpu" and resident and inputs.take(instance[:0]).ndim == 2
     for batch_size in _EVALUATION_BATCHES:
+        batch_size = min(batch_size, _CACHED_ROWS) if small else batch_size
         try:
             with torch.no_grad(), torch.autocast(instance.device.type, dtype=dtype, enabled=dtype != torch.float32):
-                batches = list(instance.split(batch_size))
-                parts = [function(channels_last(prepare(raw))) for raw in inputs.stream(batches)]
+                if everything and isinstance(inputs, ResidentInputs) and resident:
+                    rows = inputs.data.split(batch_size)  # views, not copies
+                else:
+                    rows = inputs.stream(list(instance.split(batch_size)))
+                parts = [function(channels_last(prepare(raw))) for raw in rows]
             break
         except torch.OutOfMemoryError:
             if batch_size == _EVALUATION_BATCHES[-1]:

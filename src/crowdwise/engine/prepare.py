@@ -85,10 +85,10 @@ class Prepare(nn.Module):
         self.spread.copy_(torch.from_numpy(spread))
 
     def _bend(self, x: Tensor) -> Tensor:
-        z = (x - self.centre) / self.spread
+        z = (x - self.centre).div_(self.spread)
         size = z.abs()
-        bent = _BEND + torch.log1p((size - _BEND).clamp_min(0))
-        return torch.where(size > _BEND, z.sign() * bent.clamp_max(_LIMIT), z)
+        beyond = (size - _BEND).clamp_min_(0).log1p_()
+        return size.clamp_max_(_BEND).add_(beyond).clamp_max_(_LIMIT).copysign_(z)
 
     def departure(self, raw: Tensor) -> str:
         """How raw inputs (n, ...) differ grossly from those that the scaling was learnt on; empty where they do not.
@@ -112,9 +112,9 @@ class Prepare(nn.Module):
         return ""
 
     def forward(self, raw: Tensor) -> Tensor:
-        x = raw.float() * self.scale
+        x = raw.float() if self.scale == 1 else raw.float() * self.scale
         if self.mode == "log1p":
             return torch.log1p(x)
         if self.mode == "robust":
-            x = self._bend(x)
-        return (x - self.mean) / self.std if self.standardise else x
+            return self._bend(x).sub_(self.mean).div_(self.std)
+        return (x - self.mean).div_(self.std) if self.standardise else x

@@ -174,8 +174,12 @@ def _check_finite(X: np.ndarray[Any, Any]) -> None:
     at_once = max(1, _CHUNK // max(1, X[:1].size))
     bad: list[int] = []
     for start in range(0, len(X), at_once):
-        with np.errstate(over="ignore"):
-            finite = np.isfinite(X[start : start + at_once].astype(np.float32, copy=False))
+        part = X[start : start + at_once]
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = part.astype(np.float32, copy=False)
+            if np.isfinite(values.sum()):
+                continue  # so are all of them
+            finite = np.isfinite(values)
         if not finite.all():
             bad += (start + np.flatnonzero(~finite.reshape(len(finite), -1).all(1))).tolist()
     if bad:

@@ -163,10 +163,8 @@ class Concord(CrowdClassifier):
             return total
 
         def quick_loss(batch: Batch) -> Tensor:
-            """The same, of the instances that each network learns from; those it leaves out add nothing to the volume."""
-            learns, at = torch.sort(trained_on[:, batch.unit], dim=1, descending=True, stable=True)
-            widest = int(learns.sum(1).max())
-            learns, at = learns[:, :widest], at[:, :widest]
+            """The same for several networks on the CPU, with its derivative written out."""
+            scale = float(kept) * networks
             evidence = Evidence(
                 batch.row,
                 batch.annotator,
@@ -175,13 +173,12 @@ class Concord(CrowdClassifier):
                 self.decay / labels[batch.annotator],
                 log_prior[batch.unit],
                 log_share,
-                at,
-                learns,
-                per_instance=1 / (float(kept) * networks * float(batch.size)),
-                per_label=self.coupled / (float(kept) * networks * float(batch.total)),
+                trained_on[:, batch.unit],
+                per_instance=1 / (scale * float(batch.size)),
+                per_label=self.coupled / (scale * float(batch.total)),
                 volume=volume,
             )
-            logits = classifier(batch.x[at.flatten()])
+            logits = cast(Stacked, classifier).member_logits(batch.x).transpose(0, 1)
             total: Tensor = CoupledLoss.apply(logits, matrices.common, matrices.deviation, evidence)  # type: ignore[no-untyped-call]
             return total
 

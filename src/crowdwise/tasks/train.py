@@ -18,6 +18,7 @@ from crowdwise import presets, simulate
 from crowdwise.data.training import TrainingData, from_dataset, from_files
 from crowdwise.encoders import take_rows
 from crowdwise.engine.checkpoint import RunDirectory, explicit_parameters
+from crowdwise.engine.guard import first_try
 from crowdwise.errors import ConfigError, ModelFileError, UsageError, spelled
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.methods.core.labels import label_summary, label_table
@@ -207,6 +208,10 @@ class Run:
             )
         agreements = [record["agreement"] for record in model.history_ if record["agreement"] is not None]
         results["agreement"] = agreements[-1] if agreements else None
+        repeated = first_try(model.history_[-1]["stage"]) if model.history_ else None
+        first = [record["agreement"] for record in model.history_ if record["stage"] == repeated]
+        if first:  # of a last stage that was run again; the better of the two counts
+            results["first_try_agreement"] = first[-1]
         results["seconds"] = round(sum(record["seconds"] for record in model.history_), 2)
         if hasattr(model, "posterior_"):  # models of earlier versions have none
             labels = label_table(data.annotations, model)

@@ -23,21 +23,19 @@ class Evidence:
     pull: Tensor  # (P,) decay / labels of the annotator
     log_prior: Tensor  # (B, C)
     log_share: Tensor  # (C,) ln of C times the classes' shares
-    at: Tensor  # (K, M) the instances that network k learns from, padded
-    learns: Tensor  # (K, M) 1; 0: padding
+    learns: Tensor  # (K, B) 1 where a network learns from an instance, else 0
     per_instance: float  # what the cross-entropy of an instance counts
     per_label: float  # what the likelihood of a label counts, times its weight
     volume: float
 
 
 class CoupledLoss(torch.autograd.Function):
-    """The loss of `crowdwise.methods.Concord`, of logits (K M, C), ``common`` (C, C) and ``deviation`` (R, C, C)."""
+    """The loss of `crowdwise.methods.Concord`, of logits (K, B, C), ``common`` (C, C) and ``deviation`` (R, C, C)."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, common: Tensor, deviation: Tensor, given: Evidence) -> Tensor:
         row, annotator, label = given.row, given.annotator, given.label
-        n_classes = logits.shape[1]
-        networks, size = len(given.at), len(given.log_prior)
+        n_classes = logits.shape[2]
         whole = len(deviation) <= len(row)  # every annotator's matrix once, or the matrices of the annotations
         own = deviation if whole else deviation.index_select(0, annotator)
         log_matrix = torch.log_softmax(common + own, 2)
@@ -52,36 +50,29 @@ class CoupledLoss(torch.autograd.Function):
         wanted = target.index_select(0, row) * share[:, None]
         loss = (squares * given.pull * share).sum() / 2 - (wanted * log_t).sum()
 
-        # the networks' cross-entropy with the targets
-        log_f = torch.log_softmax(logits, 1)
+        # the networks' cross-entropy with the targets; ``slope`` is the derivative by log_f
+        log_f = torch.log_softmax(logits, 2)
         f = log_f.exp()
-        learns = given.learns.reshape(-1, 1)
-        place = (given.at + size * torch.arange(networks)[:, None]).flatten()
-        by_f = target.index_select(0, given.at.flatten()) * (-given.per_instance * learns)
-        by_f *= (-given.log_share).exp()
-        loss += (by_f * log_f).sum()
-        slope = by_f - f * by_f.sum(1, keepdim=True)  # by logits
+        slope = (target * (-given.log_share).exp()) * (-given.per_instance * given.learns[:, :, None])  # (K, B, C)
+        loss += (slope * log_f).sum()
 
         # each label on its own
         balanced = bool(given.log_share.any())
-        log_h = torch.log_softmax(log_f + given.log_share, 1) if balanced else log_f
-        everywhere = log_f.new_zeros(networks * size, n_classes).index_copy_(0, place, log_h)
-        joint = everywhere.view(networks, size, n_classes).index_select(1, row) + log_t  # (K, P, C)
-        counts = log_f.new_zeros(networks * size).index_copy_(0, place, given.learns.flatten())
-        counts = counts.view(networks, size).index_select(1, row) * given.weight * given.per_label  # (K, P)
+        log_h = torch.log_softmax(log_f + given.log_share, 2) if balanced else log_f
+        joint = log_h.index_select(1, row) + log_t  # (K, P, C)
+        counts = given.learns.index_select(1, row) * (given.weight * given.per_label)  # (K, P)
         evidence = torch.logsumexp(joint, 2)
         loss -= (evidence * counts).sum()
-        shares = (joint - evidence[:, :, None]).exp_() * counts[:, :, None]
+        shares = joint.sub_(evidence[:, :, None]).exp_().mul_(counts[:, :, None])
         by_t = wanted + shares.sum(0)  # minus the derivative by log_t
-        by_h = log_f.new_zeros(networks, size, n_classes).index_add_(1, row, shares)
-        by_h = by_h.view(-1, n_classes).index_select(0, place)
-        slope -= by_h - (log_h.exp() if balanced else f) * by_h.sum(1, keepdim=True)
+        by_h = torch.zeros_like(f).index_add_(1, row, shares)
+        slope -= by_h - log_h.exp() * by_h.sum(2, keepdim=True) if balanced else by_h
 
         if given.volume:
-            value, by_p = volume_and_slope((f * learns).view(networks, -1, n_classes))
+            value, by_p = volume_and_slope(f)
             loss += given.volume * value
-            by_p = given.volume * by_p.view(-1, n_classes) * f * learns
-            slope += by_p - f * by_p.sum(1, keepdim=True)
+            slope.addcmul_(by_p, f, value=given.volume)
+        slope -= f * slope.sum(2, keepdim=True)  # by logits
 
         # the matrices: ln T[p, y] by the entries of row p is (q = y) - T[p, q]
         by_matrix = -by_t[:, :, None] * torch.nn.functional.one_hot(label, n_classes)[:, None, :]
@@ -106,7 +97,7 @@ class CoupledLoss(torch.autograd.Function):
 
 
 def volume_and_slope(f: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean over networks of -ln det(F'F) of predictions (K, M, C), and its derivative; 0 where it is above 100."""
+    """The mean over networks of -ln det(F'F) of predictions (K, B, C), and its derivative; 0 where it is above 100."""
     p = f.double()
     gram = p.transpose(1, 2) @ p
     gram.diagonal(dim1=1, dim2=2).add_(_REGULAR)

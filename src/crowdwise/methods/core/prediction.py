@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, cast
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 from torch import Tensor, nn
@@ -23,7 +22,7 @@ from crowdwise.engine.intake import Intake
 from crowdwise.engine.loop import evaluate
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.problem import make_inputs
-from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, TrainingError, shorten
+from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, NonFiniteError, TrainingError, shorten
 from crowdwise.methods.core.labels import POSTERIOR, as_sure_as, label_model, new_posterior
 from crowdwise.networks import ConstantTransition, Transition
 from crowdwise.networks.transition import stretches
@@ -33,6 +32,7 @@ _NO_LABELS = (
     "this model holds no labels of its training instances: an earlier version saved it, or its training diverged; "
     "fit it again"
 )
+_AT_ONCE = 65_536  # feature vectors in a part of a large array
 _CHECKED = 1000  # instances that are compared with the training data
 
 
@@ -87,15 +87,15 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         model = label_model(self.arrays_)
         log_p = self._log_p(X, 1.0 if model is None else model.alone)
-        probabilities: Array = softmax(log_p, axis=1)
-        return probabilities
+        return np.exp(log_p, out=log_p)
 
     def _log_p(self, X: Any, power: float = 1.0) -> Array:
         """ln f(x), what the networks say, their probabilities to the given power: (len(X), C)."""
         classifier = self._fitted_classifier()
         function = classifier if power == 1 else as_sure_as(classifier, power)
-        logits = self._evaluate(classifier, X, with_mirror_image(function) if self.mirrored_ else function)
-        return self._finite("predictions", torch.log_softmax(logits.double(), 1).cpu().numpy())
+        function = with_mirror_image(function) if self.mirrored_ else function
+        parts = [torch.log_softmax(part.double(), 1).cpu().numpy() for part in self._evaluated(classifier, X, function)]
+        return self._finite("predictions", parts[0] if len(parts) == 1 else np.concatenate(parts))
 
     def posterior(self, X: Any, annotations: Any, *, ids: Any = None) -> Array:
         """Probability of each class, given the instances and what annotators said of them: (len(X), C).
@@ -183,6 +183,8 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _finite(self, what: str, values: Array) -> Array:
         """The values (n, ...), if they are finite."""
+        if np.isfinite(values.sum()):
+            return values
         bad = np.count_nonzero(~np.isfinite(values).all(axis=tuple(range(1, values.ndim))))
         if bad:
             raise TrainingError(
@@ -208,17 +210,33 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.array([known[value] for value in values], dtype=np.int64)
 
     def _evaluate(self, module: nn.Module, X: Any, function: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-        device = resolve_device(self.device)
-        inputs = make_inputs(self.intake_(self._rows(X)), device)
-        if len(inputs):
-            self._check_inputs(
-                inputs.take(torch.arange(0, len(inputs), max(1, len(inputs) // _CHECKED), device=device))
-            )
-        at = torch.arange(len(inputs), device=device)
-        dtype = resolve_precision(self.precision, device)
+        """``function``, or the module, of the instances: (len(X), ...)."""
+        parts = list(self._evaluated(module, X, function))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _evaluated(
+        self, module: nn.Module, X: Any, function: Callable[[Tensor], Tensor] | None = None
+    ) -> Iterator[Tensor]:
+        """The same part by part: large arrays of features are cut, so that copies of them stay small."""
+        device, X = resolve_device(self.device), self._rows(X)
+        parts = [X]
+        if isinstance(X, np.ndarray) and X.ndim == 2 and len(X) > _AT_ONCE and self.intake_.encoder is None:
+            self._check_inputs(make_inputs(self.intake_(X[:: len(X) // _CHECKED]), device).take(slice(None)))
+            parts = [X[start : start + _AT_ONCE] for start in range(0, len(X), _AT_ONCE)]
+        dtype, prepare = resolve_precision(self.precision, device), self.prepare_.to(device)
         module.to(device)
-        result = evaluate(module, inputs, at, self.prepare_.to(device), dtype=dtype, function=function)
-        return result if len(inputs) else result.reshape(0, len(self.classes_))
+        for part in parts:
+            try:
+                inputs = make_inputs(self.intake_(part), device)
+            except NonFiniteError:
+                make_inputs(X, device)  # names the instances of all parts
+                raise
+            if len(parts) == 1 and len(inputs):
+                at = torch.arange(0, len(inputs), max(1, len(inputs) // _CHECKED), device=device)
+                self._check_inputs(inputs.take(at))
+            at = torch.arange(len(inputs), device=device)
+            result = evaluate(module, inputs, at, prepare, dtype=dtype, function=function, everything=True)
+            yield result if len(inputs) else result.reshape(0, len(self.classes_))
 
     def _rows(self, X: Any) -> Any:
         """X without what names its rows."""
