@@ -13,9 +13,14 @@ import pytest
 from typer.main import get_command
 
 from crowdwise import errors, tasks
-from crowdwise.cli import aggregate, app, convert, predict, report, train
+from crowdwise.cli import app
+from crowdwise.cli.aggregate import aggregate
 from crowdwise.cli.bench import run, table
 from crowdwise.cli.console import as_options
+from crowdwise.cli.convert import convert
+from crowdwise.cli.predict import predict
+from crowdwise.cli.report import report
+from crowdwise.cli.train import train
 from crowdwise.errors import CrowdwiseError, spelled, spelling
 
 SOURCE = Path(errors.__file__).parent
