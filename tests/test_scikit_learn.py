@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from joblib import parallel_config
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, KFold, cross_val_predict, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -22,14 +25,16 @@ pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarni
 X, CROWD, Y = crowd(120, n_annotators=4, rate=0.7)
 CODES = np.full((120, 4), -1)
 CODES[CROWD.instance, CROWD.annotator] = CROWD.label
-TEXTS = np.array(["", "ape", "bee", "cat"])[CODES + 1]
+NAMED = np.array(["ape", "bee", "cat"])
+TEXTS = np.array(["", *NAMED])[CODES + 1]
 NAMES = [f"item {number}" for number in range(120)]
 FRAME = pd.DataFrame(X, index=NAMES).sample(frac=1, random_state=0)
+BEST = scoring.skill_weighted_agreement(CROWD, Y)  # that of the truth itself: annotators err
 LONG = pd.DataFrame({"item": np.array(NAMES)[CROWD.instance], "worker": CROWD.annotator, "label": CROWD.label})
 
 
 def ce() -> crowdwise.CE:
-    return crowdwise.CE(**quick("ce") | {"epochs": 10, "lr": 0.05})
+    return crowdwise.CE(**quick("ce") | {"epochs": 20, "lr": 0.05})
 
 
 TARGETS = {
@@ -47,27 +52,48 @@ TARGETS = {
 def test_every_form_of_annotations_can_be_split_and_scored(target: str) -> None:
     data, y = TARGETS[target]
     scores = cross_val_score(ce(), data, y, cv=3)
-    assert scores.min() > 0.6
-    assert cross_val_predict(ce(), data, y, cv=3).shape == (120,)
+    assert scores.mean() > BEST - 0.05
+    assert scores.min() > 0.75
+    classes = y.classes if isinstance(y, Annotations) else NAMED if np.asarray(y).dtype.kind in "OU" else np.arange(3)
+    predicted = cross_val_predict(ce(), data, y, cv=3)
+    truth = pd.Series(classes[Y], index=NAMES)
+    assert (predicted == (truth[data.index] if isinstance(data, pd.DataFrame) else truth).to_numpy()).mean() > 0.9
 
 
 @pytest.mark.parametrize("target", ["annotations", "a matrix of texts"])
 def test_grid_search_finds_the_rate_that_learns(target: str) -> None:
     data, y = TARGETS[target]
-    search = GridSearchCV(ce(), {"lr": [1e-7, 0.05]}, cv=2, n_jobs=2).fit(data, y)
+    with parallel_config("threading"):  # processes are started by the slow test below
+        search = GridSearchCV(ce(), {"lr": [1e-7, 0.05]}, cv=2, n_jobs=2).fit(data, y)
     assert search.best_params_ == {"lr": 0.05}
-    assert search.predict(data).shape == (120,)
+    classes = NAMED if target == "a matrix of texts" else np.arange(3)
+    assert (search.predict(data) == classes[Y]).mean() > 0.9
+
+
+def test_what_goes_to_other_processes_arrives_as_it_was() -> None:
+    model, annotations, scorer = pickle.loads(pickle.dumps((ce(), CROWD, scoring.Agreement(CROWD))))
+    assert model.get_params() == ce().get_params()
+    np.testing.assert_array_equal(annotations.votes(), CROWD.votes())
+    fitted = ce().fit(X, CROWD)
+    assert scorer(fitted, X, CROWD) == scoring.Agreement(CROWD)(fitted, X, CROWD)
+
+
+@pytest.mark.slow
+def test_grid_search_in_processes_finds_what_it_finds_in_one() -> None:
+    one, two = (GridSearchCV(ce(), {"lr": [1e-7, 0.05]}, cv=2, n_jobs=jobs).fit(X, CROWD) for jobs in (1, 2))
+    assert one.best_params_ == two.best_params_
+    np.testing.assert_allclose(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"])
 
 
 def test_gaps_in_a_matrix_of_objects_need_annotations_or_folds() -> None:
     """scikit-learn sorts the values of y to choose folds, which None and texts do not allow."""
     gaps = np.where(TEXTS == "", None, TEXTS.astype(object))
-    assert cross_val_score(ce(), X, gaps, cv=KFold(3)).min() > 0.6
+    assert cross_val_score(ce(), X, gaps, cv=KFold(3)).mean() > BEST - 0.05
 
 
 def test_pipelines_scale_search_and_pass_ids() -> None:
     pipeline = make_pipeline(StandardScaler(), ce())
-    assert cross_val_score(pipeline, X, CROWD, cv=3).min() > 0.6
+    assert cross_val_score(pipeline, X, CROWD, cv=3).mean() > BEST - 0.05
     assert GridSearchCV(pipeline, {"ce__lr": [1e-7, 0.05]}, cv=2).fit(X, CROWD).best_params_ == {"ce__lr": 0.05}
     with pytest.raises(DataError, match="the rows of X have none"):  # scaled rows are an array
         pipeline.fit(FRAME, LONG)
@@ -77,15 +103,16 @@ def test_pipelines_scale_search_and_pass_ids() -> None:
         clone(pipeline).set_output(transform="pandas").fit(FRAME, LONG),
         clone(pipeline).fit(FRAME, Annotations.from_frame(LONG, instances=FRAME.index)),
     ):
-        assert (fitted.predict(FRAME) == truth).mean() > 0.75
+        assert (fitted.predict(FRAME) == truth).mean() > 0.9
 
 
 def test_train_test_split_takes_annotations_along() -> None:
     X_train, X_test, a_train, a_test, _, y_test = train_test_split(X, CROWD, Y, random_state=0)
     assert (a_train.n_instances, a_test.n_instances) == (90, 30)
     model = ce().fit(X_train, a_train)
-    assert model.score(X_test, y_test) > 0.75
-    assert model.score(X_test, a_test) > 0.6
+    plain = LogisticRegression().fit(X_train, a_train.votes().argmax(1))  # of majority votes
+    assert model.score(X_test, y_test) >= plain.score(X_test, y_test) - 0.05
+    assert model.score(X_test, a_test) > scoring.skill_weighted_agreement(a_test, y_test) - 0.05
 
 
 def test_annotations_are_indexed_by_instance() -> None:
@@ -126,13 +153,13 @@ def test_agreement_weighs_labels_by_skill() -> None:
 
 
 def test_scorers_by_all_annotations_and_by_truth() -> None:
-    agreement = cross_val_score(ce(), X, CROWD, cv=3, scoring=scoring.Agreement(CROWD), n_jobs=2)
-    assert agreement.min() > 0.6
+    agreement = cross_val_score(ce(), X, CROWD, cv=3, scoring=scoring.Agreement(CROWD))
+    assert agreement.mean() > BEST - 0.05
     accuracy = cross_val_score(ce(), X, CROWD, cv=3, scoring=scoring.Accuracy(dict(enumerate(Y.tolist()))))
-    assert accuracy.min() > 0.75
+    assert accuracy.min() > 0.9
     data, y = TARGETS["annotations of a long table"]
     by_id = cross_val_score(ce(), data, y, cv=3, scoring=scoring.Accuracy(dict(zip(NAMES, Y.tolist(), strict=True))))
-    assert by_id.min() > 0.75
+    assert by_id.min() > 0.9
     assert np.isnan(scoring.Accuracy({})(ce().fit(X, CROWD), X, CROWD))
     with pytest.raises(DataError, match="does not know the annotators 'a'"):
         scoring.Agreement(CROWD)(ce(), X, pd.DataFrame(TEXTS, columns=list("abcd")))
@@ -141,7 +168,7 @@ def test_scorers_by_all_annotations_and_by_truth() -> None:
 def test_true_labels_are_matched_by_index_too() -> None:
     model = ce().fit(FRAME, LONG)
     truth = pd.Series(Y, index=NAMES)
-    assert model.score(FRAME, truth) == model.score(FRAME, truth[FRAME.index]) > 0.75
+    assert model.score(FRAME, truth) == model.score(FRAME, truth[FRAME.index]) > 0.9
     with pytest.raises(DataError, match="indexes that differ"):
         model.score(FRAME, truth.rename(lambda name: name + "x"))
 
@@ -160,5 +187,5 @@ def test_scikit_learns_own_checks_pass() -> None:
         warnings.simplefilter("ignore")
         results = check_estimator(crowdwise.CE(epochs=40, verbose=0), on_fail=None, on_skip=None)
     failed = {each["check_name"]: each["exception"] for each in results if each["status"] != "passed"}
-    assert set(failed) <= set(EXEMPT), {name: repr(failed[name]) for name in failed if name not in EXEMPT}
+    assert set(failed) == set(EXEMPT), {name: repr(failed[name]) for name in failed if name not in EXEMPT}
     assert len(results) > 50

@@ -205,11 +205,12 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def parameters_of(owner: Any) -> list[str]:
+@functools.cache
+def parameters_of(owner: Any) -> tuple[str, ...]:
     """Names of the parameters of a dataclass or function."""
     if is_dataclass(owner):
-        return [field.name for field in fields(owner) if field.init]
-    return list(inspect.signature(owner).parameters)
+        return tuple(field.name for field in fields(owner) if field.init)
+    return tuple(inspect.signature(owner).parameters)
 
 
 @functools.cache

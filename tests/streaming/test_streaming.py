@@ -226,7 +226,8 @@ def test_tables_beyond_the_bound_are_refused_before_they_are_made(tmp_path: Path
     )
 
 
-def test_ids_beyond_the_bound_are_refused_while_they_are_read(tmp_path: Path) -> None:
+def test_ids_beyond_the_bound_are_refused_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparation, "BATCH", 50_000)
     path = write(tmp_path / "crowd.parquet", {**crowd(500_000), "task": np.arange(500_000)}, 100_000)
     message = fails(path, memory="16MB")
     assert "ids in 'task' and those of the other columns take" in message

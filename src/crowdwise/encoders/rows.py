@@ -98,7 +98,9 @@ def opened_folder(X: Any) -> Any:
 def opened(X: Any) -> Any:
     """X with what stands for rows in its place: a folder becomes its pictures, a series of texts an array of them."""
     X = opened_folder(X)
-    if isinstance(X, Pictures) or is_sparse(X) or isinstance(X, np.ndarray):
+    if is_sparse(X):
+        return X.tocsr()  # of the other formats, some have no rows to take
+    if isinstance(X, Pictures | np.ndarray):
         return _object_texts(X) if isinstance(X, np.ndarray) else X
     if isinstance(X, list | tuple):
         return _opened_list(X)

@@ -32,7 +32,7 @@ class Preset:
     def method_parameters(self, method: str) -> dict[str, Any]:
         """The parameters that this preset gives to ``method``."""
         found: Any = METHODS[method]
-        known = ["backbone"] if found.outside_paper else parameters_of(found)
+        known = ("backbone",) if found.outside_paper else parameters_of(found)
         common = {key: value for key, value in self.parameters.items() if key in known}
         return common | dict(self.methods.get(method, {}))
 
