@@ -85,6 +85,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Each network's probabilities are raised to the power that suits labels it has not learnt (temperature scaling), so that
         they are as sure as they should be. Where training mirrored pictures, it is the mean over a picture and its mirror image.
         """
+        self._fitted_classifier()
         model = label_model(self.arrays_)
         log_p = self._log_p(X, 1.0 if model is None else model.alone)
         return np.exp(log_p, out=log_p)
