@@ -269,15 +269,20 @@ def measure(name: str, seed: int) -> dict[str, Any]:
 
 
 def table() -> str:
-    """The records, in the order in which they were made: balanced accuracy in %."""
+    """The records, in the order in which they were made: balanced accuracy in %, and in brackets the calibration error."""
     kinds = ("concord", "regression", "labels", "majority_vote", "dawid_skene")
     lines = [
         "| texts | number | classes | Concord | logistic regression | labels of Concord | majority vote | Dawid-Skene |",
         "|---|---|---|---|---|---|---|---|",
     ]
+
+    def shown(figures: dict[str, float]) -> str:
+        found = f"{100 * figures['balanced']:.1f}"
+        return f"{found} ({100 * figures['calibration']:.1f})" if "calibration" in figures else found
+
     for line in RECORDS.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
-        figures = " | ".join(f"{100 * record[kind]['balanced']:.1f}" for kind in kinds)
+        figures = " | ".join(shown(record[kind]) for kind in kinds)
         lines.append(f"| {record['set']} | {record['texts']:,} | {record['classes']} | {figures} |")
     return "\n".join(lines)
 

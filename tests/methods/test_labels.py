@@ -12,7 +12,7 @@ import crowdwise
 from crowdwise import Annotations, quality
 from crowdwise.errors import CrowdwiseWarning, DataError
 from crowdwise.methods.core import label_model
-from crowdwise.methods.core.label_model import LabelModel, LabelRows, forget
+from crowdwise.methods.core.label_model import LabelModel, LabelRows, forget, power_alone, power_by_agreement
 from crowdwise.methods.core.labels import label_summary, label_table
 from crowdwise.registry import METHODS
 from engine_helpers import crowd, quick
@@ -230,6 +230,62 @@ def test_common_classes_do_not_lose_to_rare_ones(monkeypatch):
         accuracy.append(float(np.mean(posterior.argmax(1) == y)))
     assert accuracy[1] > accuracy[0] + 0.01
     assert abs(np.exp(model.shares[1]) - posterior.mean(0)).max() < 0.02
+
+
+def test_a_rare_class_does_not_confirm_itself():
+    rng = np.random.default_rng(0)
+    truth = (rng.random(1500) < 0.1).astype(int)
+    label = np.where(rng.random((1500, 3)) < 0.85, truth[:, None], 1 - truth[:, None])
+    annotations = Annotations.from_triples(
+        np.repeat(np.arange(1500), 3), rng.integers(20, size=4500), label.ravel(), n_annotators=20
+    )
+    inflated = log_softmax(rng.normal((0, 0.5), 2, (1500, 2)), axis=1)  # a classifier that knows nothing
+    _, posterior = LabelModel.fit(inflated, LabelRows.of(annotations), np.ones(1500, bool))
+    assert posterior[:, 1].mean() < 0.3
+    assert (posterior.argmax(1) == truth).mean() > 0.85
+
+
+def members_of(rng, truth, right, sharpness, shared=0.5):
+    """ln f (n, 2, C) of two networks that are ``right`` so often, and err in common."""
+    n, n_classes = len(truth), 3
+    wrong = (truth[:, None] + rng.integers(1, n_classes, (n, 2))) % n_classes
+    wrong[:, 1] = np.where(rng.random(n) < shared, wrong[:, 0], wrong[:, 1])
+    fails = rng.random((n, 2)) > right
+    fails[:, 1] = np.where(rng.random(n) < shared, fails[:, 0], fails[:, 1])
+    said = np.where(fails, wrong, truth[:, None])
+    return log_softmax(sharpness * np.eye(n_classes)[said] * rng.random((n, 2, 1)), axis=2)
+
+
+def test_predictions_are_as_sure_as_held_out_labels_allow():
+    rng = np.random.default_rng(1)
+    truth = rng.integers(3, size=2000)
+    label = np.where(rng.random((2000, 3)) < 0.8, truth[:, None], rng.integers(3, size=(2000, 3)))
+    annotations = Annotations.from_dense(label)
+    rows = LabelRows.of(annotations)
+    for sharpness in (2.0, 20.0):
+        members = members_of(rng, truth, 0.7, sharpness)
+        model, posterior = LabelModel.fit(np.log(np.exp(members).mean(1)), rows, np.ones(2000, bool))
+        power = power_alone(model, members, rows, posterior)
+        sure = softmax(power * members, axis=2).mean(1)
+        assert abs(sure.max(1).mean() - (sure.argmax(1) == truth).mean()) < 0.08
+    assert power < 0.6
+
+
+def test_networks_that_disagree_do_not_overrule_single_labels():
+    rng = np.random.default_rng(2)
+    truth = rng.integers(3, size=1500)
+    label = np.where(rng.random(1500) < 0.7, truth, rng.integers(3, size=1500))
+    annotations = Annotations.from_triples(np.arange(1500), rng.integers(5, size=1500), label)
+    rows = LabelRows.of(annotations)
+    weak, strong = (members_of(rng, truth, right, 12.0) for right in (0.5, 0.97))
+    bounds = [power_by_agreement(members, rows) for members in (weak, strong)]
+    assert bounds[0] < bounds[1]
+    for members, bound in zip((weak, strong), bounds, strict=True):
+        _, posterior = LabelModel.fit(np.log(np.exp(members).mean(1)), rows, np.ones(1500, bool), bound)
+        assert (posterior.argmax(1) == truth).mean() > (label == truth).mean() - 0.02
+    twice = Annotations.concat([annotations, annotations])
+    assert power_by_agreement(weak, LabelRows.of(twice)) == np.inf
+    assert power_by_agreement(weak[:, :1], rows) == np.inf
 
 
 def test_columns_without_the_own_labels_equal_counting_the_others():

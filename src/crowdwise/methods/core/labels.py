@@ -19,7 +19,7 @@ from crowdwise.annotations import Annotations
 from crowdwise.engine import Engine
 from crowdwise.engine.loop import evaluate
 from crowdwise.errors import CrowdwiseWarning, DataError, shorten
-from crowdwise.methods.core.label_model import Floats, LabelModel, LabelRows, forget, power_alone
+from crowdwise.methods.core.label_model import Floats, LabelModel, LabelRows, forget, power_alone, power_by_agreement
 from crowdwise.networks import Stacked
 
 Array = npt.NDArray[Any]
@@ -51,10 +51,11 @@ def label_arrays(engine: Engine, crowd: Annotations, classifier: nn.Module, hone
     if honest is None:
         log_f = forget(log_f, rows, trained)
     judged = ~trained if honest is None else np.ones_like(trained)
-    model, found = LabelModel.fit(log_f, rows, judged)
+    most = power_by_agreement(members[trained], rows)
+    model, found = LabelModel.fit(log_f, rows, judged, most)
     sample, instances = rows.sample(judged)
     if len(instances):
-        model = replace(model, alone=power_alone(model, members[instances], sample, found[instances]))
+        model = replace(model, alone=power_alone(model, members[instances], sample, found[instances], most))
     posterior = np.empty_like(found, dtype=np.float32)
     posterior[order] = found
     unlabelled = np.flatnonzero(crowd.labels_per_instance == 0)
