@@ -305,9 +305,9 @@ def test_excess_agreement_by_its_formula() -> None:
     for i in range(12):
         own = [(j, y) for k, j, y in zip(crowd.instance, crowd.annotator, crowd.label, strict=True) if k == i]
         for c in range(3):
-            for first, (j, y) in enumerate(own):
-                for second, (k, z) in enumerate(own):
-                    if first != second:
+            for j, y in own:
+                for k, z in own:
+                    if j != k:  # all labels of an annotator are one voice
                         r, s = np.eye(3)[y] - table[j, :, c], np.eye(3)[z] - table[k, :, c]
                         d = np.sqrt((1 - (table[j, :, c] ** 2).sum()) * (1 - (table[k, :, c] ** 2).sum()))
                         agreed += posterior[i, c] * weight[j] * weight[k] * (r @ s)

@@ -17,6 +17,7 @@ drawn to what is TYPICAL of real crowds.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from crowdwise.aggregation.core import kernels, queries
@@ -57,31 +58,36 @@ def excess_agreement(
     """Numerator and denominator of the excess, and pairs beyond three labels an instance: sums over instances.
 
     ``counts`` (R, C, C) [annotator, label, class] are those of the posterior (n, C); ``weight`` (R,): how many votes a
-    label of each annotator is. Weighed labels (soft ones) are no independent ones, and tell nothing.
+    label of each annotator is. All labels of an annotator for an instance, such as soft ones, are one voice.
     """
-    if layout.weight is not None:
-        return 0.0, 0.0, 0.0
     rows = np.arange(0, len(posterior), every)
     part, q, c = queries.of_instances(layout, rows), posterior[rows], layout.shape[1]
     who, cell = np.unique(part.cells // c, return_inverse=True)
     table = counts[who] + STRENGTH * crowd_matrix(counts)
     table /= table.sum(axis=1, keepdims=True)  # (K, C, C) of the annotators that are there
     w = np.ones(len(part.cells)) if weight is None else weight[who][cell]
-    shape = len(rows), len(who)
-    there, twice = (sp.csr_array((value, cell, part.indptr), shape=shape) for value in (w, w * w))
-    mine = sp.csr_array((w * w, cell * c + kernels.labels(part), part.indptr), shape=(shape[0], shape[1] * c))
+    w, instance, shape = kernels.weighed(part, w), kernels.instances(part), (len(rows), len(who))
+    voice, same = _totals(instance * len(who) + cell, w), _totals(instance * layout.shape[0] * c + part.cells, w)
+    there, twice = (sp.csr_array((value, cell, part.indptr), shape=shape) for value in (w, w * voice))
+    mine = sp.csr_array((w * voice, cell * c + kernels.labels(part), part.indptr), shape=(shape[0], shape[1] * c))
     votes = kernels.votes(part, None if weight is None else np.repeat(weight, c))
 
     together = votes[:, :, None] - (there @ table.reshape(len(who), -1)).reshape(-1, c, c)  # (n, label, class)
     square = (table**2).sum(axis=1)  # (K, C)
-    alone = twice @ (1.0 + square) - 2.0 * (mine @ table.reshape(-1, c))
+    alone = np.bincount(instance, w * same, len(rows))[:, None] + twice @ square - 2.0 * (mine @ table.reshape(-1, c))
     spread = np.sqrt(np.maximum(1.0 - square, 0.0))
-    number = np.diff(part.indptr)
+    number = np.diff(part.indptr) if part.weight is None else np.bincount(instance, part.weight, len(rows))
     return (
         float(np.vdot(q, (together**2).sum(axis=1) - alone)),
         float(np.vdot(q, (there @ spread) ** 2 - twice @ spread**2)),
         float((np.maximum(number - 2, 0) * np.maximum(number - 3, 0)).sum() / 2),
     )
+
+
+def _totals(key: npt.NDArray[np.int64], values: Floats) -> Floats:
+    """For each of some values, the sum of those with the same key, which lie beside each other."""
+    place = np.append(0, np.cumsum(np.diff(key) != 0)) if len(key) else key
+    return np.bincount(place, values)[place]
 
 
 def correlation(agreed: float, possible: float, pairs: float) -> float:
