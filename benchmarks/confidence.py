@@ -1,29 +1,32 @@
 """Whether confidence is honest: what aggregators claim about their labels, and how many are right.
 
-    CROWDWISE_DATA=folder python benchmarks/confidence.py [--seeds 6] [--methods auto dawid-skene ...]
+    CROWDWISE_DATA=folder python benchmarks/confidence.py [--seeds 5] [--methods auto dawid-skene ...]
     python benchmarks/confidence.py --report     # the tables of docs/aggregation.md and its diagram, from the records
 
 Every real annotation set of CROWDWISE_DATA with known truth, and simulated crowds of the kinds in `known_crowds`, are given to
 every method with its defaults. Records (benchmarks/results/confidence/METHOD.jsonl) hold accuracy, that of majority vote, the
 mean claim and the expected calibration error (ten bins) with and without tempering, the share of annotators whose accuracy lies
-in their interval, and the bins themselves. The record "slope" holds for every real set the slope learnt from the other ones, and
-what it would have claimed.
+in their interval, and the bins themselves. All other aggregators are measured on real sets only. The record "constants" holds for
+every real set the constants learnt without it, and what the default claims with them.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from aggregation_accuracy import KINDS as FAMILIES
+from aggregation_accuracy import make_crowd as make_family
 from known_crowds import KINDS, Crowd, annotations_of, make_crowd, models_and_people, real_crowds
 
 RESULTS = Path(__file__).parent / "results" / "confidence"
@@ -32,11 +35,30 @@ BINS = 10
 METHODS = ("auto", "hierarchical-dawid-skene", "dawid-skene", "majority-vote")
 FIVE = ("bluebird", "cf_weather", "dog", "rte", "web")
 MODELS = "three models and ten people"
+OTHER = "other families"  # of which none was looked at when the constants were learnt
+OTHERS = (
+    "committee",
+    "ebcc",
+    "ibcc",
+    "cbcc",
+    "mace",
+    "glad",
+    "one-coin",
+    "fast-dawid-skene",
+    "zencrowd",
+    "crh",
+    "mmsr",
+    "kos",
+    "wawa",
+    "zero-based-skill",
+)  # measured on real sets only
 GROUPS = {
     "unequal difficulty": ("difficulty", "glad"),
     "errors in common": ("misleading", "subtypes", "copying", "ordinal"),
 }
-LARGE = 30_000  # labels above which simulated crowds are left out
+COMMON = ("difficulty", "glad", "misleading", "subtypes", "copying", "ordinal", "shared confusions")
+SMALL = 6_000  # labels of the simulated crowds from which constants are learnt, at most
+LARGE = 12_000  # labels above which simulated crowds are left out
 Floats = npt.NDArray[np.float64]
 
 
@@ -45,9 +67,12 @@ def crowds(seeds: int) -> Iterator[tuple[str, str, Crowd]]:
     folder = os.environ.get("CROWDWISE_DATA")
     for name, crowd in (real_crowds(folder) if folder else {}).items():
         yield "real", name, crowd
-    for seed in range(100, 100 + seeds):  # not those the slope was chosen with
+    for seed in range(100, 100 + seeds):  # not those the constants were chosen with
         for kind in KINDS:
             yield kind, f"{kind} {seed}", make_crowd(kind, seed)
+    for seed in range(400, 403):
+        for kind in FAMILIES:
+            yield OTHER, f"{kind} {seed}", make_family(kind, seed, 300)
     for seed in range(20):
         yield MODELS, f"{MODELS} {seed}", models_and_people(seed)
 
@@ -113,30 +138,95 @@ def covered(model: Any, annotations: Any, truth: npt.NDArray[np.int64]) -> float
     return float(inside[many].mean()) if np.any(many) else float("nan")
 
 
-def left_out(sets: dict[str, Crowd]) -> list[dict[str, Any]]:
-    """For every set, the slope learnt from the others (hierarchical Dawid-Skene), and its claims with it."""
-    from crowdwise.aggregation import HierarchicalDawidSkene
-    from crowdwise.aggregation.core import tempering
+class Votes(NamedTuple):
+    """A crowd as hierarchical Dawid-Skene sees it: what its claims follow from, and which labels are right."""
 
-    losses, claims = {}, {}
-    for name, crowd in sets.items():
-        annotations, truth = annotations_of(crowd), np.asarray(crowd["clean"], np.int64)
-        model = HierarchicalDawidSkene().fit(annotations)
-        known = np.flatnonzero((truth >= 0) & (annotations.labels_per_instance > 0))
-        losses[name], claims[name] = [], {}
-        for slope in tempering.SLOPES:
-            q = tempering.tempered(model._crowd.layout, model.raw_posterior_, model.tempering_.vote, slope)[known]
-            losses[name].append(float(-np.log(np.maximum(q[np.arange(len(q)), truth[known]], 1e-6)).mean()))
-            right = q.argmax(axis=1) == truth[known]
-            claims[name][slope] = float(right.mean()), float(q.max(axis=1).mean()), reliability(q.max(axis=1), right)[1]
-    rows = []
-    for name in sets:
-        others = np.sum([losses[other] for other in sets if other != name], axis=0)
-        slope = tempering.SLOPES[int(np.argmin(others))]
-        accuracy, claimed, error = claims[name][slope]
-        row = {"benchmark": "confidence", "kind": "left out", "set": name, "slope": round(float(slope), 3)}
-        rows.append(row | {"accuracy": accuracy, "claimed": claimed, "error": error})
+    kind: str
+    sums: tuple[float, float, float]  # of `correlation.excess_agreement`
+    layout: Any  # of the instances with known truth
+    posterior: Floats
+    vote: float
+    right: npt.NDArray[np.bool_]
+
+    def claims(self, rho: float) -> Floats:
+        """Confidence (n,) with a correlation."""
+        from crowdwise.aggregation.core import tempering
+
+        return tempering.tempered(self.layout, self.posterior, self.vote, rho).max(axis=1)
+
+    def loss(self, rho: float) -> float:
+        """Mean log-loss of the claims."""
+        claimed = np.clip(self.claims(rho), 1e-6, 1.0 - 1e-6)
+        return float(-np.log(np.where(self.right, claimed, 1.0 - claimed)).mean())
+
+
+def votes_of(kind: str, crowd: Crowd) -> Votes:
+    from crowdwise.aggregation import HierarchicalDawidSkene
+    from crowdwise.aggregation.core import correlation, queries
+
+    truth = np.asarray(crowd["clean"], np.int64)
+    model = HierarchicalDawidSkene().fit(annotations_of(crowd))
+    memory, raw = model._crowd, model.raw_posterior_
+    every = correlation.stride(memory.n_annotations, memory.n_instances, memory.n_classes)
+    sums = correlation.excess_agreement(memory.layout, raw, memory.counts(raw), None, every)
+    known = np.flatnonzero((truth >= 0) & memory.labelled)
+    rows = queries.of_instances(memory.layout, known), raw[known]
+    return Votes(kind, sums, *rows, model.tempering_.vote, raw[known].argmax(axis=1) == truth[known])
+
+
+def left_out(sets: dict[str, Crowd]) -> list[dict[str, Any]]:
+    """For every real set, the constants of `correlation` learnt from the others and simulated crowds, and the default's claims.
+
+    What is least is the log-loss of hierarchical Dawid-Skene's claims beyond that with the best correlation of each crowd;
+    real sets, simulated crowds with independent errors and those with dependent ones weigh a third each.
+    """
+    from crowdwise.aggregation.core import correlation
+
+    everything = {name: votes_of("real", crowd) for name, crowd in sets.items()}
+    for seed in range(200, 204):
+        for kind in KINDS:
+            crowd = make_crowd(kind, seed)
+            if len(crowd["label"]) <= SMALL:
+                everything[f"{kind} {seed}"] = votes_of(kind, crowd)
+    grid = np.geomspace(0.01, 0.8, 30)
+    losses = {name: np.array([votes.loss(rho) for rho in grid]) for name, votes in everything.items()}
+    groups = {
+        name: "real" if v.kind == "real" else "common" if v.kind in COMMON else "independent"
+        for name, v in everything.items()
+    }
+    size = {group: sum(each == group for each in groups.values()) for group in groups.values()}
+    constants = list(
+        itertools.product(np.geomspace(0.06, 0.3, 9), np.linspace(0.03, 0.15, 7), [300.0, 1_000.0, 3_000.0])
+    )
+    table = {}  # regret of every crowd by constants, interpolated over correlations
+    for name, votes in everything.items():
+        found = [_correlation(votes.sums, *each) for each in constants]
+        table[name] = np.interp(np.log(found), np.log(grid), losses[name]) - losses[name].min()
+    weight = {name: 1.0 / size[groups[name]] for name in everything}
+    rows, now = [], (correlation.HALF, correlation.TYPICAL, correlation.PAIRS)
+    for name in [*sets, None]:
+        total = np.sum([weight[other] * table[other] for other in everything if other != name], axis=0)
+        half, typical, pairs = best = constants[int(np.argmin(total))]
+        row = {"benchmark": "confidence", "kind": "left out", "set": name or "none", "half": round(float(half), 3)}
+        row |= {"typical": round(float(typical), 3), "pairs": pairs}
+        if name is not None:
+            correlation.HALF, correlation.TYPICAL, correlation.PAIRS = best
+            found = measure("auto", "real", name, sets[name])
+            row |= {key: found[key] for key in ("accuracy", "claimed", "error")}
+        rows.append(row)
+    correlation.HALF, correlation.TYPICAL, correlation.PAIRS = now
+    print("constants in use:", *now, "; learnt from everything:", rows[-1], flush=True)
     return rows
+
+
+def _correlation(sums: tuple[float, float, float], half: float, typical: float, pairs: float) -> float:
+    """`correlation.correlation` with other constants."""
+    from crowdwise.aggregation.core import correlation
+
+    agreed, possible, seen = sums
+    seen = seen if possible > 0 else 0.0
+    excess = ((agreed / possible * seen if possible > 0 else 0.0) + typical * pairs) / (seen + pairs)
+    return max(excess, correlation.LEAST) / (max(excess, correlation.LEAST) + half)
 
 
 def write(name: str, rows: list[dict[str, Any]]) -> None:
@@ -160,7 +250,7 @@ def pooled(rows: list[dict[str, Any]]) -> float:
 
 def report() -> None:
     """Print what the records say, and draw the reliability of the default."""
-    kinds = ["five sets", "real", *GROUPS, *KINDS, MODELS]
+    kinds = ["five sets", "real", *GROUPS, *KINDS, OTHER, MODELS]
     print("| crowds | " + " | ".join(METHODS) + " |\n|---|" + "---|" * len(METHODS))
     for kind in kinds:
         cells = []
@@ -173,10 +263,22 @@ def report() -> None:
             error = np.mean([row["error"] for row in rows]) if kind in ("five sets", "real") else pooled(rows)
             cells.append(f"{means[0]:.1f} / {means[1]:.1f} ({means[2]:.1f}) / {100 * error:.1f}")
         print(f"| {kind} | " + " | ".join(cells) + " |")
+    print("\nleft out (set, constants, claimed - accuracy, error):")
+    for row in read("constants"):
+        gap = f"{row['claimed'] - row['accuracy']:+.3f} {row['error']:.3f}" if "claimed" in row else ""
+        print(" ", row["set"], row["half"], row["typical"], row["pairs"], gap)
     print(
-        "\nleft out:",
-        *(f"{r['set']} {r['slope']} {r['claimed'] - r['accuracy']:+.3f} {r['error']:.3f}" for r in read("slope")),
+        "\n| on real sets | right | claimed | claimed by itself | calibration error | worst claim |\n|---|---|---|---|---|---|"
     )
+    for method in (*METHODS, *OTHERS):
+        rows = [row for row in read(method) if row["kind"] == "real"]
+        if rows:
+            means = [
+                100 * float(np.mean([row[key] for row in rows]))
+                for key in ("accuracy", "claimed", "claimed_raw", "error")
+            ]
+            worst = max((row["claimed"] - row["accuracy"] for row in rows), key=abs)
+            print(f"| {method} | " + " | ".join(f"{mean:.1f}" for mean in means) + f" | {100 * worst:+.1f} |")
     rows = read("auto")
     for label, chosen in {"real": "real", MODELS: MODELS}.items():
         for gold in (0, 40):
@@ -217,8 +319,8 @@ def draw(rows: list[dict[str, Any]]) -> None:
 def main() -> None:
     """Measure, or report."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=6, help="simulated crowds of every kind")
-    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument("--seeds", type=int, default=5, help="simulated crowds of every kind")
+    parser.add_argument("--methods", nargs="+", default=["constants", *METHODS, *OTHERS])
     parser.add_argument("--report", action="store_true", help="only read the records")
     options = parser.parse_args()
     if options.report:
@@ -227,10 +329,10 @@ def main() -> None:
     warnings.simplefilter("ignore")
     everything = [each for each in crowds(options.seeds) if each[0] == "real" or len(each[2]["label"]) <= LARGE]
     real = {name: crowd for kind, name, crowd in everything if kind == "real"}
-    if real:
-        write("slope", left_out(real))
-    for method in options.methods:
-        rows = [measure(method, *each) for each in everything]
+    if real and "constants" in options.methods:
+        write("constants", left_out(real))
+    for method in (each for each in options.methods if each != "constants"):
+        rows = [measure(method, *each) for each in everything if method in METHODS or each[0] == "real"]
         for kind, name, crowd in everything:
             if kind == MODELS and method == "auto":
                 chosen = np.random.default_rng(0).choice(int(crowd["n_instances"]), 40, replace=False)

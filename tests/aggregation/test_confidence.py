@@ -17,7 +17,7 @@ from crowdwise.aggregation import (
     Panel,
     recommend,
 )
-from crowdwise.aggregation.core import tempering
+from crowdwise.aggregation.core import correlation, heldout, tempering
 from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.core.dependence import alike, effective_votes, error_correlations
 from crowdwise.annotations import Annotations
@@ -76,15 +76,15 @@ def test_compiled_and_plain_tempering_agree() -> None:
             tempering.vote_evidence(plain, posterior, given), tempering.vote_evidence(compiled, posterior, given)
         )
         assert_allclose(
-            tempering.tempered(plain, posterior, 1.3, 2.0, given),
-            tempering.tempered(compiled, posterior, 1.3, 2.0, given),
+            tempering.tempered(plain, posterior, 1.3, 0.2, given),
+            tempering.tempered(compiled, posterior, 1.3, 0.2, given),
         )
 
 
 def test_ties_stay_ties_and_unlabelled_instances_as_they_are() -> None:
     layout = MemoryCrowd.of(Annotations.coerce([[0, 1, 2], [0, 0, 1], [-1, -1, -1]])).layout
     posterior = np.array([[1 / 3, 1 / 3, 1 / 3], [0.7, 0.2, 0.1], [0.5, 0.3, 0.2]])
-    found = tempering.tempered(layout, posterior, 1.0, 2.0)
+    found = tempering.tempered(layout, posterior, 1.0, 0.2)
     assert_allclose(found[[0, 2]], posterior[[0, 2]])
     shares = MajorityVote(calibration="crowd").fit([[0, 1, -1], [0, 0, 1]])
     assert_allclose(shares.posterior_[0], 0.5, atol=0.06)
@@ -104,12 +104,19 @@ def test_misleading_instances_are_allowed_for() -> None:
 
 
 def test_gold_labels_correct_confidence() -> None:
-    crowd, truth = simulated(1_500, 30, 3, 5, (0.6, 0.9), seed=2)  # errors are independent: the usual slope is too low
+    crowd, truth = simulated(1_500, 30, 3, 5, (0.6, 0.9), seed=2)  # errors are independent
     known = {i: int(truth[i]) for i in range(300)}
-    before, after = HierarchicalDawidSkene().fit(crowd), HierarchicalDawidSkene().fit(crowd, known)
-    assert after.tempering_.n_gold == 300
-    assert after.tempering_.slope > before.tempering_.slope == tempering.SLOPE
-    gaps = [abs(float(m.posterior_[300:].max(1).mean() - (m.labels_ == truth)[300:].mean())) for m in (before, after)]
+    bare, told = HierarchicalDawidSkene().fit(crowd), HierarchicalDawidSkene().fit(crowd, known)
+    assert told.tempering_.n_gold == 300
+    layout, usual = told._crowd.layout, 0.4  # as if the crowd had shown dependent errors
+    without = bare.raw_posterior_
+    corrected = tempering.correlation_from_gold(layout, without, bare.tempering_.vote, usual)
+    assert corrected < 0.15
+    assert tempering.correlation_from_gold(layout._replace(gold=np.empty(0, np.int32)), without, 1.0, usual) == usual
+    gaps = []
+    for rho in (usual, corrected):
+        claimed = tempering.tempered(bare._crowd.layout, without, bare.tempering_.vote, rho)[300:].max(axis=1).mean()
+        gaps.append(abs(float(claimed - (bare.labels_ == truth)[300:].mean())))
     assert gaps[1] < gaps[0]
 
 
@@ -229,13 +236,89 @@ def test_a_panel_refuses_strangers() -> None:
         Panel(models=["gpt", "claude"]).fit([[0, 1], [1, 1]])
 
 
-def test_a_committee_is_the_mean_of_its_members() -> None:
+def test_a_committee_is_the_weighted_mean_of_its_members() -> None:
     crowd, truth = simulated(200, 15, 3, 5, seed=5)
     model = Committee(random_state=0).fit(crowd, {0: int(truth[0])})
-    assert list(model.members_) == ["hierarchical-dawid-skene", "ebcc", "mace", "wawa"]
-    assert_allclose(model.posterior_, np.mean([member.posterior_ for member in model.members_.values()], axis=0))
+    assert list(model.members_) == ["hierarchical-dawid-skene", "ebcc", "mace", "wawa"] == list(model.weights_)
+    mean = sum(model.weights_[name] * member.posterior_ for name, member in model.members_.items())
+    assert_allclose(model.posterior_, mean)
     assert model.posterior_[0, truth[0]] == 1.0
+    alike = Committee(random_state=0, weighted=False).fit(crowd)
+    assert set(alike.weights_.values()) == {0.25}
     with pytest.raises(ConfigError, match="two or more different aggregators"):
         Committee(members=("wawa",)).fit(crowd)
     with pytest.raises(ConfigError, match="member of itself"):
         Committee(members=("wawa", "committee")).fit(crowd)
+
+
+def test_members_weigh_what_they_foretell() -> None:
+    crowd, _ = simulated(600, 20, 2, 6, (0.5, 0.95), seed=6)
+    weights = Committee(members=("dawid-skene", "majority-vote"), random_state=0).fit(crowd).weights_
+    assert weights["dawid-skene"] > 0.6
+    assert sum(weights.values()) == pytest.approx(1.0)
+
+
+def test_labels_are_left_out_by_id() -> None:
+    crowd, _ = simulated(50, 8, 3, 4, seed=7)
+    layout = MemoryCrowd.of(crowd).layout
+    part = heldout.without_some(MemoryCrowd(layout), np.random.default_rng(0))
+    assert part is not None
+    assert len(part.cells) == 50
+    assert_array_equal(np.diff(part.rest.layout.indptr), 3)
+    together = np.sort(np.concatenate([part.rest.layout.cells, part.cells]))
+    assert_array_equal(together, np.sort(layout.cells))
+    assert heldout.without_some(MemoryCrowd.of(Annotations.coerce([[0, 1], [1, 1]])), np.random.default_rng(0)) is None
+
+
+# what the crowd shows
+
+
+def measured(crowd: Annotations, posterior: np.ndarray) -> float:
+    """Excess agreement under a posterior."""
+    memory = MemoryCrowd.of(crowd)
+    agreed, possible, _ = correlation.excess_agreement(
+        memory.layout, posterior, memory.counts(posterior), None, every=1
+    )
+    return agreed / possible
+
+
+def test_excess_agreement_is_nothing_where_errors_are_independent() -> None:
+    found = []
+    for seed in range(4):
+        crowd, truth = simulated(600, 30, 3, 7, (0.6, 0.95), seed=seed)
+        found.append(measured(crowd, np.eye(3)[truth]))
+    assert abs(np.mean(found)) < 0.005
+    assert measured(*(lambda made: (made[0], np.eye(3)[made[1]]))(misleading(0))) > 0.1
+    model = HierarchicalDawidSkene().fit(simulated(1_000, 30, 3, 8, (0.6, 0.95), seed=9)[0])
+    assert model.tempering_.correlation < 0.1 < HierarchicalDawidSkene().fit(misleading(0)[0]).tempering_.correlation
+
+
+def test_excess_agreement_by_its_formula() -> None:
+    crowd, _ = simulated(12, 5, 3, 4, seed=1)
+    memory, rng = MemoryCrowd.of(crowd), np.random.default_rng(0)
+    posterior, weight = rng.dirichlet(np.ones(3), 12), rng.random(5)
+    counts = memory.counts(posterior)
+    found = correlation.excess_agreement(memory.layout, posterior, counts, weight, every=1)
+    table = counts + correlation.STRENGTH * correlation.crowd_matrix(counts)
+    table /= table.sum(axis=1, keepdims=True)
+    agreed = possible = 0.0
+    for i in range(12):
+        own = [(j, y) for k, j, y in zip(crowd.instance, crowd.annotator, crowd.label, strict=True) if k == i]
+        for c in range(3):
+            for j, y in own:
+                for k, z in own:
+                    if j != k:  # all labels of an annotator are one voice
+                        r, s = np.eye(3)[y] - table[j, :, c], np.eye(3)[z] - table[k, :, c]
+                        d = np.sqrt((1 - (table[j, :, c] ** 2).sum()) * (1 - (table[k, :, c] ** 2).sum()))
+                        agreed += posterior[i, c] * weight[j] * weight[k] * (r @ s)
+                        possible += posterior[i, c] * weight[j] * weight[k] * d
+    assert_allclose(found, (agreed, possible, 12 * (2 * 1) / 2))
+
+
+def test_without_correlation_the_urn_is_the_model() -> None:
+    urn = tempering.Urn.of(1.5, 1e-7)
+    assert urn.log_odds(5.0) - urn.log_odds(2.0) == pytest.approx(1.5 * 3, rel=1e-3)
+    tight = tempering.Urn.of(1.5, 0.5)
+    steps = np.diff(tight.log_odds(np.arange(6.0)))
+    assert steps[0] == pytest.approx(1.5)  # the first vote says what it says
+    assert np.all(np.diff(steps) < 0)  # and every further one less

@@ -30,6 +30,7 @@ RANDOM = {
     "mace",
     "ebcc",
     "cbcc",
+    "committee",
 }  # start at random: equal in labels on a clear crowd, not to the last bit
 VOTES = {"majority-vote", "gold-majority-vote", "wawa", "zero-based-skill", "crh"}
 FASTER: dict[str, dict[str, Any]] = {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyarrow import csv
 from typer.testing import CliRunner
@@ -104,6 +106,31 @@ def test_it_says_what_to_expect_and_how_far_off_that_was(cli: Any, write: Any) -
     assert "independent errors would promise" in output
     votes = cli("aggregate", write(), "-o", "votes.csv", "--method", "majority-vote").output
     assert "expect" not in votes
+
+
+def test_streamed_tables_say_what_to_expect(cli: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    columns = {
+        "item": np.repeat(np.arange(40), 4),
+        "user": np.tile(np.arange(4), 40),
+        "answer": rng.integers(0, 2, 160),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "crowd.parquet")
+    found = [
+        cli("aggregate", "crowd.parquet", "-o", f"{name}.csv", "--method", "dawid-skene", *options).output
+        for name, options in (("memory", ()), ("disk", ("--stream",)))
+    ]
+    promised = [re.search(r"([0-9.]+)% of the labels right", output) for output in found]
+    assert promised[0] is not None
+    assert promised[1] is not None
+    assert promised[0][1] == promised[1][1]
+
+
+def test_a_tie_is_no_change(cli: Any, tmp_path: Path) -> None:
+    rows = [f"{i},{who},{'yx'[i % 2]}" for i in range(8) for who in "abc"] + ["t,a,x", "t,d,y", "u,d,y", "v,d,y"]
+    (tmp_path / "crowd.csv").write_text("item,user,answer\n" + "\n".join(rows) + "\n")
+    output = cli("aggregate", "crowd.csv", "-o", "labels.csv", "--method", "dawid-skene").output
+    assert "0 of 11 instances (0.0%) have another label than by majority vote" in output
 
 
 def test_one_annotator_promises_a_typical_value(cli: Any, tmp_path: Path) -> None:

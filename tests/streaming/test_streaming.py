@@ -63,7 +63,9 @@ def test_figures_are_those_in_memory(tmp_path: Path) -> None:
     annotations = read_table(path).annotations
     votes, labels = annotations.votes(), DawidSkene().fit(annotations).labels_
     assert found.figures.ties == np.count_nonzero((votes == votes.max(axis=1)[:, None]).sum(axis=1) > 1)
-    assert found.figures.changed == np.count_nonzero(labels != votes.argmax(axis=1))
+    assert found.figures.changed == np.count_nonzero(votes[np.arange(len(votes)), labels] < votes.max(axis=1))
+    confidence = DawidSkene().fit(annotations).posterior_.max(axis=1)[votes.sum(axis=1) > 0].mean()
+    assert found.figures.confidence == pytest.approx(confidence)
     assert found.figures.alpha == pytest.approx(agreement.krippendorff_alpha(annotations, n_bootstrap=0).value)
     assert found.figures.raw_agreement == pytest.approx(agreement.raw_agreement(annotations, n_bootstrap=0).value)
     assert f"kept {annotations.n_duplicates} repeats" in found.message

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from crowdwise.aggregation.core import intervals, kernels
 from crowdwise.aggregation.core.base import IterativeAggregator, State
+from crowdwise.aggregation.core.correlation import crowd_matrix
 from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import FLOOR, Floats
 from crowdwise.errors import ConfigError
@@ -125,21 +126,6 @@ class DawidSkene(IterativeAggregator[Confusions]):
             raise ConfigError(
                 f"prior must be 'auto', None, a number of 0 or more, or a matrix (C, C) of such; got {self.prior!r}"
             )
-
-
-def crowd_matrix(counts: Floats) -> Floats:
-    """The crowd's mean matrix (C, C) from all counts (R, C, C), both [.., label, class]; ten labels speak for evenness.
-
-    >>> crowd_matrix(np.array([[[30.0, 5.0], [10.0, 35.0]]])).round(3)
-    array([[0.762, 0.138],
-           [0.238, 0.862]])
-    """
-    pooled, c = counts.sum(axis=0), counts.shape[1]
-    accuracy = float(np.trace(pooled) / pooled.sum())
-    even = np.full((c, c), (1.0 - accuracy) / (c - 1))
-    np.fill_diagonal(even, accuracy)
-    pooled += 10.0 * even
-    return np.asarray(pooled / pooled.sum(axis=0))
 
 
 def normalised(mass: Floats) -> Floats:

@@ -10,18 +10,18 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation.core import kernels, queries, tempering
+from crowdwise.aggregation.core import kernels, queries
+from crowdwise.aggregation.core.correlation import crowd_matrix
 from crowdwise.aggregation.core.crowd import Crowd, MemoryCrowd
 from crowdwise.aggregation.core.dependence import alike, effective_votes, error_correlations
 from crowdwise.aggregation.core.kernels import FLOOR, Floats, Layout
-from crowdwise.aggregation.dawid_skene import AUTO, Confusions, DawidSkene, crowd_matrix
+from crowdwise.aggregation.dawid_skene import AUTO, Confusions, DawidSkene
 from crowdwise.errors import ConfigError, CrowdwiseWarning
 from crowdwise.registry import AGGREGATORS
 
 EXPONENTS = np.linspace(0.05, 1.0, 20)
 ENOUGH = 50  # gold labels, or instances with three labels of people, from which on exponents are chosen by them
 FOLDS = 5
-SLOPE = 3.6  # with groups told apart, errors depend less on each other
 FEW = 20  # instances with a reference below which correlations are not measured
 UNREAD = (
     "errors common to a group cannot be seen from its votes alone: its {k} annotators count as one vote. Pass gold labels, \
@@ -63,9 +63,7 @@ class Panel(DawidSkene):
         self.effective_votes_: dict[int, float] = {}
         self.exponents_from_ = "nothing to learn: everybody stands alone"
         sizes = np.bincount(self.groups_[self.groups_ >= 0])
-        self._slope = tempering.SLOPE
         if sizes.size and sizes.max() > 1:
-            self._slope = SLOPE
             self._learn(crowd, sizes)
         self.exponents_ = self._exponents
         if self._few_people(crowd) and crowd.gold.size and self.exponents_from_ == "gold":
@@ -201,6 +199,9 @@ class Panel(DawidSkene):
 
     def _vote_weights(self) -> Floats | None:
         return self.exponents_
+
+    def _groups(self) -> list[npt.NDArray[np.bool_]]:
+        return [self.groups_ == group for group in np.unique(self.groups_[self.groups_ >= 0])]
 
 
 def _only(layout: Layout, chosen: npt.NDArray[np.bool_]) -> Layout:

@@ -16,6 +16,7 @@ from crowdwise.annotations import Annotations
 from crowdwise.registry import AGGREGATORS
 
 _CHANCE = 0.02  # agreement beyond chance below which labels carry no common signal
+_DEVIATIONS = 2.0  # standard deviations of agreement below which it may be chance
 _UNANIMOUS = 0.95  # agreement beyond chance above which no method changes anything worth having
 _TABLES = 2e9  # bytes of confusion matrices above which one accuracy per annotator has to do
 _MANY = 1_000_000  # labels times classes above which a committee takes too long
@@ -82,7 +83,9 @@ def suitable_method(crowd: Crowd, models: Sequence[Any] = ()) -> tuple[str, str]
     if in_memory and len(models) > 1:
         return "panel", f"{len(models)} of {len(given)} annotators are models, which err alike: they share their say."
     agreement = crowd.agreement_beyond_chance()
-    if agreement < _CHANCE:
+    number = crowd.labels_per_instance.astype(np.float64)
+    pairs = max(float((number * np.maximum(number - 1.0, 0.0)).sum()) / 2.0, 1.0)
+    if agreement < max(_CHANCE, _DEVIATIONS / np.sqrt(pairs * max(crowd.n_classes - 1, 1))):
         return "majority-vote", (
             f"Two labels of an instance agree no more than by chance ({agreement:+.2f} beyond it), so no method can "
             "tell right from wrong: check the task and its instructions."

@@ -193,7 +193,7 @@ def _write(
         table = annotator_table(crowd, model, posterior, sums)
         if profile is not None:
             write_table(table, staged[profile])
-    return figures(sums)
+    return figures(sums, crowd.n_labelled)
 
 
 def _describe(path: Path, store: Store, repeats: int) -> str:

@@ -14,6 +14,7 @@ from scipy import sparse
 from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.base import Aggregator, share
 from crowdwise.aggregation.core.kernels import Floats
+from crowdwise.aggregation.core.queries import against_votes
 from crowdwise.errors import DataError
 from crowdwise.quality import Tally, class_counts, independent_skill, profile, skill_of
 from crowdwise.readers import format_of, packing
@@ -33,11 +34,13 @@ class Figures:
     ties: int
     """Instances of which two or more classes have most votes."""
     changed: int
-    """Instances whose label differs from that of a majority vote."""
+    """Instances whose label has fewer votes than another class."""
     alpha: float
     """Krippendorff's alpha (nominal); NaN where all labels are the same."""
     raw_agreement: float
     """Share of the pairs of labels of an instance that agree, mean over instances; NaN where there are no pairs."""
+    confidence: float = float("nan")
+    """Mean confidence in the labels of instances with annotations."""
 
 
 def check_output(out: Path) -> None:
@@ -106,7 +109,7 @@ def _writer(out: Path, schema: pa.Schema) -> Any:
 
 def _sums(part: Part, q: Floats, labels: Any, dense: bool) -> Sums:
     """Of a part: ties, changes; shares of agreeing pairs, instances that have pairs, disagreement, labels (C,) in pairs;
-    repeated (instance, annotator) pairs; labels like the most likely class (R,), right labels (R,), class mass (C,),
+    repeated (instance, annotator) pairs; confidence; labels like the most likely class (R,), right labels (R,), class mass (C,),
     counts, and expected classes (R, C)."""
     votes = np.ascontiguousarray(part.votes().T)  # (C, n): numpy reduces short rows slowly
     most, hard = votes.max(axis=0), part if part.layout.weight is None else _hard(part)
@@ -117,12 +120,13 @@ def _sums(part: Part, q: Floats, labels: Any, dense: bool) -> Sums:
     agreeing = (plain * (plain - 1.0)).sum(axis=0)
     return (
         int(np.count_nonzero((votes == most).sum(axis=0) > 1)),
-        int(np.count_nonzero(labels != votes.argmax(axis=0))),
+        int(np.count_nonzero(against_votes(votes.T, labels))),
         float((agreeing[paired] / pairs[paired]).sum()),
         int(np.count_nonzero(paired)),
         float(((pairs - agreeing)[paired] / (number[paired] - 1.0)).sum()),
         plain @ paired.astype(np.float64),
         _repeats(part),
+        float(q.max(axis=1) @ (number > 0)),
         part.agreements(q.argmax(axis=1)),
         part.hits(q).sum(axis=1),
         part.mass(q),
@@ -152,18 +156,20 @@ def _repeats(part: Part) -> int:
     return int(np.count_nonzero(same))
 
 
-def figures(sums: Sums) -> tuple[Figures, int]:
+def figures(sums: Sums, n_labelled: int) -> tuple[Figures, int]:
     """The summary of all parts, from `_sums`, and the number of repeats."""
-    ties, changed, shares, n_paired, observed, labels, repeats = sums[:7]
+    ties, changed, shares, n_paired, observed, labels, repeats, certain = sums[:8]
     total = float(labels.sum())
     expected = total**2 - float(labels @ labels)
     alpha = 1.0 - (total - 1.0) * observed / expected if expected > 1e-12 * total**2 else float("nan")
-    return Figures(ties, changed, alpha, shares / n_paired if n_paired else float("nan")), repeats
+    return Figures(
+        ties, changed, alpha, shares / n_paired if n_paired else float("nan"), certain / max(n_labelled, 1)
+    ), repeats
 
 
 def annotator_table(crowd: StreamedCrowd, model: Aggregator, posterior: Question, sums: Sums) -> pa.Table:
     """`crowdwise.quality.annotators` from sums, worst first; also sets what the model derives from its posterior."""
-    agreeing, right, mass, counts, expected = sums[7:]
+    agreeing, right, mass, counts, expected = sums[8:]
     number = crowd.labels_per_annotator
     vars(model).setdefault("skill_", share(right, number, crowd.n_classes))
     vars(model).setdefault("class_prior_", mass / crowd.n_labelled)

@@ -18,6 +18,7 @@ from crowdwise import agreement, quality, streaming
 from crowdwise.aggregation import recommend
 from crowdwise.aggregation.core.base import Aggregator, choose
 from crowdwise.aggregation.core.gold import gold_codes
+from crowdwise.aggregation.core.queries import against_votes
 from crowdwise.annotations import Annotations
 from crowdwise.data.codes import count
 from crowdwise.errors import CrowdwiseWarning, UsageError, spelled
@@ -80,7 +81,7 @@ class Aggregated:
     annotators_out: Path
     gold: GoldAccuracy | None = None
     promise: Promise | None = None
-    """What the labels promise; None for streamed tables."""
+    """What the labels promise; None for shares of votes."""
     work: Path | None = None
     """Folder in which a streamed table was prepared, where it is kept."""
 
@@ -180,9 +181,10 @@ def _in_memory(
         raw = agreement.raw_agreement(crowd, n_bootstrap=0).value
     write_together(tables, {out: partial(write_labels, to=to, export=export, model=fitted.name)})
     ties = int(np.count_nonzero((votes == votes.max(axis=1)[:, None]).sum(axis=1) > 1))
-    figures = Figures(ties, int(np.count_nonzero(labels != majority)), alpha, raw)
-    sizes = len(crowd), crowd.n_instances, crowd.n_annotators
     promised = promise(fitted)
+    confidence = float(fitted.model.posterior_[votes.sum(axis=1) > 0].max(axis=1).mean())
+    figures = Figures(ties, int(np.count_nonzero(against_votes(votes, labels))), alpha, raw, confidence)
+    sizes = len(crowd), crowd.n_instances, crowd.n_annotators
     return Aggregated(fitted.name, fitted.reason, *sizes, figures, out, profile, gold=measured, promise=promised)
 
 
@@ -204,7 +206,10 @@ def _streamed(
         raise KeyboardInterrupt("run it again to go on where it stopped") from None
     observer.note(result.message)
     sizes = result.n_annotations, result.n_instances, result.n_annotators
-    return Aggregated(result.method, result.reason, *sizes, result.figures, out, profile, work=options["work"])
+    promised = _streamed_promise(result)
+    return Aggregated(
+        result.method, result.reason, *sizes, result.figures, out, profile, promise=promised, work=options["work"]
+    )
 
 
 def _passes(ray: str | None, workers: int | None) -> Passes | None:
@@ -289,10 +294,25 @@ def promise(fitted: Fit) -> Promise | None:
     """What a fitted aggregator promises about its labels, and why; None without labels, and for shares of votes."""
     model = fitted.model
     labelled = model.annotations_.labels_per_instance > 0
-    shares = model.holds_shares and model.calibration == "none"
-    if not np.any(labelled) or model.posterior_.shape[1] < 2 or shares:
+    if not np.any(labelled) or model.posterior_.shape[1] < 2 or _only_shares(model):
         return None
     honest, raw = (float(q[labelled].max(axis=1).mean()) for q in (model.posterior_, model.raw_posterior_))
+    return Promise(honest, honest if model.holds_shares else raw, _why(model, comparable=model.comparable_))
+
+
+def _streamed_promise(result: streaming.Streamed) -> Promise | None:
+    """`promise` of a streamed table, of which only the mean confidence is known."""
+    if not result.n_annotations or result.n_classes < 2 or _only_shares(result.model):
+        return None
+    comparable = not np.isnan(result.figures.raw_agreement)
+    return Promise(result.figures.confidence, result.figures.confidence, _why(result.model, comparable=comparable))
+
+
+def _only_shares(model: Aggregator) -> bool:
+    return model.holds_shares and model.calibration == "none"
+
+
+def _why(model: Aggregator, *, comparable: bool) -> str:
     n_gold = model.tempering_.n_gold if hasattr(model, "tempering_") else 0
     if model.calibration == "none":
         reason = "as if annotators erred independently"
@@ -300,9 +320,9 @@ def promise(fitted: Fit) -> Promise | None:
         reason = f"corrected by {count(n_gold, 'gold labels')}"
     else:
         reason = "as in crowds with known truth, where errors are not independent"
-    if not model.comparable_:
+    if not comparable:
         reason = "a typical value: without a second label per instance or gold it cannot be estimated"
-    return Promise(honest, honest if model.holds_shares else raw, reason)
+    return reason
 
 
 def label_table(crowd: Annotations, fitted: Fit, *, proba: bool) -> pa.Table:

@@ -37,16 +37,18 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation.core import intervals, kernels, queries, tempering
+from crowdwise.aggregation.core import kernels, queries, tempering
 from crowdwise.aggregation.core.crowd import Crowd, MemoryCrowd, Tie, confusion, resolve_threads
 from crowdwise.aggregation.core.crowd import choose as choose
 from crowdwise.aggregation.core.estimator import Estimator
+from crowdwise.aggregation.core.fitted import Fitted
+from crowdwise.aggregation.core.fitted import share as share
+from crowdwise.aggregation.core.fitted import uniform as uniform
 from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.aggregation.core.history import AnnotatorHistory
 from crowdwise.aggregation.core.kernels import Floats
@@ -74,7 +76,7 @@ S = TypeVar("S", bound=State)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Aggregator(Estimator):
+class Aggregator(Fitted, Estimator):
     """Base class of all aggregators: a scikit-learn estimator whose data are annotations.
 
     Fitted: ``posterior_`` (n, C), and ``raw_posterior_``, the same before ``calibration``; ``labels_`` (n,) and
@@ -91,7 +93,6 @@ class Aggregator(Estimator):
     """``"crowd"``: honest confidence, as `crowdwise.aggregation.core.tempering` explains; gold labels, where given, correct
     it. ``"none"``: the posterior of the method itself, ``raw_posterior_``. Labels are the same."""
 
-    _slope = tempering.SLOPE
     holds_shares: ClassVar[bool] = False  # True: the posterior holds shares of votes
     uses_history: ClassVar[bool] = False
     weighs: ClassVar[bool] = True  # False: takes one label each, the one that weighs most
@@ -201,22 +202,27 @@ class Aggregator(Estimator):
 
     def _tempered(self, crowd: Crowd) -> Floats:
         """The posterior with honest confidence; sets ``tempering_``."""
-        vote, weight = None, self._vote_weights()
-        if not self.holds_shares:
-            along, squared = crowd.total(tempering.vote_evidence, self.raw_posterior_, weight)
-            vote = max(along / squared, tempering.WEAKEST) if squared > 0 else 1.0
-        n_gold, slope = 0, self._slope
+        raw, weight = self.raw_posterior_, self._vote_weights()
+        judged = tempering.sharpened(crowd, raw) if self.holds_shares else raw
+        vote, rho = tempering.read_votes(crowd, judged, weight, self._groups())
+        vote = vote if self.comparable_ else min(vote, tempering.ALONE)
+        n_gold = 0
         if crowd.gold.size:
             n_gold = int(np.count_nonzero((crowd.gold >= 0) & crowd.labelled))
-            slope = tempering.slope_from_gold(crowd.layout, self._without_gold(crowd), vote, slope, weight)
-        self.tempering_ = tempering.Tempering(vote, slope, n_gold)
-        if vote is None:
-            return crowd.rows(tempering.tempered_shares, self.raw_posterior_, slope)  # type: ignore[no-any-return]
-        return crowd.rows(tempering.tempered, self.raw_posterior_, vote, slope, weight)  # type: ignore[no-any-return]
+            bare = self._without_gold(crowd)
+            rho = tempering.correlation_from_gold(crowd.layout, bare, vote, rho, weight, shares=self.holds_shares)
+        self.tempering_ = tempering.Tempering(vote, rho, n_gold)
+        if self.holds_shares:
+            return crowd.rows(tempering.tempered_shares, raw, vote, rho)  # type: ignore[no-any-return]
+        return crowd.rows(tempering.tempered, raw, vote, rho, weight)  # type: ignore[no-any-return]
 
     def _vote_weights(self) -> Floats | None:
         """How many votes a label of each annotator is, (R,); None: one."""
         return None
+
+    def _groups(self) -> list[npt.NDArray[np.bool_]]:
+        """Annotators who err alike, (R,) each, and whose dependence the posterior allows for already."""
+        return []
 
     def _without_gold(self, crowd: Crowd) -> Floats:
         """What the labels alone say about gold instances under the fitted model, (n, C); other rows are not used."""
@@ -233,81 +239,6 @@ class Aggregator(Estimator):
 
     def _nothing_to_infer(self, crowd: Crowd) -> Floats:
         return crowd.majority()
-
-    # fitted values that a method need not set itself
-
-    @cached_property
-    def confusion_(self) -> Floats:
-        """Confusion matrices (R, C, C) under the posterior; a row that no label speaks for is uniform."""
-        return confusion(self._fitted_crowd().counts(self.posterior_))
-
-    @cached_property
-    def skill_(self) -> Floats:
-        """Expected share of right labels of every annotator, (R,); silent annotators get the mean of the others."""
-        crowd = self._fitted_crowd()
-        return share(crowd.hits(self.posterior_).sum(axis=1), crowd.labels_per_annotator, crowd.n_classes)
-
-    @cached_property
-    def class_prior_(self) -> Floats:
-        """Mean posterior of the labelled instances, (C,)."""
-        crowd = self._fitted_crowd()
-        return crowd.mass(self.posterior_) / crowd.n_labelled if crowd.n_labelled else uniform(crowd.n_classes)
-
-    def skill_interval(self, level: float = 0.95) -> Floats:
-        """Credible interval (R, 2) of every annotator's probability of being right (Beta posterior).
-
-        The votes do not say how far errors depend on each other, so the lower end is that of the posterior with honest
-        confidence and the upper end that of independent errors. Where nobody can be compared, it is 0 to 1.
-        """
-        crowd = self._fitted_crowd()
-        if not self.comparable_:
-            return np.tile([0.0, 1.0], (crowd.n_annotators, 1))
-        past_right, past = crowd.past_accuracy()
-        believed = self._believed(crowd)
-        expected, total = np.trace(believed) / crowd.n_classes, believed.sum() / crowd.n_classes
-        found = []
-        for posterior in (self.posterior_, self.raw_posterior_):
-            right = crowd.hits(posterior).sum(axis=1) + past_right
-            wrong = crowd.labels_per_annotator + past - right
-            found.append(intervals.beta_interval(right + expected, wrong + total - expected, level))
-        return np.stack([np.minimum(*found)[:, 0], np.maximum(*found)[:, 1]], axis=1)
-
-    @property
-    def comparable_(self) -> bool:
-        """Whether anything tells right labels from wrong ones: gold, a history, or two labels of an instance."""
-        crowd = self._fitted_crowd()
-        known = crowd.gold.size or crowd.history is not None or not crowd.n_annotations
-        return bool(known or crowd.n_classes < 2 or np.any(crowd.labels_per_instance > 1))
-
-    def confusion_interval(self, level: float = 0.95) -> Floats:
-        """Credible intervals (R, C, C, 2) of ``confusion_``: rows have Dirichlet posteriors; ends as in `skill_interval`."""
-        crowd = self._fitted_crowd()
-        past, believed = 0.0 if crowd.history is None else crowd.history, self._believed(crowd)
-        both = [self.posterior_, *([] if self.raw_posterior_ is self.posterior_ else [self.raw_posterior_])]
-        found = [intervals.confusion_interval(crowd.counts(each) + past, believed, level) for each in both]
-        low = np.min([each[..., 0] for each in found], axis=0)
-        return np.stack([low, np.max([each[..., 1] for each in found], axis=0)], axis=-1)
-
-    def _believed(self, crowd: Crowd) -> Floats:
-        """Prior of the intervals in numbers of labels, (C, C) as [label, class]."""
-        return np.full((crowd.n_classes, crowd.n_classes), intervals.JEFFREYS)
-
-    @property
-    def annotators_(self) -> npt.NDArray[Any]:
-        """Ids of the annotators, (R,)."""
-        return self._fitted_crowd().ids("annotators")
-
-    @property
-    def instances_(self) -> npt.NDArray[Any]:
-        """Ids of the instances, (n,)."""
-        return self._fitted_crowd().ids("instances")
-
-    def _fitted_crowd(self) -> Crowd:
-        if not hasattr(self, "_crowd"):
-            from sklearn.exceptions import NotFittedError
-
-            raise NotFittedError(f"this {type(self).__name__} is not fitted yet; call fit with annotations first")
-        return self._crowd
 
     def _check(self) -> None:
         """Refuse parameters that are out of range; subclasses add what the fields cannot declare."""
@@ -420,16 +351,3 @@ class IterativeAggregator(Aggregator, Generic[S]):
     def _say(self, level: int, message: Callable[[], str]) -> None:
         if self.verbose >= level:
             print(f"{type(self).__name__}: {message()}")
-
-
-def share(hits: Floats, number: npt.NDArray[Any], n_classes: int) -> Floats:
-    """``hits / number`` (R,), the mean over the others where ``number`` is 0, and chance where all are."""
-    some = number > 0
-    shares: Floats = np.divide(hits, number, out=np.zeros(len(hits)), where=some)
-    shares[~some] = shares[some].mean() if np.any(some) else 1.0 / max(n_classes, 1)
-    return shares
-
-
-def uniform(size: int) -> Floats:
-    """The uniform distribution over ``size`` classes."""
-    return np.full(size, 1.0 / size) if size else np.empty(0)

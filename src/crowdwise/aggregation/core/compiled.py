@@ -387,8 +387,8 @@ def tempering_kernel() -> Any:
     """The rows of `tempering.tempered`, into ``result``; gold rows are left to the caller."""
     first_two = jit()(_first_two)
 
-    def rows(cells, indptr, start, stop, posterior, weight, vote, slope, tolerance, smallest, result):  # type: ignore[no-untyped-def]
-        c = posterior.shape[1]
+    def rows(cells, indptr, start, stop, posterior, weight, vote, table, wrong, low, step, tolerance, smallest, result):  # type: ignore[no-untyped-def]
+        c, last = posterior.shape[1], table.size - 1.0
         for i in range(start, stop):
             number = float(indptr[i + 1] - indptr[i])
             if weight.size:
@@ -402,17 +402,22 @@ def tempering_kernel() -> Any:
             top, second, most = first_two(posterior, i, tolerance)
             lead = np.log(max(top, smallest) / max(second, smallest)) / vote
             size = max(number, lead)
-            against = ((size - lead + 2.0) / (size + lead + 2.0)) ** slope
+            odds = 0.0
+            for sign in (1.0, -1.0):
+                place = min((np.log(0.5 * (size + sign * lead) + wrong) - low) / step, last)
+                k = min(int(max(place, 0.0)), table.size - 2)
+                odds += sign * (table[k] + (place - k) * (table[k + 1] - table[k]))
+            against = np.exp(-odds)
             against = max(against, second / max(top, smallest))
             against += max(1.0 - top - second, 0.0) / max(top, smallest)
             others = 0.0
             for k in range(c):
                 if k != most:
                     others += posterior[i, k]
-            right = 1.0 / (1.0 + against)
+            best = 1.0 / (1.0 + against)
             for k in range(c):
                 share = posterior[i, k] / others if others > 0.0 else 1.0 / (c - 1)
-                result[i, k] = right if k == most else (1.0 - right) * share
+                result[i, k] = best if k == most else (1.0 - best) * share
 
     kernel = jit()(rows)
 

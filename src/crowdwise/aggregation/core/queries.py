@@ -48,6 +48,25 @@ def labels(layout: Layout, posterior: Floats, tie: Tie, rng: np.random.Generator
     return choose(posterior, tie, rng)
 
 
+def of_instances(layout: Layout, rows: npt.NDArray[np.int64]) -> Layout:
+    """The annotations of some instances alone."""
+    number = np.diff(layout.indptr)[rows]
+    indptr = np.append(0, np.cumsum(number))
+    where = np.repeat(layout.indptr[rows] - indptr[:-1], number) + np.arange(indptr[-1])
+    weight = None if layout.weight is None else layout.weight[where]
+    gold = layout.gold[rows] if layout.gold.size else layout.gold
+    return layout._replace(cells=layout.cells[where], indptr=indptr, gold=gold, weight=weight)
+
+
+def against_votes(votes: Floats, labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which labels (n,) have fewer votes (n, C) than another class; one of several with most votes is not against them.
+
+    >>> against_votes(np.array([[2, 1], [1, 1], [0, 0]]), np.array([1, 1, 1])).tolist()
+    [True, False, False]
+    """
+    return np.asarray(votes[np.arange(len(votes)), labels] < votes.max(axis=1))
+
+
 # sums
 
 

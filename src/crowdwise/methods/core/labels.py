@@ -15,6 +15,7 @@ import torch
 from scipy.special import log_softmax, logsumexp, softmax
 from torch import Tensor, nn
 
+from crowdwise.aggregation.core.queries import against_votes
 from crowdwise.annotations import Annotations
 from crowdwise.engine import Engine
 from crowdwise.engine.loop import evaluate
@@ -153,7 +154,7 @@ def label_table(annotations: Any, posterior: Any, classes: Any = None) -> pa.Tab
     unlabelled, top = votes.sum(1) == 0, votes.max(1)
     reasons = [
         (unlabelled, "no labels"),
-        (votes[np.arange(len(votes)), label] < top, "against the votes"),
+        (against_votes(votes, label), "against the votes"),
         ((votes == top[:, None]).sum(1) > 1, "tied votes"),
         (confidence < _UNSURE, "low confidence"),
     ]
