@@ -154,7 +154,7 @@ class Session:
             values |= {"label": self.class_id(label), "confidence": round(float(now.confidence[item]), 4)}
             values |= {
                 "consensus": self.class_id(int(now.label[item])),
-                "promised": round(float(now.promised[item]), 4),
+                "promised": round(float(now.confidence[item]), 4),
             }
         return Answer(**values)
 
@@ -303,7 +303,7 @@ class Session:
         checked = [
             (answer.promised, answer.label == answer.consensus) for answer in verdicts if answer.promised is not None
         ]
-        rest = outlook(now.promised[~reviewed], checked, self.crowd.n_classes, self.target)
+        rest = outlook(now.confidence[~reviewed], checked, self.crowd.n_classes, self.target)
         agreeing, left = sum(right for _, right in checked), int(np.count_nonzero(~reviewed))
         return Progress(
             now.version, len(reviewed) - left, mine, skipped, left, agreeing, len(checked), rest, self.target

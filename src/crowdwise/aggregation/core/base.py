@@ -52,6 +52,7 @@ from crowdwise.aggregation.core.history import AnnotatorHistory
 from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.annotations import Annotations
 from crowdwise.constraints import NonNegativeFloat, PositiveInt, check_parameters
+from crowdwise.data.comparing import comparable
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError
 
 RandomState = int | np.random.Generator | None
@@ -72,6 +73,8 @@ class State:
 
 S = TypeVar("S", bound=State)
 
+Calibration = Literal["crowd", "usual", "none"]
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Aggregator(Estimator):
@@ -87,9 +90,10 @@ class Aggregator(Estimator):
     """Which of equally probable classes becomes the label: the ``"first"`` in ``classes_``, or a ``"random"`` one."""
     random_state: RandomState = None
     """Seed or generator of whatever is random in the method, and of random ties."""
-    calibration: Literal["crowd", "none"] = "crowd"
+    calibration: Calibration = "crowd"
     """``"crowd"``: honest confidence, as `crowdwise.aggregation.core.tempering` explains; gold labels, where given, correct
-    it. ``"none"``: the posterior of the method itself, ``raw_posterior_``. Labels are the same."""
+    it. ``"usual"``: they do not, because they were chosen for their doubt and speak for no others. ``"none"``: the posterior of
+    the method itself, ``raw_posterior_``. Labels are the same."""
 
     _slope = tempering.SLOPE
     holds_shares: ClassVar[bool] = False  # True: the posterior holds shares of votes
@@ -194,7 +198,7 @@ class Aggregator(Estimator):
             self._warn_if_sparse(crowd)
             rng = np.random.default_rng(self.random_state) if rng is None else rng
             self.raw_posterior_ = self._infer(crowd, rng)
-            self.posterior_ = self._tempered(crowd) if self.calibration == "crowd" else self.raw_posterior_
+            self.posterior_ = self.raw_posterior_ if self.calibration == "none" else self._tempered(crowd)
         else:
             self.posterior_ = self.raw_posterior_ = self._nothing_to_infer(crowd)
         return self
@@ -206,7 +210,7 @@ class Aggregator(Estimator):
             along, squared = crowd.total(tempering.vote_evidence, self.raw_posterior_, weight)
             vote = max(along / squared, tempering.WEAKEST) if squared > 0 else 1.0
         n_gold, slope = 0, self._slope
-        if crowd.gold.size:
+        if crowd.gold.size and self.calibration == "crowd":
             n_gold = int(np.count_nonzero((crowd.gold >= 0) & crowd.labelled))
             slope = tempering.slope_from_gold(crowd.layout, self._without_gold(crowd), vote, slope, weight)
         self.tempering_ = tempering.Tempering(vote, slope, n_gold)
@@ -274,10 +278,9 @@ class Aggregator(Estimator):
 
     @property
     def comparable_(self) -> bool:
-        """Whether anything tells right labels from wrong ones: gold, a history, or two labels of an instance."""
+        """Whether anything tells right labels from wrong ones: gold, a history, or a second opinion on an instance."""
         crowd = self._fitted_crowd()
-        known = crowd.gold.size or crowd.history is not None or not crowd.n_annotations
-        return bool(known or crowd.n_classes < 2 or np.any(crowd.labels_per_instance > 1))
+        return comparable(crowd, bool(crowd.gold.size) or crowd.history is not None)
 
     def confusion_interval(self, level: float = 0.95) -> Floats:
         """Credible intervals (R, C, C, 2) of ``confusion_``: rows have Dirichlet posteriors; ends as in `skill_interval`."""
