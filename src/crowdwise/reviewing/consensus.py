@@ -14,6 +14,7 @@ from scipy.special import entr
 from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.recommend import suitable_method
 from crowdwise.annotations import Annotations
+from crowdwise.data.comparing import comparable
 from crowdwise.data.factorise import Vocabulary, is_text
 from crowdwise.data.types import Array, Floats, Ints
 from crowdwise.registry import AGGREGATORS
@@ -35,6 +36,8 @@ class Consensus:
     """The crowd's labels, then those of the reviewers."""
     posterior: Floats
     reviewed: Array  # (n,) whether anybody has reviewed the item
+    comparable: bool = True
+    """Whether the crowd itself tells right labels from wrong ones; if not, probabilities and skills are made up."""
 
     @cached_property
     def label(self) -> Ints:
@@ -119,7 +122,8 @@ def refit(
         model = kind(random_state=seed, calibration="usual").fit_crowd(MemoryCrowd.of(annotations, gold, history))
     reviewed = np.zeros(annotations.n_instances, bool)
     reviewed[annotations.instance[annotations.annotator >= n_crowd]] = True
-    return Consensus(version, name, reason, annotations, model.posterior_, reviewed)
+    told = comparable(annotations.where(annotations.annotator < n_crowd))
+    return Consensus(version, name, reason, annotations, model.posterior_, reviewed, told)
 
 
 def _experts(annotations: Annotations, n_crowd: int) -> Floats:
