@@ -78,10 +78,10 @@ def gather(
     page.classes = [str(name) for name in source.annotations.classes.tolist()]
     page.overview = overview(analysis, shown.rows, seed=seed)
     if shown.rows:
-        page.annotators = {"rows": shown.rows, "total": shown.total}
+        page.annotators = {"rows": shown.rows, "total": shown.total, "comparable": analysis.comparable}
     page.map = shown.chart or {}
     page.models = models(analysis, seed=seed)
-    page.next = next_labels(analysis, budget) if budget else []
+    page.next = next_labels(analysis, budget) if budget and analysis.comparable else []
     page.overview["headline"] = headline(analysis, shown.rows, page.next, cost)
     page.items = items(analysis, shown.shown, PAGE_BYTES - RESERVED - size(dataclasses.asdict(page)))
     return page
@@ -91,7 +91,7 @@ def about_model(model: CrowdClassifier, title: str) -> Content:
     """What a trained model alone knows about its annotators, for runs whose labels are missing."""
     page, shown = empty(title), profiles_of_model(model)
     page.classes = [str(name) for name in model.classes_.tolist()]
-    page.annotators = {"rows": shown.rows, "total": shown.total}
+    page.annotators = {"rows": shown.rows, "total": shown.total, "comparable": True}
     page.map = shown.chart or {}
     return page
 

@@ -61,6 +61,16 @@ class Source:
     """Further lines of the overview."""
 
     @property
+    def gold(self) -> dict[Any, Any] | None:
+        """True classes by instance, in the user's ids; None where none is known."""
+        known = np.flatnonzero(self.truth >= 0) if self.truth is not None else np.empty(0, np.int64)
+        if self.truth is None or not len(known):
+            return None
+        crowd = self.annotations
+        ids, classes = crowd.instance_vocabulary.take(known), crowd.class_vocabulary.take(self.truth[known])
+        return dict(zip(ids.to_pylist(), classes.to_pylist(), strict=True))
+
+    @property
     def models(self) -> list[Any]:
         """Ids of the annotators that are models."""
         if self.kinds is None:

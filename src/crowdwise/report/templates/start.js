@@ -7,6 +7,7 @@ function startOverview() {
   const shares = [["labels", classes.labels], ["consensus", classes.consensus]].filter(([, values]) => values.some(Boolean));
   draw(at("chart-classes"), "classes", { classes: report.classes.flatMap((name, code) => shares.map(([what, values]) => ({ class: name, what, share: values[code] }))) });
   for (const table of at("overview").querySelectorAll("table")) table.after(withDownload(table.cloneNode(true), table.closest("details") ? "agreement" : "accuracy")[1]);
+  if (!confidence.length) return;
   const first = Math.min(confidence.findIndex(Boolean), confidence.length / 2);
   const bins = confidence.map((items, bin) => ({ low: bin / confidence.length, high: (bin + 1) / confidence.length, items }));
   draw(at("chart-confidence"), "confidence", { confidence: bins.slice(Math.max(0, first)) });
