@@ -21,7 +21,7 @@ def report(
             metavar="INPUT",
             help="A file of annotations (an export of Label Studio, Toloka, MTurk, Prodigy, Argilla, CVAT or doccano, "
             "a table, a matrix), a table that `crowdwise aggregate` wrote, a run of `crowdwise train`, the folder of a "
-            "benchmark, or a data set's name.",
+            "benchmark or of `crowdwise compare`, or a data set's name.",
         ),
     ],
     out: Annotated[

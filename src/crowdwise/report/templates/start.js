@@ -38,6 +38,13 @@ function showTraining(training) {
   for (const [element, name] of [["chart-loss", "loss"], ["chart-agreeing", "agreeing"]]) if (at(element)) draw(at(element), name, { training });
 }
 
+function startRanking() {
+  const { chart } = report.ranking;
+  if (!chart) return;
+  draw(at("chart-ranking"), "ranking", { comparison: chart }, { height: 32 * chart.length, title: chart[0].metric });
+  at("ranking-table").after(withDownload(at("ranking-table").cloneNode(true), "methods")[1]);
+}
+
 function startTraining() {
   showTraining(report.training);
   if (!report.comparison.length) return;
@@ -78,6 +85,7 @@ startAnnotators();
 startMap();
 startItems();
 startNext();
+startRanking();
 startTraining();
 if (people.length) pick(Math.max(0, people.findIndex((row) => row.name === remember("crowdwise-picked"))));
 followers.push((id) => remember("crowdwise-picked", people[id].name));
