@@ -36,7 +36,9 @@ def report(
     inputs: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="The instances behind INPUT (npy, npz or a table), where that is a run from Python."
+            metavar="FILE",
+            help="The instances behind INPUT (npy, npz or a table), where that is a file of labels or a run from Python: "
+            "the report then shows the most similar items beside a doubtful one.",
         ),
     ] = None,
     bench: Annotated[

@@ -21,6 +21,7 @@ from crowdwise.report.limits import (
     number,
     size,
 )
+from crowdwise.report.neighbours import add_neighbours
 from crowdwise.report.thumbnails import thumbnail
 
 LIKELY = 3  # classes to give for an item
@@ -55,6 +56,8 @@ def items(analysis: Analysis, shown: Ints, budget: int) -> dict[str, Any]:
             break
         rows.append(row)
         people += names
+    add_neighbours(rows, order, analysis)
+    left -= sum(size(row["near"]) + 8 for row in rows if "near" in row)
     _add_pictures(rows, order, source.pictures, source.folder, min(left, PICTURE_BYTES))
     return {"rows": rows, "total": total, "people": people, "ranked": analysis.comparable}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -114,6 +115,12 @@ def from_training(data: TrainingData, model: CrowdClassifier | None, title: str)
         truth = np.full(annotations.n_instances, -1, np.int32)
         truth[data.gold[0]] = annotations.class_codes(data.gold[1])
     return Source(title, annotations, data.message, truth, X=data.X, model=model, **_seen(data.X, text=False))
+
+
+def with_instances(source: Source, X: Any) -> Source:
+    """The same with its instances, which are shown where they can be and nothing else is."""
+    seen = _seen(X, text=False) if source.texts is None and source.pictures is None else {}
+    return dataclasses.replace(source, X=X, **seen)
 
 
 def _seen(X: Any, text: bool) -> dict[str, Any]:

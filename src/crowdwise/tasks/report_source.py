@@ -18,7 +18,7 @@ from crowdwise.data.factorise import Vocabulary
 from crowdwise.errors import ConfigError, DataError, DatasetError, ReadError, spelled, suggest
 from crowdwise.readers import FORMATS, STDIN, InputFile, bare_suffix, load_columns
 from crowdwise.report.content import Content, about_comparison, about_model, empty
-from crowdwise.report.source import Source, from_dataset, from_export, from_training
+from crowdwise.report.source import Source, from_dataset, from_export, from_training, with_instances
 from crowdwise.tasks.aggregate import beside
 from crowdwise.tasks.observer import Observer
 from crowdwise.tasks.reading import Reading, read_annotations
@@ -135,7 +135,21 @@ def is_result(path: Path) -> bool:
 def _labels(path: Path, request: Request, observer: Observer) -> Source:
     if request.root is not None and not request.root.is_dir():
         raise DataError(f"{request.root}: there is no such folder of pictures", parameter="root")
-    return from_export(path, read_annotations(path, request.reading, observer, details=True), request.root)
+    source = from_export(path, read_annotations(path, request.reading, observer, details=True), request.root)
+    return source if request.inputs is None else _with_inputs(source, path, request)
+
+
+def _with_inputs(source: Source, path: Path, request: Request) -> Source:
+    """The labels, and the rows of the inputs that belong to their instances."""
+    from crowdwise import encoders
+    from crowdwise.data.training import from_files
+
+    root = None if request.root is None else str(request.root)
+    data = from_files(str(request.inputs), str(path), None, request.reading, root=root)
+    row = {str(name): at for at, name in enumerate(data.annotations.instances.tolist())}
+    rows = np.array([row[str(name)] for name in source.annotations.instances.tolist()], np.int64)
+    X = encoders.take_rows(encoders.opened(data.X), rows)
+    return with_instances(dataclasses.replace(source, message=f"{source.message}\n{data.message.splitlines()[0]}"), X)
 
 
 def _run(request: Request, observer: Observer) -> Source | Content:

@@ -27,6 +27,15 @@ function folded(text) {
   return quote;
 }
 
+// Items that are most like it: their label, how sure that is, and what they look like.
+function similarItems(item) {
+  const words = ([place, id, label, sure, text]) => {
+    const picture = report.items.rows[place]?.picture;
+    return make("li", {}, picture ? make("img", { src: picture, alt: "" }) : null, make("span", {}, own(id), ": ", make("b", { class: "data" }, report.classes[label]), sure == null ? "" : ` (${percent(sure)})`, text ? make("span", { class: "muted data" }, ` ${text}`) : null));
+  };
+  return item.near?.length ? make("div", { class: "near" }, make("h4", {}, "Most similar items"), make("ul", {}, item.near.map(words))) : null;
+}
+
 function card(item) {
   const name = (code) => report.classes[code];
   const likely = make("div", { class: "likely" }, item.likely.flatMap(([label, share]) => {
@@ -44,7 +53,7 @@ function card(item) {
     make("h3", {}, make("span", { class: "data" }, item.id), item.doubt == null ? null : make("span", { class: "muted" }, `${percent(item.doubt)} likely wrong`)),
     item.text != null ? folded(item.text) : null,
     item.address != null && !item.picture ? make("p", { class: "muted data" }, item.address) : null,
-    likely, predicted || truth ? make("p", {}, predicted, predicted && truth ? " " : null, truth) : null, item.labels.length ? given : null, item.more?.length ? more : null);
+    likely, predicted || truth ? make("p", {}, predicted, predicted && truth ? " " : null, truth) : null, item.labels.length ? given : null, item.more?.length ? more : null, similarItems(item));
 }
 
 function startItems() {
