@@ -15,6 +15,7 @@ from crowdwise.comparison.judge import Expectation
 from crowdwise.errors import ModelFileError
 from crowdwise.report import render_page
 from crowdwise.tasks.observer import SILENT
+from crowdwise.tasks.report import write_report
 from crowdwise.tasks.report_source import Request, find
 
 
@@ -87,3 +88,11 @@ def test_an_unfinished_comparison_says_how_to_finish_it(tmp_path: Path) -> None:
     page = saved(tmp_path / "mine", None)
     assert "has no result yet, only 0 fits. Repeat the command" in page.note
     assert "has no result yet" in render_page(page)
+
+
+def test_a_benchmark_without_any_result_is_no_blank_page(tmp_path: Path) -> None:
+    record = {"column": "mine", "row": "ce", "error": "out of memory"}
+    (tmp_path / "records.jsonl").write_text(json.dumps(record) + "\n")
+    written = write_report(Request(str(tmp_path)), tmp_path / "page.html")
+    html = written.out.read_text("utf-8")
+    assert "No run of this benchmark has a result to compare: From 0 runs; 1 failed. The first: out of memory" in html

@@ -12,6 +12,7 @@ import pytest
 from crowdwise.annotations import Annotations
 from crowdwise.report import render_page as page_html
 from crowdwise.report.content import compared, comparison, gather
+from crowdwise.report.headline import _ask as ask
 from crowdwise.report.source import Source
 from report_crowds import crowd
 
@@ -63,6 +64,22 @@ def test_good_annotators_are_asked_more_and_guessers_no_longer() -> None:
     kinds = np.array(["model", "person", "person", "person", "person"])
     found = findings(Source("crowd", annotations, kinds=kinds))
     assert "ann" not in section(found, "annotators Ask more")["title"]
+
+
+def test_nobody_is_dropped_for_a_few_labels_that_look_idle() -> None:
+    """An annotator whose few labels hardly depend on the item may still be as good as most."""
+    rows = [
+        {"name": name, "labels": n, "skill": skill, "low": low, "high": high, "spammer": spammer}
+        for name, n, skill, low, high, spammer in (
+            ("ann", 900, 0.9, 0.88, 0.92, 0.1),
+            ("bob", 900, 0.8, 0.78, 0.82, 0.3),
+            ("new", 20, 0.66, 0.42, 0.9, 0.95),
+            ("same", 900, 0.5, 0.46, 0.55, 0.99),
+        )
+    ]
+    found = ask(rows, best=False, n_classes=2)
+    assert found is not None
+    assert (found["figure"], found["title"]) == ("Stop asking", "“same”")
 
 
 def test_the_two_classes_that_are_confused_are_named() -> None:

@@ -123,7 +123,8 @@ def _ask(rows: Sequence[dict[str, Any]], *, best: bool, n_classes: int) -> dict[
         return _finding("Ask more", listed([row["name"] for row in chosen], NAMED), words, "annotators")
     chance, typical = 1 / n_classes, float(np.median([row["skill"] for row in people]))
     bar = chance + USELESS * max(typical - chance, 0)
-    weak = [row for row in people if row["high"] < bar or row.get("spammer", 0) > SPAMMER]
+    idle = [row["high"] < typical and row.get("spammer", 0) > SPAMMER for row in people]  # even at best
+    weak = [row for row, spam in zip(people, idle, strict=True) if spam or row["high"] < bar]
     weak.sort(key=lambda row: row["skill"])
     if not weak:
         words = "No annotator is so weak that their labels could safely be dropped."

@@ -39,7 +39,7 @@ function similarItems(item) {
 function card(item) {
   const name = (code) => report.classes[code];
   const likely = make("div", { class: "likely" }, item.likely.flatMap(([label, share]) => {
-    if (share == null) return [make("span", { class: "data" }, name(label))];
+    if (share == null) return []; // the votes say it all
     const bar = make("i");
     bar.style.width = `${100 * share}%`;
     return [make("span", { class: "data" }, name(label)), bar, make("span", { class: "number" }, percent(share))];

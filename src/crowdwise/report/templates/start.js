@@ -87,7 +87,10 @@ startItems();
 startNext();
 startRanking();
 startTraining();
-if (people.length) pick(Math.max(0, people.findIndex((row) => row.name === remember("crowdwise-picked"))));
+if (people.length) { // the last one that was looked at, or else the first of the table
+  const last = people.findIndex((row) => row.name === remember("crowdwise-picked"));
+  pick(last >= 0 ? last : people.reduce((best, row, id) => ((row.skill ?? -1) > (people[best].skill ?? -1) ? id : best), 0));
+}
 followers.push((id) => remember("crowdwise-picked", people[id].name));
 startWatching();
 allDrawn().then(() => { document.documentElement.dataset.complete = "true"; });
