@@ -75,10 +75,10 @@ def promises(crowd: Annotations, truth: Any) -> list[tuple[float, float, float, 
                 break
             order = queue(now, View())
             for item in order[known[order]][:step].tolist():
-                checked.append((float(now.promised[item]), bool(now.label[item] == truth[item])))
+                checked.append((float(now.confidence[item]), bool(now.label[item] == truth[item])))
                 answers.play(Answer("reviewer", "label", ids[item], classes[truth[item]]))
         rest = known & (answers.reviewed == 0)
-        expected = quality.outlook(now.promised[rest], checked, crowd.n_classes, 0.97)
+        expected = quality.outlook(now.confidence[rest], checked, crowd.n_classes, 0.97)
         right = float(np.mean(now.label[rest] == truth[rest]))
         found.append((part, right, expected.right, expected.low, expected.high))
     return found

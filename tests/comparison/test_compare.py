@@ -14,7 +14,7 @@ from crowdwise import CE, Annotations, GeoCrowdNet, compare
 from crowdwise.comparison import fits, run
 from crowdwise.comparison.candidates import LogisticRegression, choose_candidates
 from crowdwise.comparison.judge import Yardstick, expectation, is_at_chance, ratio
-from crowdwise.comparison.result import Entry
+from crowdwise.comparison.result import Comparison, Entry
 from crowdwise.encoders import Tfidf
 from crowdwise.errors import ConfigError, DataError, ModelFileError, TrainingError
 from crowdwise.methods.core.base import CrowdClassifier
@@ -234,6 +234,7 @@ def test_an_interrupted_comparison_goes_on(tmp_path, monkeypatch):
     assert len(done) == 2
     assert [each.score for each in again.entries] == [each.score for each in whole.entries]
     assert calls[0][3] == 6
+    assert str(Comparison.load(tmp_path / "c")) == str(again)
 
 
 def test_more_methods_can_join_a_comparison(tmp_path):

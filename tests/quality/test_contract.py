@@ -11,6 +11,8 @@ import pytest
 from crowds import real
 
 from crowdwise import Annotations, agreement, quality
+from crowdwise.aggregation import DawidSkene, MajorityVote
+from crowdwise.data.comparing import comparable
 from crowdwise.errors import ConfigError, DataError
 from quality_helpers import SMALL, column, simulated
 
@@ -48,9 +50,32 @@ def test_degenerate_crowds_have_tables_without_nan(crowd: Annotations) -> None:
         for name in table.column_names:
             assert not any(isinstance(value, float) and not math.isfinite(value) for value in column(table, name)), name
     silent = crowd.labels_per_annotator == 0
-    for name in ("agreement_with_consensus", "worst_class", "bias"):
-        assert [value is None for value in column(people, name)] == silent.tolist()
-    assert all(0 < value < 1 for value in column(people, "annotator_quality"))
+    told = comparable(crowd)
+    assert [value is None for value in column(people, "agreement_with_consensus")] == silent.tolist()
+    for name in ("worst_class", "bias"):
+        assert [value is None for value in column(people, name)] == (silent | (not told)).tolist()
+    assert all(0 < value < 1 if told else value is None for value in column(people, "annotator_quality"))
+
+
+@pytest.mark.parametrize("model", [None, MajorityVote, DawidSkene])
+def test_what_cannot_be_compared_is_not_made_up(model: type | None) -> None:
+    """One label per instance, or one annotator who labels some instances twice."""
+    single = Annotations.from_triples(range(12), [0, 1] * 6, [0, 1, 1] * 4)
+    alone = Annotations.from_triples([*range(12), 0, 1], [0] * 14, [0, 1, 1] * 4 + [0, 1])
+    for crowd in (single, alone):
+        posterior = None if model is None else model().fit(crowd)
+        people = quality.annotators(crowd, posterior, timestamps=np.arange(float(len(crowd))))
+        for name in ("annotator_quality", "worst_class", "confused_class", "spammer_score", "bias", "drift"):
+            assert column(people, name) == [None] * crowd.n_annotators
+        assert set(column(people, "annotator_quality_low")) == {0.0}
+        assert set(column(people, "annotator_quality_high")) == {1.0}
+        rows = quality.instances(crowd, posterior).to_pylist()
+        assert all(row["consensus_quality_score"] is None and row["entropy"] is None for row in rows)
+        assert quality.issues(crowd, posterior).num_rows == 0
+        asked = quality.next_labels(crowd, posterior, budget=3)
+        assert all(row["expected_gain"] is None and row["consensus_quality_score"] is None for row in asked.to_pylist())
+    told = DawidSkene().fit(single, gold={0: 0, 1: 1})
+    assert None not in column(quality.annotators(single, told), "annotator_quality")
 
 
 @pytest.mark.parametrize("name", [name for name, crowd in DEGENERATE.items() if crowd.n_classes])

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from typing import Any
 
 import numpy as np
 import pytest
 
 from crowdwise.annotations import Annotations
+from crowdwise.report import render_page as page_html
 from crowdwise.report.content import compared, comparison, gather
+from crowdwise.report.headline import _ask as ask
 from crowdwise.report.source import Source
 from report_crowds import crowd
 
@@ -62,6 +66,22 @@ def test_good_annotators_are_asked_more_and_guessers_no_longer() -> None:
     assert "ann" not in section(found, "annotators Ask more")["title"]
 
 
+def test_nobody_is_dropped_for_a_few_labels_that_look_idle() -> None:
+    """An annotator whose few labels hardly depend on the item may still be as good as most."""
+    rows = [
+        {"name": name, "labels": n, "skill": skill, "low": low, "high": high, "spammer": spammer}
+        for name, n, skill, low, high, spammer in (
+            ("ann", 900, 0.9, 0.88, 0.92, 0.1),
+            ("bob", 900, 0.8, 0.78, 0.82, 0.3),
+            ("new", 20, 0.66, 0.42, 0.9, 0.95),
+            ("same", 900, 0.5, 0.46, 0.55, 0.99),
+        )
+    ]
+    found = ask(rows, best=False, n_classes=2)
+    assert found is not None
+    assert (found["figure"], found["title"]) == ("Stop asking", "“same”")
+
+
 def test_the_two_classes_that_are_confused_are_named() -> None:
     rng = np.random.default_rng(0)
     truth = rng.integers(4, size=400)
@@ -77,6 +97,61 @@ def test_the_two_classes_that_are_confused_are_named() -> None:
 def test_further_labels_have_a_price_where_it_is_given() -> None:
     assert "for" not in section(findings(crowd()), "next")["title"]
     assert section(findings(crowd(), cost=0.5), "next")["title"] == "right labels expected from 30 more, for 15.00"
+
+
+def alone(n: int = 150, **options: Any) -> Source:
+    """One annotator, with labels that nothing can be compared with."""
+    rng = np.random.default_rng(0)
+    annotations = Annotations.from_triples(
+        np.arange(n), np.zeros(n, int), rng.integers(2, size=n), annotators=["ann"], classes=["ok", "fraud"]
+    )
+    return Source("payments", annotations, timestamps=np.arange(float(n)), **options)
+
+
+def test_where_nothing_can_be_compared_nothing_is_made_up() -> None:
+    page = gather(alone(), cost=0.5)
+    unknown, twice = page.overview["headline"]
+    assert unknown["figure"] == "Unknown"
+    assert "No item has labels of two annotators, so nothing tells right" in unknown["words"]
+    assert twice["title"] == "100 items, drawn at random, for 50.00"
+    assert page.overview["confidence"] == []
+    assert page.annotators["rows"] == [{"name": "ann", "labels": 150, "seconds": 1.0}]
+    assert page.annotators["comparable"] is False
+    assert not page.map
+    assert not page.next
+    assert page.items["rows"][0]["id"] == "0"  # as in the file
+    assert {row["doubt"] for row in page.items["rows"]} == {None}
+    assert {row["likely"][0][1] for row in page.items["rows"]} == {None}
+    assert "%" not in json.dumps(page.overview)
+    told = page_html(page)
+    assert "Skill cannot be estimated" in told
+    assert 'id="chart-skills"' not in told
+
+
+def test_several_annotators_who_share_no_item_are_not_compared_either() -> None:
+    split = Annotations.from_triples(np.arange(60), np.arange(60) % 3, np.arange(60) % 2)
+    assert gather(Source("split", split)).overview["headline"][0]["figure"] == "Unknown"
+    shared = Annotations.from_triples([*range(60), 0], [*(np.arange(60) % 3), 1], [*(np.arange(60) % 2), 0])
+    assert gather(Source("shared", shared)).overview["headline"][0]["figure"] != "Unknown"
+
+
+def test_where_nothing_can_be_compared_truth_measures() -> None:
+    source = alone()
+    truth = np.full(150, -1, np.int32)
+    truth[:5] = 0
+    few = gather(dataclasses.replace(source, truth=truth)).overview["headline"][0]
+    assert "and the truth of only 5 is known" in few["words"]
+    label = source.annotations.label
+    truth[:40] = np.where(np.arange(40) < 30, label[:40], 1 - label[:40])
+    page = gather(dataclasses.replace(source, truth=truth))
+    first = page.overview["headline"][0]
+    assert (first["figure"], first["title"]) == ("75%", "of the labels are right")
+    assert "measured on 40 items" in first["words"]
+    assert [each["section"] for each in page.overview["headline"]] == ["overview", "annotators"]
+    assert page.overview["headline"][1]["figure"] == "Confused"
+    row = page.annotators["rows"][0]
+    assert (row["skill"], row["low"] < 0.75 < row["high"]) == (0.75, True)
+    assert "matrix" not in row
 
 
 @pytest.mark.parametrize("votes", [[["a", "a"], ["a", "a"]], [["a", None], [None, "b"]]])

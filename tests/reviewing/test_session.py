@@ -12,7 +12,7 @@ import pytest
 import crowdwise
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, DataError, InUseError
-from crowdwise.quality import outlook
+from crowdwise.quality import measured, outlook
 from crowdwise.readers import read
 from crowdwise.reviewing.exporting import all_annotations, consensus_labels, save
 from crowdwise.reviewing.items import export_of
@@ -278,6 +278,45 @@ def test_reviews_that_find_more_errors_than_promised_lower_the_outlook():
     assert better.high - better.low < fresh.high - fresh.low
     mixed = outlook(np.array([0.5] * 10 + [0.99] * 90), [], 2, 0.97)
     assert 0 < mixed.more <= 10
+
+
+def test_checks_of_doubtful_items_tell_less_about_the_rest_than_checks_at_random():
+    rest, found = np.full(1000, 0.95), [(0.5, False)] * 20 + [(0.5, True)] * 5
+    doubtful = outlook(rest, found, 2, 0.97)
+    at_random = outlook(rest, [(0.95, False)] * 5 + [(0.95, True)] * 20, 2, 0.97)
+    assert doubtful.right > 0.94  # although four of five were wrong
+    assert at_random.right < 0.94
+
+
+def test_where_nothing_can_be_compared_only_reviews_tell_how_good_the_rest_is(make, tmp_path):
+    crowd = Annotations.from_triples(range(200), [0] * 200, [0, 1] * 100, annotators=["ann"], classes=["ok", "fraud"])
+    session = make(export=export_of(crowd, None)[0], target=0.9)
+    fresh = session.progress(ME)
+    assert fresh.outlook is None
+    assert not fresh.enough
+    items = [session.next_item(ME, View())]
+    shown = session.shown(items[0], ME)
+    assert shown["likely"] == []
+    assert shown["votes"][0][1] == [{"name": "ann", "kind": "", "skill": None}]
+    assert session.rows(np.array(items), ME)[0]["doubt"] is None
+    for _ in range(12):
+        session.answer(ME, "label", items[-1], items[-1] % 2)  # as ann said
+        session.settle()
+        items.append(session.next_item(ME, View()))
+    assert items != sorted(items)  # drawn at random, so that they speak for the rest
+    now = session.progress(ME)
+    assert (now.agreeing, now.checked) == (12, 12)
+    assert now.outlook == measured(12, 12, 188, 0.9)
+    assert now.enough
+    assert session.answers.labels[ME, items[0]].answer.confidence is None
+
+
+def test_gold_measures_where_nothing_else_does(make, tmp_path):
+    path = tmp_path / "gold.csv"
+    lines = [f"{k},ann,{'ab'[k % 2]},{'ab'[k % 2] if k < 30 else ''}" for k in range(90)]
+    path.write_text("\n".join(["item,annotator,label,gold", *lines]))
+    session = make(export=read(path))
+    assert session.progress(ME).outlook == measured(30, 30, 90, 0.97)
 
 
 def test_a_refit_of_100_000_annotations_takes_a_second(make, tmp_path):

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from crowdwise.aggregation.core.base import IterativeAggregator, State
+from crowdwise.aggregation.core.base import Calibration, IterativeAggregator, State
 from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.constraints import PositiveFloat
@@ -34,7 +34,7 @@ class CRH(IterativeAggregator[Weights]):
     array([ 0.  , 15.94,  0.  ])
     """
 
-    calibration: Literal["crowd", "none"] = "none"
+    calibration: Calibration = "none"
     """``"none"``: shares of votes; ``"crowd"``: probabilities."""
 
     max_iter: int = 10

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from crowdwise.aggregation.core.base import Aggregator, share
+from crowdwise.aggregation.core.base import Aggregator, Calibration, share
 from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.aggregation.core.queries import labels_within
@@ -23,7 +22,7 @@ class MajorityVote(Aggregator):
     array(['dog', 'cat'], dtype='<U3')
     """
 
-    calibration: Literal["crowd", "none"] = "none"
+    calibration: Calibration = "none"
     """``"none"``: shares of votes; ``"crowd"``: probabilities."""
 
     holds_shares = True
@@ -45,7 +44,7 @@ class GoldMajorityVote(Aggregator):
     array(['dog', 'dog'], dtype='<U3')
     """
 
-    calibration: Literal["crowd", "none"] = "none"
+    calibration: Calibration = "none"
     """``"none"``: shares of votes; ``"crowd"``: probabilities."""
 
     holds_shares = True

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from crowdwise.aggregation.core.base import Aggregator, share
+from crowdwise.aggregation.core.base import Aggregator, Calibration, share
 from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.registry import AGGREGATORS
@@ -23,7 +22,7 @@ class Wawa(Aggregator):
     array([0.5, 1. , 0.5])
     """
 
-    calibration: Literal["crowd", "none"] = "none"
+    calibration: Calibration = "none"
     """``"none"``: shares of votes; ``"crowd"``: probabilities."""
 
     holds_shares = True

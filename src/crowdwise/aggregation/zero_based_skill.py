@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from crowdwise.aggregation.core.base import IterativeAggregator, State
+from crowdwise.aggregation.core.base import Calibration, IterativeAggregator, State
 from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import Floats
 from crowdwise.aggregation.wawa import agreement
@@ -35,7 +34,7 @@ class ZeroBasedSkill(IterativeAggregator[Skills]):
     array([0.5, 1. , 0.5])
     """
 
-    calibration: Literal["crowd", "none"] = "none"
+    calibration: Calibration = "none"
     """``"none"``: shares of votes; ``"crowd"``: probabilities."""
 
     tol: float = 1e-12

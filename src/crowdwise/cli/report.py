@@ -21,7 +21,7 @@ def report(
             metavar="INPUT",
             help="A file of annotations (an export of Label Studio, Toloka, MTurk, Prodigy, Argilla, CVAT or doccano, "
             "a table, a matrix), a table that `crowdwise aggregate` wrote, a run of `crowdwise train`, the folder of a "
-            "benchmark, or a data set's name.",
+            "benchmark or of `crowdwise compare`, or a data set's name.",
         ),
     ],
     out: Annotated[
@@ -36,7 +36,9 @@ def report(
     inputs: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="The instances behind INPUT (npy, npz or a table), where that is a run from Python."
+            metavar="FILE",
+            help="The instances behind INPUT (npy, npz or a table), where that is a file of labels or a run from Python: "
+            "the report then shows the most similar items beside a doubtful one.",
         ),
     ] = None,
     bench: Annotated[

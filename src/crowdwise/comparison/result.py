@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
 from crowdwise.comparison.judge import Expectation
 from crowdwise.data import notebook
+from crowdwise.errors import ModelFileError
+from crowdwise.storage.documents import read_json, write_json
+
+RESULT = "result.json"
 
 
 @dataclass(frozen=True)
@@ -84,6 +89,26 @@ class Comparison:
         """For JSON."""
         return asdict(self) | {"expected": self.expected._asdict(), "expectation": self.expectation}
 
+    def save(self, folder: Path) -> None:
+        """Put it beside the fits, for `Comparison.load`."""
+        write_json(folder / RESULT, _finite(self.as_dict()))
+
+    @classmethod
+    def load(cls, folder: Path) -> Comparison:
+        """The comparison that ``folder`` holds."""
+        path = folder / RESULT
+        found = read_json(path)
+        try:
+            known = {field.name: found[field.name] for field in fields(cls)}
+            known |= {name: tuple(known[name]) for name in ("entries", "notes")}
+            known["entries"] = tuple(Entry(**{k: _number(v) for k, v in each.items()}) for each in known["entries"])
+            known["expected"] = Expectation(**{name: float(_number(v)) for name, v in known["expected"].items()})
+            result = cls(**known)
+            str(result)  # what cannot be shown is damaged
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise ModelFileError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+        return result
+
     @property
     def judged_by(self) -> str:
         """What the scores are."""
@@ -127,3 +152,16 @@ class Comparison:
             lines.append("  ".join([*cells, row[5]]).rstrip())
         lines += ["", self.judged_by, *self.remarks(), "", self.reason, self.expectation, f"Next: {self.next_step}"]
         return "\n".join(lines)
+
+
+def _finite(value: Any) -> Any:
+    """The same for JSON, which has no NaN: None instead."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _number(value: Any) -> Any:
+    return math.nan if value is None else tuple(value) if isinstance(value, list) else value

@@ -86,7 +86,10 @@ def compare(
     encode = Encoding(X, seed)
     fits = run_all(tasks, records=records, seconds=seconds, jobs=jobs, observer=observer, encode=encode)
     yardstick = Yardstick.from_annotations(crowd) if truth is None else Yardstick.from_gold(truth, crowd.n_classes)
-    return judge(crowd, candidates, parts, fits, yardstick, truth, notes, text=encoders.kind_of(X) == "text")
+    found = judge(crowd, candidates, parts, fits, yardstick, truth, notes, text=encoders.kind_of(X) == "text")
+    if records is not None:
+        found.save(records.folder)
+    return found
 
 
 def judge(

@@ -14,7 +14,7 @@ from crowdwise.quality._calibration import Calibration, calibration
 from crowdwise.quality._instances import instances, issues
 from crowdwise.quality._next import next_labels
 from crowdwise.quality._outlook import Outlook as Outlook
-from crowdwise.quality._outlook import cautious_confidence as cautious_confidence
+from crowdwise.quality._outlook import measured as measured
 from crowdwise.quality._outlook import outlook as outlook
 from crowdwise.quality._skill import independent_skill as independent_skill
 from crowdwise.quality._skill import skill_of as skill_of

@@ -21,7 +21,7 @@ from crowdwise.data.factorise import Vocabulary
 from crowdwise.data.shares import wilson
 from crowdwise.data.types import Floats, Ints, Mask
 from crowdwise.errors import DataError
-from crowdwise.quality._belief import NUMBERS, Belief, floats, ids
+from crowdwise.quality._belief import NUMBERS, Belief, floats, ids, nothing
 from crowdwise.quality._skill import Skill, independent_skill, skill
 
 SMOOTHING = 2.0  # labels of an average annotator added to each row of a confusion matrix
@@ -69,7 +69,7 @@ def annotators(
     Columns: ``annotator``; ``annotator_quality``, the probability that a label is right, with its credible interval
     ``annotator_quality_low`` .. ``annotator_quality_high`` at ``confidence`` (of a fitted aggregator, the lower end is with
     honest confidence and the upper one with independent errors; where nothing can be compared it is 0 to 1, and the quality
-    null); ``agreement_with_consensus``;
+    null, as is what else would follow from it); ``agreement_with_consensus``;
     ``num_examples_labeled``; ``worst_class`` and ``worst_class_quality``, the class recognised least often;
     ``confused_class``, ``confused_with`` and ``confused_count``: true class, label and expected number of the most
     frequent error; ``spammer_score``, 1 for labels that do not depend on the instance, 0 for perfect ones (1 minus the
@@ -89,7 +89,8 @@ def annotators(
     if durations is not None or timestamps is not None:
         columns.update(_speed(crowd, timestamps, durations))
     if timestamps is not None:
-        columns.update(_drift(crowd, belief, seconds_of(crowd, timestamps, "timestamps"), confidence))
+        drift = _drift(crowd, belief, seconds_of(crowd, timestamps, "timestamps"), confidence)
+        columns.update(drift if belief.comparable else nothing(drift))
     if gold is not None:
         columns.update(_against(crowd, gold, confidence))
     return pa.table(columns)
@@ -118,13 +119,12 @@ def profile(tally: Tally, confidence: float) -> dict[str, Any]:
     skills = [tally.skill, *([] if tally.independent is None else [tally.independent])]
     low = np.min([skill.quantile(tail) for skill in skills], axis=0) if tally.comparable else np.zeros(len(number))
     high = np.max([skill.quantile(1 - tail) for skill in skills], axis=0) if tally.comparable else np.ones(len(number))
-    unknown = not tally.comparable and tally.independent is not None  # a majority vote by itself has a typical value
     errors = {**_errors(tally), **_bias(tally)}
-    if unknown:  # what follows from taking every label for right
-        errors = {name: pa.nulls(len(number), pa.array(column).type) for name, column in errors.items()}
+    if not tally.comparable:  # what follows from taking every label for right
+        errors = nothing(errors)
     return {
         "annotator": tally.annotators.arrow,
-        "annotator_quality": floats(tally.skill.mean, np.full(len(number), unknown)),
+        "annotator_quality": floats(tally.skill.mean, np.full(len(number), not tally.comparable)),
         "annotator_quality_low": low,
         "annotator_quality_high": high,
         "agreement_with_consensus": floats(tally.agreeing / np.maximum(number, 1), number == 0),
@@ -136,7 +136,6 @@ def profile(tally: Tally, confidence: float) -> dict[str, Any]:
 def _tally(annotations: Annotations, belief: Belief, posterior: Any) -> Tally:
     crowd = MemoryCrowd.of(annotations)
     raw = getattr(posterior, "raw_posterior_", None)
-    shared = posterior is not None or len(annotations) == 0 or bool(np.any(annotations.labels_per_instance > 1))
     counts, expected = class_counts(crowd, belief.posterior)
     return Tally(
         annotators=annotations.annotator_vocabulary,
@@ -148,7 +147,7 @@ def _tally(annotations: Annotations, belief: Belief, posterior: Any) -> Tally:
         confusion=belief.confusion,
         skill=skill(annotations, belief),
         independent=None if raw is None else independent_skill(crowd.hits(raw).sum(axis=1), crowd.labels_per_annotator),
-        comparable=bool(getattr(posterior, "comparable_", shared)),
+        comparable=belief.comparable,
     )
 
 

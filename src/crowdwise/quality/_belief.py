@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 from scipy.special import softmax
 
 from crowdwise.annotations import Annotations
+from crowdwise.data.comparing import comparable
 from crowdwise.data.factorise import Vocabulary
 from crowdwise.data.types import Floats, Ints, Mask
 from crowdwise.errors import DataError
@@ -25,19 +27,22 @@ class Belief:
     posterior: Floats  # (n, C)
     confusion: Floats | None  # (R, C, C)
     majority: bool = False  # whether the posterior comes from a majority vote
+    comparable: bool = True  # whether anything tells right labels from wrong ones
 
     @classmethod
     def of(cls, annotations: Annotations, posterior: Any, confusion: Any = None) -> Belief:
         """From an array (n, C), a fitted aggregator (``posterior_``, ``confusion_``), or None for a majority vote."""
         if posterior is None:
-            return cls(majority_posterior(annotations), _confusion(annotations, confusion), majority=True)
+            votes = majority_posterior(annotations)
+            return cls(votes, _confusion(annotations, confusion), majority=True, comparable=comparable(annotations))
         if confusion is None:
             confusion = getattr(posterior, "confusion_", None)
         given = checked_posterior(getattr(posterior, "posterior_", posterior))
         expected = annotations.n_instances, annotations.n_classes
         if given.shape != expected:
             raise DataError(f"posterior has shape {given.shape}, but the annotations need {expected} (n, C)")
-        return cls(given, _confusion(annotations, confusion))
+        told = bool(getattr(posterior, "comparable_", True))  # an array may come from anywhere
+        return cls(given, _confusion(annotations, confusion), comparable=told)
 
     @property
     def label(self) -> Ints:
@@ -103,6 +108,11 @@ def _confusion(annotations: Annotations, confusion: Any) -> Floats | None:
 def floats(values: Floats, missing: Mask) -> pa.Array:
     """A column of numbers, null where ``missing``."""
     return pa.array(values, mask=missing)
+
+
+def nothing(columns: Mapping[str, Any]) -> dict[str, pa.Array]:
+    """The same columns, all null: where nothing can be compared, they would be made up."""
+    return {name: pa.nulls(len(column), pa.array(column).type) for name, column in columns.items()}
 
 
 def ids(vocabulary: Vocabulary, codes: Ints, missing: Mask) -> pa.Array:

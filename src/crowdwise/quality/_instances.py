@@ -20,7 +20,8 @@ def instances(annotations: Any, posterior: Any = None) -> pa.Table:
     ``posterior`` is as in `annotators`. Columns: ``instance``; ``consensus_label``, the most likely class, and
     ``consensus_quality_score``, its probability; ``annotator_agreement``, the share of labels equal to the consensus;
     ``num_annotations``; and two measures of difficulty from 0 to 1: ``entropy``, of the posterior relative to the
-    uniform distribution, and ``disagreement``, the share of pairs of labels that differ.
+    uniform distribution, and ``disagreement``, the share of pairs of labels that differ. Where nothing tells right labels
+    from wrong ones (no instance has labels of two annotators, and no gold was fitted), probabilities and entropy are null.
 
     >>> instances([["cat", "cat", "dog"], ["dog", None, None]]).select(["consensus_label", "disagreement"]).to_pylist()
     [{'consensus_label': 'cat', 'disagreement': 0.6666666666666666}, {'consensus_label': 'dog', 'disagreement': None}]
@@ -29,6 +30,7 @@ def instances(annotations: Any, posterior: Any = None) -> pa.Table:
     belief, labels = Belief.of(crowd, posterior), crowd.labels_per_instance
     agreeing = np.bincount(crowd.instance, crowd.label == belief.label[crowd.instance], crowd.n_instances)
     unknown = np.logical_and(belief.majority, labels == 0)
+    untold = np.logical_and(not belief.comparable, labels > 0)
     votes = crowd.votes()
     pairs = labels * (labels - 1)
     differing = pairs - (votes * (votes - 1)).sum(axis=1)
@@ -36,10 +38,10 @@ def instances(annotations: Any, posterior: Any = None) -> pa.Table:
         {
             "instance": crowd.instance_vocabulary.arrow,
             "consensus_label": ids(crowd.class_vocabulary, belief.label, unknown),
-            "consensus_quality_score": belief.confidence,
+            "consensus_quality_score": floats(belief.confidence, untold),
             "annotator_agreement": floats(agreeing / np.maximum(labels, 1), labels == 0),
             "num_annotations": labels,
-            "entropy": entropy(belief),
+            "entropy": floats(entropy(belief), untold),
             "disagreement": floats(differing / np.maximum(pairs, 1), pairs == 0),
         }
     )
@@ -60,7 +62,7 @@ def issues(annotations: Any, posterior: Any = None, *, limit: NonNegativeInt | N
     crowd = Annotations.coerce(annotations)
     belief = Belief.of(crowd, posterior)
     given, likely = belief.posterior[crowd.instance, crowd.label], belief.confidence[crowd.instance]
-    rows = np.flatnonzero(given < likely - 1e-9)  # a tie is not an issue
+    rows = np.flatnonzero((given < likely - 1e-9) & belief.comparable)  # a tie is not an issue
     rows = rows[np.lexsort((-likely[rows], given[rows]))][:limit]
     return pa.table(
         {

@@ -14,7 +14,7 @@ from crowdwise.constraints import NonNegativeFloat, NonNegativeInt, PositiveInt,
 from crowdwise.data.codes import Selection, row_blocks, selected
 from crowdwise.data.types import Floats, Ints
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.quality._belief import NUMBERS, Belief
+from crowdwise.quality._belief import NUMBERS, Belief, floats
 from crowdwise.quality._instances import entropy
 from crowdwise.quality._skill import skill
 
@@ -48,7 +48,8 @@ def next_labels(
 
     Columns: ``instance``; ``annotator``; ``expected_gain``, the mutual information between label and true class in
     bits; ``expected_accuracy_gain``, the expected increase of the probability that the most likely class is right;
-    ``consensus_label`` and ``consensus_quality_score``, the current ones; with ``costs``, ``cost``.
+    ``consensus_label`` and ``consensus_quality_score``, the current ones; with ``costs``, ``cost``. Gains and scores are null
+    where nothing tells right labels from wrong ones yet.
 
     >>> crowd = Annotations.from_dense([[0, 0, 0], [0, 1, None], [1, 1, 1], [0, 0, None]])
     >>> next_labels(crowd, budget=1).select(["instance", "annotator"]).to_pylist()
@@ -77,14 +78,15 @@ def next_labels(
     gain = gains[chosen, asked]
     better = _accuracy_gains(belief.posterior[uncertain[chosen]], matrices, asked)
     codes = uncertain[chosen]
+    untold = np.full(len(codes), not belief.comparable)
     return pa.table(
         {
             "instance": crowd.instance_vocabulary.take(codes),
             "annotator": crowd.annotator_vocabulary.take(who[asked]),
-            "expected_gain": gain,
-            "expected_accuracy_gain": better,
+            "expected_gain": floats(gain, untold),
+            "expected_accuracy_gain": floats(better, untold),
             "consensus_label": crowd.class_vocabulary.take(belief.label[codes]),
-            "consensus_quality_score": belief.confidence[codes],
+            "consensus_quality_score": floats(belief.confidence[codes], untold),
             **({} if price is None else {"cost": price[who[asked]]}),
         }
     )

@@ -7,22 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from crowdwise.annotations import Annotations
 from crowdwise.data.types import Floats
-from crowdwise.quality._belief import majority_posterior
 
 PRIOR = 5.0  # expected errors before checks outweigh what the model promised
-
-
-def cautious_confidence(annotations: Annotations, posterior: Floats) -> Floats:
-    """Probability of every instance's most likely class, (n,): the lower of what the model says and what agreement says.
-
-    Models that tell annotators apart take their labels for independent and promise too much; how often two labels of an
-    instance agree promises less (`majority_posterior`).
-    """
-    label = posterior.argmax(axis=1)[:, None]
-    votes = np.take_along_axis(majority_posterior(annotations), label, axis=1)[:, 0]
-    return np.minimum(np.take_along_axis(posterior, label, axis=1)[:, 0], votes)
 
 
 @dataclass(frozen=True)
@@ -38,10 +25,29 @@ class Outlook:
     """Checks after which the rest is expected to reach the target, the most doubtful first."""
 
 
+def measured(right: int, checked: int, left: int, target: float) -> Outlook | None:
+    """What to expect of the ``left`` items where only checks tell anything, of items drawn at random: so many, so many right.
+
+    The share of right labels has a uniform prior. None without any check.
+
+    >>> round(measured(18, 20, 100, 0.97).right, 2), measured(0, 0, 100, 0.97)
+    (0.86, None)
+    """
+    from scipy.stats import beta  # slow to import
+
+    if not checked:
+        return None
+    share = beta(right + 1, checked - right + 1)
+    low, high = (float(end) for end in share.ppf([0.025, 0.975]))
+    return Outlook(float(share.mean()), low, high, 0 if share.mean() >= target else left)
+
+
 def outlook(confidence: Floats, checked: Sequence[tuple[float, bool]], n_classes: int, target: float) -> Outlook:
     """What to expect of items with this ``confidence`` (k,), given pairs of confidence and rightness of those ``checked``.
 
-    Errors are Poisson with a rate that is a multiple of the promised one; the multiple has a Gamma prior around 1.
+    Errors are Poisson with a rate that is a multiple of the promised one; the multiple has a Gamma prior around 1. Who checks
+    the most doubtful items first learns little about the others: checks count as the square of how doubtful the rest is,
+    compared with them.
 
     >>> outlook(np.array([0.9, 0.9]), [], 2, 0.97).right
     0.9
@@ -55,7 +61,8 @@ def outlook(confidence: Floats, checked: Sequence[tuple[float, bool]], n_classes
         return Outlook(1.0, 1.0, 1.0, 0)
     expected = sum(1 - promised for promised, _ in checked)
     wrong = sum(not right for _, right in checked)
-    shape, rate = PRIOR + wrong, PRIOR + expected
+    alike = min(1.0, float(doubt.mean()) * len(checked) / expected) ** 2 if expected > 0 else 1.0
+    shape, rate = PRIOR + alike * wrong, PRIOR + alike * expected
     most = 1 - 1 / max(n_classes, 2)
 
     def share(times: float) -> float:

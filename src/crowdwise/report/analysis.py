@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.aggregation import recommend
-from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core import kernels, tempering
 from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.majority_vote import MajorityVote
 from crowdwise.annotations import Annotations
+from crowdwise.data.comparing import comparable
 from crowdwise.registry import AGGREGATORS
 from crowdwise.report.source import Source
 
@@ -44,6 +45,16 @@ class Analysis:
     transitions: Transitions | None = None
     right: Floats | None = None  # (E,) probability that the annotator is right on the instance, by the model
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether the labels themselves tell right from wrong; if not, probabilities and skills would be made up."""
+        return comparable(self.source.annotations)
+
+    def known(self) -> Ints:
+        """Codes of the labelled instances whose truth is known, (k,)."""
+        truth, labelled = self.source.truth, np.flatnonzero(self.source.annotations.labels_per_instance > 0)
+        return labelled[truth[labelled] >= 0] if truth is not None else labelled[:0]
 
     @property
     def label(self) -> Ints:
@@ -105,6 +116,7 @@ def analyse(source: Source, method: str = "auto", *, seed: int = 0) -> Analysis:
         transitions = Transitions.of(model, source.X)
         if transitions is not None:
             belief, right = posterior(predicted, crowd, transitions)
+            belief = _honest(crowd, belief)
             reason = "The classifier's prediction, combined with each label through its annotator's matrix."
             confusion = mean_matrices(crowd, transitions, np.arange(crowd.n_annotators)) if fits else None
             return Analysis(source, model.name, reason, belief, majority, confusion, predicted, transitions, right)
@@ -113,6 +125,16 @@ def analyse(source: Source, method: str = "auto", *, seed: int = 0) -> Analysis:
         name = f"{name}, beside the classifier of {model.name}"
     confusion = fitted.confusion_ if fits else None
     return Analysis(source, name, reason, fitted.posterior_, majority, confusion, predicted, warnings=warned)
+
+
+def _honest(crowd: Annotations, posterior: Floats) -> Floats:
+    """A posterior that takes errors for independent, with the confidence that aggregators have."""
+    if not len(crowd) or crowd.n_classes < 2:
+        return posterior
+    layout = MemoryCrowd.of(crowd).layout
+    along, squared = tempering.vote_evidence(layout, posterior)
+    vote = max(along / squared, tempering.WEAKEST) if squared > 0 else 1.0
+    return tempering.tempered(layout, posterior, vote, tempering.SLOPE)
 
 
 def _aggregate(crowd: Annotations, method: str, seed: int, models: list[Any]) -> tuple[str, str, Any]:

@@ -67,14 +67,17 @@ def profiles(analysis: Analysis) -> ShownAnnotators:
     shown = shown[crowd.labels_per_annotator[shown] > 0]
     table = quality.annotators(
         crowd,
-        analysis.posterior,
-        confusion=analysis.confusion,
+        analysis.posterior if analysis.comparable else None,
+        confusion=analysis.confusion if analysis.comparable else None,
         timestamps=source.timestamps,
         durations=source.durations,
+        gold=None if analysis.comparable else source.gold,
     )
     rows = [
         _row(row, str(name)) for row, name in zip(table.take(shown).to_pylist(), crowd.annotators[shown], strict=True)
     ]
+    if not analysis.comparable:  # neither skills nor matrices: only what was measured
+        return ShownAnnotators(shown, int(np.count_nonzero(crowd.labels_per_annotator)), rows, None)
     for row, code in zip(rows, shown.tolist() if source.kinds is not None else [], strict=False):
         if source.kinds[code] == MODEL:  # type: ignore[index]
             row["kind"] = MODEL
@@ -109,6 +112,11 @@ def profiles_of_model(model: CrowdClassifier) -> ShownAnnotators:
 
 def _row(values: dict[str, Any], name: str) -> dict[str, Any]:
     row: dict[str, Any] = {"name": name}
+    if values.get("annotator_quality") is None:  # where nothing can be compared: measured by gold, or not at all
+        values = values | {
+            f"annotator_quality{end}": values.get(f"gold_accuracy{end}") for end in ("", "_low", "_high")
+        }
+        values["agreement_with_consensus"] = None
     for column, key in COLUMNS.items():
         value = values.get(column)
         if value is not None:

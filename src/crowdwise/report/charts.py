@@ -41,7 +41,8 @@ def specs(classes: Sequence[str]) -> dict[str, Spec]:
         "gain": _gain(),
         "loss": _training("loss", "loss"),
         "agreeing": _training("agreement", "agreement with held-out labels"),
-        "comparison": _comparison(),
+        "comparison": _comparison("standard deviation", "runs"),
+        "ranking": _comparison("standard error", "folds"),
     }
     return {
         name: _described(chart.to_dict(validate=False)) for name, chart in charts.items()
@@ -254,10 +255,10 @@ def _training(field: str, title: str) -> Any:
     )
 
 
-def _comparison() -> Any:
-    base = _chart("comparison", 120, "Every method, mean and standard deviation")
+def _comparison(error: str, runs: str) -> Any:
+    base = _chart("comparison", 120, f"Every method, mean and {error}")
     y = alt.Y("row:N", sort=None, title=None, axis=alt.Axis(labelLimit=220))
-    numbers = (("mean:Q", ".2f"), ("spread:Q", ".2f", "standard deviation"), ("runs:Q",))
+    numbers = (("mean:Q", ".2f"), ("spread:Q", ".2f", error), ("runs:Q", "", runs))
     tooltip = _tips(("row:N", "", "method"), *numbers)
     scale = alt.Scale(zero=False, nice=True)
     return _intervals(base, "mean:Q", y, tooltip, 90, title="test accuracy, %", scale=scale)

@@ -16,7 +16,7 @@ from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import AGGREGATORS
 from crowdwise.report.analysis import analyse
 from crowdwise.report.annotators import profiles, profiles_of_model
-from crowdwise.report.headline import headline
+from crowdwise.report.headline import headline, sentence
 from crowdwise.report.items import items, next_labels
 from crowdwise.report.limits import PAGE_BYTES, RESERVED, number, size
 from crowdwise.report.models import models
@@ -24,6 +24,7 @@ from crowdwise.report.overview import overview
 from crowdwise.report.source import Source
 
 if TYPE_CHECKING:
+    from crowdwise.comparison import Comparison
     from crowdwise.methods.core.base import CrowdClassifier
 
 BUDGET = 200  # labels to suggest
@@ -53,6 +54,8 @@ class Content:
     comparison: list[dict[str, Any]] = field(default_factory=list)
     compared: str = ""
     """What was compared, in words."""
+    ranking: dict[str, Any] = field(default_factory=dict)
+    """What `crowdwise compare` found."""
     state: str = ""
     """The progress of a run, in words."""
     note: str = ""
@@ -78,10 +81,10 @@ def gather(
     page.classes = [str(name) for name in source.annotations.classes.tolist()]
     page.overview = overview(analysis, shown.rows, seed=seed)
     if shown.rows:
-        page.annotators = {"rows": shown.rows, "total": shown.total}
+        page.annotators = {"rows": shown.rows, "total": shown.total, "comparable": analysis.comparable}
     page.map = shown.chart or {}
     page.models = models(analysis, seed=seed)
-    page.next = next_labels(analysis, budget) if budget else []
+    page.next = next_labels(analysis, budget) if budget and analysis.comparable else []
     page.overview["headline"] = headline(analysis, shown.rows, page.next, cost)
     page.items = items(analysis, shown.shown, PAGE_BYTES - RESERVED - size(dataclasses.asdict(page)))
     return page
@@ -91,8 +94,40 @@ def about_model(model: CrowdClassifier, title: str) -> Content:
     """What a trained model alone knows about its annotators, for runs whose labels are missing."""
     page, shown = empty(title), profiles_of_model(model)
     page.classes = [str(name) for name in model.classes_.tolist()]
-    page.annotators = {"rows": shown.rows, "total": shown.total}
+    page.annotators = {"rows": shown.rows, "total": shown.total, "comparable": True}
     page.map = shown.chart or {}
+    return page
+
+
+def about_comparison(found: Comparison, title: str) -> Content:
+    """The ranking of `crowdwise compare`, what it recommends and why, and what to expect of it."""
+    page, (columns, rows) = empty(title), found.table()
+    metric = "accuracy on items of known truth, %" if found.gold else "agreement with held-out labels, %"
+    page.ranking = {
+        "columns": [sentence(metric if name in ("accuracy", "agreement") else name) for name in columns[:-1]],
+        "rows": rows,
+        "chart": [
+            {
+                "row": entry.title,
+                "metric": metric,
+                "mean": number(100 * entry.score, 2),
+                "spread": number(100 * entry.error, 2),
+                "low": number(100 * (entry.score - entry.error), 2),
+                "high": number(100 * (entry.score + entry.error), 2),
+                "runs": entry.folds,
+            }
+            for entry in found.entries
+        ],
+        "judged": found.judged_by,
+        "warning": ""
+        if found.gold
+        else "There is no truth to compare with: methods are judged by labels of the crowd that they were not shown. That "
+        "ranks them, but it is not the share of right predictions.",
+        "reason": found.reason,
+        "expected": found.expectation,
+        "next": found.next_step,
+        "remarks": found.remarks(),
+    }
     return page
 
 

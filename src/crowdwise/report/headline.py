@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from crowdwise import quality
+from crowdwise.data.shares import wilson
+from crowdwise.errors import spelled
 from crowdwise.readers import MODEL
 from crowdwise.report.analysis import Analysis
 from crowdwise.report.overview import SPAMMER
@@ -18,6 +19,7 @@ RELABELLED = 0.1  # share of the items that is relabelled in the second sentence
 ENOUGH = 20  # items of known truth from which on accuracy is measured
 FEW_LABELS = 10  # annotators with fewer are neither praised nor dropped
 NAMED = 3
+SECOND = 100  # items to label a second time, where none has been
 USELESS = 0.25  # of a typical annotator's advantage over chance; who has less for certain need not be asked
 
 
@@ -28,6 +30,9 @@ def headline(
     crowd = analysis.source.annotations
     if not len(crowd) or crowd.n_classes < 2:
         return []
+    measured = len(analysis.known()) >= ENOUGH
+    if not analysis.comparable and not measured:
+        return _unknown(analysis, cost)
     found = [
         *_right(analysis),
         _ask(rows, best=True, n_classes=crowd.n_classes),
@@ -45,11 +50,10 @@ def _finding(figure: str, title: str, words: str, section: str) -> dict[str, str
 def _right(analysis: Analysis) -> list[dict[str, str]]:
     """How many labels are right, and how many would be if the most doubtful items were relabelled.
 
-    Measured where the truth of enough items is known, else as the model promises, within what such promises are worth.
+    Measured where the truth of enough items is known, else as the posterior promises, within what such promises are worth.
     """
-    crowd, truth = analysis.source.annotations, analysis.source.truth
+    crowd, truth, known = analysis.source.annotations, analysis.source.truth, analysis.known()
     labelled = np.flatnonzero(crowd.labels_per_instance > 0)
-    known = labelled[truth[labelled] >= 0] if truth is not None else labelled[:0]
     total = len(labelled)
     k = max(1, round(RELABELLED * total))
     if truth is not None and len(known) >= ENOUGH:
@@ -57,35 +61,50 @@ def _right(analysis: Analysis) -> list[dict[str, str]]:
         first = np.argsort(-analysis.doubt[known], kind="stable")[: max(1, round(RELABELLED * len(known)))]
         mended = right.copy()
         mended[first] = True
-        now, then = _share(right), _share(mended)
+        now, then = ((float(np.mean(each)), *map(float, wilson(each.sum(), len(each)))) for each in (right, mended))
         title, basis = "of the labels are right", f", measured on {len(known):,} items of known truth"
     else:
-        confidence = np.minimum(quality.cautious_confidence(crowd, analysis.posterior), 1 - analysis.doubt)
-        confidence = confidence[labelled[np.argsort(-analysis.doubt[labelled], kind="stable")]]
+        confidence = 1 - analysis.doubt[labelled]
+        confidence = confidence[np.argsort(confidence, kind="stable")]
         all_of_them, rest = (quality.outlook(each, [], crowd.n_classes, 1.0) for each in (confidence, confidence[k:]))
         now = all_of_them.right, all_of_them.low, all_of_them.high
-        after = [(share * (total - k) + k) / total for share in (rest.right, rest.low, rest.high)]
-        then = after[0], after[1], after[2]
+        low, middle, high = ((share * (total - k) + k) / total for share in (rest.low, rest.right, rest.high))
+        then = middle, low, high
         title = "of the labels are expected to be right"
         basis = ". No truth was given to check it: label some items yourself to be sure"
     doubtful = f"if the {k:,} most doubtful {'item is' if k == 1 else 'items are'} relabelled"
+    found = [_finding(percent(now[0]), title, f"Between {percent(now[1])} and {percent(now[2])}{basis}.", "overview")]
+    if analysis.comparable:
+        words = "Look at them below, or put them right with “crowdwise review”."
+        found.append(
+            _finding(percent(then[0]), doubtful, f"Between {percent(then[1])} and {percent(then[2])}. {words}", "items")
+        )
+    return found
+
+
+def _unknown(analysis: Analysis, cost: float | None) -> list[dict[str, str]]:
+    """Why nothing can be said, and what would change that."""
+    labelled = int(np.count_nonzero(analysis.source.annotations.labels_per_instance))
+    known, number = len(analysis.known()), min(SECOND, labelled)
+    few = f", and the truth of only {known:,} is known" if known else ""
+    price = f", for {number * cost:,.2f}" if cost is not None else ""
     return [
-        _finding(percent(now[0]), title, f"Between {percent(now[1])} and {percent(now[2])}{basis}.", "overview"),
         _finding(
-            percent(then[0]),
-            doubtful,
-            f"Between {percent(then[1])} and {percent(then[2])}. Look at them below, or put them right with “crowdwise review”.",
-            "items",
+            "Unknown",
+            "how many labels are right",
+            f"No item has labels of two annotators{few}, so nothing tells right labels from wrong ones, good annotators from "
+            f"bad ones, or classes that are confused. Label some items twice, or give the truth of {ENOUGH} items or more with "
+            f"{spelled('gold', 'FILE')}.",
+            "overview",
+        ),
+        _finding(
+            "Label twice",
+            f"{number:,} {'item' if number == 1 else 'items'}, drawn at random{price}",
+            "How often a second annotator gives the same label tells, to within about ten points in a hundred, how good the "
+            "labels are. Then make this report again.",
+            "overview",
         ),
     ]
-
-
-def _share(right: npt.NDArray[np.bool_]) -> tuple[float, float, float]:
-    """Share of right labels with its 95 % interval (Wilson)."""
-    n, share, z = len(right), float(np.mean(right)), 1.96
-    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    width = z / (1 + z**2 / n) * float(np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)))
-    return share, max(0.0, middle - width), min(1.0, middle + width)
 
 
 def _ask(rows: Sequence[dict[str, Any]], *, best: bool, n_classes: int) -> dict[str, str] | None:
@@ -93,7 +112,7 @@ def _ask(rows: Sequence[dict[str, Any]], *, best: bool, n_classes: int) -> dict[
     people = [
         row
         for row in rows
-        if row.get("kind") != MODEL and row.get("labels", 0) >= FEW_LABELS and row.get("low") is not None
+        if row.get("kind") != MODEL and row.get("labels", 0) >= FEW_LABELS and row.get("skill") and "low" in row
     ]
     if len(people) < 2:
         return None
@@ -104,7 +123,8 @@ def _ask(rows: Sequence[dict[str, Any]], *, best: bool, n_classes: int) -> dict[
         return _finding("Ask more", listed([row["name"] for row in chosen], NAMED), words, "annotators")
     chance, typical = 1 / n_classes, float(np.median([row["skill"] for row in people]))
     bar = chance + USELESS * max(typical - chance, 0)
-    weak = [row for row in people if row["high"] < bar or row.get("spammer", 0) > SPAMMER]
+    idle = [row["high"] < typical and row.get("spammer", 0) > SPAMMER for row in people]  # even at best
+    weak = [row for row, spam in zip(people, idle, strict=True) if spam or row["high"] < bar]
     weak.sort(key=lambda row: row["skill"])
     if not weak:
         words = "No annotator is so weak that their labels could safely be dropped."
@@ -120,8 +140,12 @@ def _confused(analysis: Analysis) -> dict[str, str] | None:
     crowd, c = analysis.source.annotations, analysis.source.annotations.n_classes
     if c > 2_000:
         return None
+    belief, own = analysis.posterior, slice(None)
+    if not analysis.comparable:
+        truth = np.asarray(analysis.source.truth)
+        belief, own = np.eye(c)[truth], truth[crowd.instance] >= 0  # rows of unknown truth are not used
     counts = np.zeros((c, c))  # [label, true class]
-    np.add.at(counts, crowd.label, analysis.posterior[crowd.instance])
+    np.add.at(counts, crowd.label[own], belief[crowd.instance[own]])
     wrong = counts + counts.T
     np.fill_diagonal(wrong, 0)
     errors = wrong.sum() / 2

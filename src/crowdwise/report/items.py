@@ -21,6 +21,7 @@ from crowdwise.report.limits import (
     number,
     size,
 )
+from crowdwise.report.neighbours import add_neighbours
 from crowdwise.report.thumbnails import thumbnail
 
 LIKELY = 3  # classes to give for an item
@@ -33,7 +34,7 @@ def items(analysis: Analysis, shown: Ints, budget: int) -> dict[str, Any]:
     """
     source, crowd = analysis.source, analysis.source.annotations
     doubt, labels = analysis.doubt, crowd.labels_per_instance
-    order = np.lexsort((-labels, -np.round(doubt, 6)))
+    order = np.lexsort((-labels, -np.round(doubt, 6))) if analysis.comparable else np.arange(len(doubt))
     order = order[(labels[order] > 0) | (len(crowd) == 0)]
     total, order = len(order), order[:MOST_ITEMS]
     place: dict[int, int] = {code: at for at, code in enumerate(shown.tolist())}
@@ -55,8 +56,10 @@ def items(analysis: Analysis, shown: Ints, budget: int) -> dict[str, Any]:
             break
         rows.append(row)
         people += names
+    add_neighbours(rows, order, analysis)
+    left -= sum(size(row["near"]) + 8 for row in rows if "near" in row)
     _add_pictures(rows, order, source.pictures, source.folder, min(left, PICTURE_BYTES))
-    return {"rows": rows, "total": total, "people": people}
+    return {"rows": rows, "total": total, "people": people, "ranked": analysis.comparable}
 
 
 def _item(analysis: Analysis, code: int, doubt: float, most: int) -> dict[str, Any]:
@@ -69,6 +72,8 @@ def _item(analysis: Analysis, code: int, doubt: float, most: int) -> dict[str, A
         "doubt": number(doubt),
         "likely": [[each, number(belief[each])] for each in likely if belief[each] >= 0.005 or each == likely[0]],
     }
+    if not analysis.comparable:
+        row |= {"doubt": None, "likely": [[likely[0], None]]}
     if analysis.predicted is not None:
         best = int(analysis.predicted[code].argmax())
         row["predicted"] = [best, number(analysis.predicted[code, best])]

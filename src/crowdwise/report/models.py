@@ -24,12 +24,7 @@ def models(analysis: Analysis, *, seed: int = 0) -> dict[str, Any]:
     busiest = np.argsort(-crowd.labels_per_annotator, kind="stable")
     shown = [int(code) for code in busiest if kinds[code] == MODEL][:SHOWN]
     names = [crowd.annotator_vocabulary.arrow[code].as_py() for code in sorted(shown)]
-    truth = source.truth
-    gold = None
-    if truth is not None and (truth >= 0).any():
-        known = np.flatnonzero(truth >= 0)
-        ids, classes = crowd.instance_vocabulary.take(known), crowd.class_vocabulary.take(truth[known])
-        gold = dict(zip(ids.to_pylist(), classes.to_pylist(), strict=True))
+    gold = source.gold
     people = (kinds != MODEL)[crowd.annotator]
     others = np.isin(crowd.annotator, shown)
     found, warned = with_warnings(

@@ -49,7 +49,7 @@ def overview(analysis: Analysis, rows: Sequence[dict[str, Any]], *, seed: int = 
             "consensus": (counts / max(counts.sum(), 1)).round(4).tolist(),
             "labels": (given / max(given.sum(), 1)).round(4).tolist(),
         },
-        "confidence": histogram.tolist(),
+        "confidence": histogram.tolist() if analysis.comparable else [],
     }
 
 
@@ -70,7 +70,7 @@ def _sizes(analysis: Analysis) -> list[tuple[str, str, str]]:
 def _agreement(analysis: Analysis, seed: int) -> list[dict[str, Any]]:
     """Measures with their intervals; none if no instance has two labels."""
     crowd = analysis.source.annotations
-    if not (crowd.labels_per_instance > 1).any() or crowd.n_classes < 2:
+    if not len(crowd) or not analysis.comparable or crowd.n_classes < 2:
         return []
     resamples = RESAMPLES if len(crowd) <= LARGE else 0
     report = agreement.report(crowd, n_bootstrap=resamples, random_state=seed)
@@ -115,7 +115,7 @@ def _warnings(
     if crowd.n_classes < 2:
         found.append("All labels are the same class, so there is nothing to compare.")
     elif alpha is None:
-        found.append("No item has two labels, so agreement and annotators' errors cannot be estimated.")
+        found.append("No item has labels of two annotators, so agreement and annotators' errors cannot be estimated.")
     elif alpha < 0.4:
         found.append(
             f"Annotators agree little (Krippendorff's alpha {alpha:.2f}, where 1 is perfect and 0 is chance). "
@@ -127,7 +127,7 @@ def _warnings(
             "from 0.667 on, and reliable from 0.8 on."
         )
     right = analysis.accuracy(analysis.label)
-    if right is not None:
+    if right is not None and analysis.comparable:
         known = analysis.source.truth >= 0  # type: ignore[operator]
         promised = float(analysis.posterior[known].max(axis=1).mean())
         if promised - right > OVERCONFIDENT:

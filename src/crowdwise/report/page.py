@@ -69,6 +69,7 @@ def _sections(page: Content) -> list[tuple[str, str]]:
         "models": ("Models and people", page.models),
         "items": ("Items", page.items),
         "next": ("Label next", page.next),
+        "ranking": ("Methods", page.ranking),
         "training": ("Training" if page.training else "Methods", page.training or page.comparison),
     }
     return [(anchor, name) for anchor, (name, content) in every.items() if content]

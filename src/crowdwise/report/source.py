@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,6 +62,16 @@ class Source:
     """Further lines of the overview."""
 
     @property
+    def gold(self) -> dict[Any, Any] | None:
+        """True classes by instance, in the user's ids; None where none is known."""
+        known = np.flatnonzero(self.truth >= 0) if self.truth is not None else np.empty(0, np.int64)
+        if self.truth is None or not len(known):
+            return None
+        crowd = self.annotations
+        ids, classes = crowd.instance_vocabulary.take(known), crowd.class_vocabulary.take(self.truth[known])
+        return dict(zip(ids.to_pylist(), classes.to_pylist(), strict=True))
+
+    @property
     def models(self) -> list[Any]:
         """Ids of the annotators that are models."""
         if self.kinds is None:
@@ -104,6 +115,12 @@ def from_training(data: TrainingData, model: CrowdClassifier | None, title: str)
         truth = np.full(annotations.n_instances, -1, np.int32)
         truth[data.gold[0]] = annotations.class_codes(data.gold[1])
     return Source(title, annotations, data.message, truth, X=data.X, model=model, **_seen(data.X, text=False))
+
+
+def with_instances(source: Source, X: Any) -> Source:
+    """The same with its instances, which are shown where they can be and nothing else is."""
+    seen = _seen(X, text=False) if source.texts is None and source.pictures is None else {}
+    return dataclasses.replace(source, X=X, **seen)
 
 
 def _seen(X: Any, text: bool) -> dict[str, Any]:

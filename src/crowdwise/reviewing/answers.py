@@ -38,10 +38,10 @@ class Answer:
     seconds: float | None = None
     """How long the item was looked at."""
     consensus: Any = None
-    """The most likely class before this answer, and its probability."""
+    """The most likely class before this answer, and its probability, where that can be told."""
     confidence: float | None = None
     promised: float | None = None
-    """What was to be expected of the most likely class, see `Consensus.promised`."""
+    """What was to be expected of the most likely class; the same probability, but for journals of older versions."""
     key: str = ""
     """Names the request, so that one which is sent again counts once."""
 

@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 from scipy.special import entr
 
-from crowdwise import quality
 from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.recommend import suitable_method
 from crowdwise.annotations import Annotations
+from crowdwise.data.comparing import comparable
 from crowdwise.data.factorise import Vocabulary, is_text
 from crowdwise.data.types import Array, Floats, Ints
 from crowdwise.registry import AGGREGATORS
 from crowdwise.reviewing.answers import Answers
 
 Trust = Literal["gold", "expert"]
-VOTES, SLOW, FAST = "majority-vote", "committee", "hierarchical-dawid-skene"
+SLOW, FAST = "committee", "hierarchical-dawid-skene"
 EXPERT, EXPERT_LABELS = 0.95, 50.0  # an expert is right so often, as if seen so often in every class
 
 
@@ -36,6 +36,8 @@ class Consensus:
     """The crowd's labels, then those of the reviewers."""
     posterior: Floats
     reviewed: Array  # (n,) whether anybody has reviewed the item
+    comparable: bool = True
+    """Whether the crowd itself tells right labels from wrong ones; if not, probabilities and skills are made up."""
 
     @cached_property
     def label(self) -> Ints:
@@ -46,11 +48,6 @@ class Consensus:
     def confidence(self) -> Floats:
         """Probability of the most likely class, (n,)."""
         return np.asarray(self.posterior.max(axis=1))
-
-    @cached_property
-    def promised(self) -> Floats:
-        """What to expect of the most likely class, (n,): its probability, where models do not promise too much."""
-        return quality.cautious_confidence(self.annotations, self.posterior)
 
     @cached_property
     def information(self) -> Floats:
@@ -117,21 +114,16 @@ def refit(
     name, reason = suitable_method(crowd) if method == "auto" else (method, "")
     name = FAST if name == SLOW else name  # after every answer: quickly, and with reviewers' records
     kind: Any = AGGREGATORS[name]
-    as_gold = trust == "gold" or name == VOTES or not kind.uses_history
+    as_gold = trust == "gold" or not kind.uses_history
     gold = np.where(agreed >= 0, agreed, known).astype(np.int32) if as_gold else known
-    if name == VOTES:
-        posterior = quality.majority_posterior(annotations)
-        known = np.flatnonzero(gold >= 0)
-        posterior[known] = np.eye(annotations.n_classes)[gold[known]]
-    else:
-        history = _experts(annotations, n_crowd) if kind.uses_history and annotations.n_annotators > n_crowd else None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # it was said before the review began
-            model = kind(random_state=seed).fit_crowd(MemoryCrowd.of(annotations, gold, history))
-        posterior = model.posterior_
+    history = _experts(annotations, n_crowd) if kind.uses_history and annotations.n_annotators > n_crowd else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # it was said before the review began
+        model = kind(random_state=seed, calibration="usual").fit_crowd(MemoryCrowd.of(annotations, gold, history))
     reviewed = np.zeros(annotations.n_instances, bool)
     reviewed[annotations.instance[annotations.annotator >= n_crowd]] = True
-    return Consensus(version, name, reason, annotations, posterior, reviewed)
+    told = comparable(annotations.where(annotations.annotator < n_crowd))
+    return Consensus(version, name, reason, annotations, model.posterior_, reviewed, told)
 
 
 def _experts(annotations: Annotations, n_crowd: int) -> Floats:

@@ -44,7 +44,7 @@ def queue(consensus: Consensus, view: View) -> Ints:
         labelled = np.zeros(crowd.n_instances, bool)
         labelled[crowd.instance[own]] = True
         keep &= labelled
-        if view.order == "doubt":
+        if view.order == "doubt" and consensus.comparable:
             score = np.zeros(crowd.n_instances)
             np.maximum.at(score, crowd.instance[own], 1 - consensus.posterior[crowd.instance[own], crowd.label[own]])
     items = np.flatnonzero(keep)
@@ -52,7 +52,9 @@ def queue(consensus: Consensus, view: View) -> Ints:
 
 
 def scores(consensus: Consensus, order: Order) -> Floats:
-    """What an order sorts by, (n,): more comes first."""
+    """What an order sorts by, (n,): more comes first. At random where nothing tells which items are doubtful."""
+    if not consensus.comparable and order != "file":  # what is reviewed then measures the rest
+        return np.random.default_rng(0).random(len(consensus.confidence))
     if order == "doubt":
         return np.asarray(1 - consensus.confidence)
     if order == "gain":

@@ -15,7 +15,7 @@ import numpy as np
 from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.data.types import Ints
 from crowdwise.errors import ConfigError, DataError, spelled
-from crowdwise.quality import Outlook, outlook
+from crowdwise.quality import Outlook, measured, outlook
 from crowdwise.readers import MODEL, Export
 from crowdwise.registry import AGGREGATORS
 from crowdwise.reviewing.answers import COMMENT, HEADER, VERSION, Action, Answer, Answers
@@ -42,13 +42,14 @@ class Progress:
     agreeing: int
     """Labels, out of ``checked``, that were the consensus before they were given."""
     checked: int
-    outlook: Outlook
+    outlook: Outlook | None
+    """What to expect of the rest; None where nothing tells: no item has labels of two annotators, and nothing was checked."""
     target: float
 
     @property
     def enough(self) -> bool:
         """Whether the rest is expected to be as good as asked for."""
-        return self.left == 0 or self.outlook.right >= self.target
+        return self.left == 0 or (self.outlook is not None and self.outlook.right >= self.target)
 
 
 class Session:
@@ -151,11 +152,10 @@ class Session:
             values["seconds"] = round(seconds, 2)
         if answer.action == "label":
             assert label is not None
-            values |= {"label": self.class_id(label), "confidence": round(float(now.confidence[item]), 4)}
-            values |= {
-                "consensus": self.class_id(int(now.label[item])),
-                "promised": round(float(now.promised[item]), 4),
-            }
+            values |= {"label": self.class_id(label), "consensus": self.class_id(int(now.label[item]))}
+            if now.comparable:
+                confidence = round(float(now.confidence[item]), 4)
+                values |= {"confidence": confidence, "promised": confidence}
         return Answer(**values)
 
     def _replay(self) -> None:
@@ -251,7 +251,7 @@ class Session:
                 "id": str(name),
                 "text": self.text(item, EXCERPT),
                 "label": self.class_name(int(now.label[item])),
-                "doubt": round(1 - float(now.confidence[item]), 3),
+                "doubt": round(1 - float(now.confidence[item]), 3) if now.comparable else None,
                 "done": bool(self.answers.reviewed[item]),
                 "mine": self.class_name(mine[reviewer, item].label) if (reviewer, item) in mine else None,
             }
@@ -268,7 +268,8 @@ class Session:
         for name, who, label in zip(names, crowd.annotator[own].tolist(), crowd.label[own].tolist(), strict=True):
             model = who < self.crowd.n_annotators and self.export.kinds[who] == MODEL
             kind = "reviewer" if who >= self.crowd.n_annotators else "model" if model else ""
-            votes.setdefault(label, []).append({"name": str(name), "kind": kind, "skill": float(now.skill[who])})
+            skill = float(now.skill[who]) if now.comparable and kind != "reviewer" else None
+            votes.setdefault(label, []).append({"name": str(name), "kind": kind, "skill": skill})
         belief = now.posterior[item]
         with self._lock:
             verdict, comment = answers.labels.get((reviewer, item)), answers.comments.get((reviewer, item), "")
@@ -281,10 +282,10 @@ class Session:
             "likely": [
                 (self.class_name(label), float(belief[label]))
                 for label in np.argsort(-belief, kind="stable")[:5].tolist()
-                if belief[label] >= 0.005
+                if belief[label] >= 0.005 and now.comparable
             ],
             "votes": [
-                (self.class_name(label), sorted(people, key=lambda each: -each["skill"]))
+                (self.class_name(label), sorted(people, key=lambda each: -(each["skill"] or 0.0)))
                 for label, people in sorted(votes.items(), key=lambda pair: -len(pair[1]))
             ],
             "label": None if verdict is None else verdict.label,
@@ -300,13 +301,19 @@ class Session:
             mine = sum(answer.reviewer == reviewer for answer in verdicts)
             reviewed = self.answers.reviewed > 0
             skipped = len(self.answers.skipped.get(reviewer, {}))
-        checked = [
-            (answer.promised, answer.label == answer.consensus) for answer in verdicts if answer.promised is not None
-        ]
-        rest = outlook(now.promised[~reviewed], checked, self.crowd.n_classes, self.target)
-        agreeing, left = sum(right for _, right in checked), int(np.count_nonzero(~reviewed))
+        checked = [answer for answer in verdicts if answer.consensus is not None]
+        right = [answer.label == answer.consensus for answer in checked]
+        left = int(np.count_nonzero(~reviewed))
+        rest: Outlook | None
+        if now.comparable:
+            pairs = [(each.promised, so) for each, so in zip(checked, right, strict=True) if each.promised is not None]
+            rest = outlook(now.confidence[~reviewed], pairs, self.crowd.n_classes, self.target)
+        else:  # gold tells as much as reviews do
+            known = np.flatnonzero(self._known[self.crowd.instance] >= 0)
+            by_gold = self.crowd.label[known] == self._known[self.crowd.instance[known]]
+            rest = measured(sum(right) + int(by_gold.sum()), len(right) + len(known), left, self.target)
         return Progress(
-            now.version, len(reviewed) - left, mine, skipped, left, agreeing, len(checked), rest, self.target
+            now.version, len(reviewed) - left, mine, skipped, left, sum(right), len(right), rest, self.target
         )
 
     def last(self, reviewer: str) -> tuple[int, Answer] | None:

@@ -118,4 +118,9 @@ def _with_progress(page: Content, request: Request) -> Content:
 
         records = read_records(request.records)
         page.comparison, page.compared = comparison(records), compared(records)
+        if not page.comparison and not page.note:
+            why = next((str(record["error"]) for record in records if record.get("error")), "")
+            page.note = (
+                f"No run of this benchmark has a result to compare: {compared(records)}{why and f' The first: {why}'}"
+            )
     return page

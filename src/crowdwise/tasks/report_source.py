@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from crowdwise import datasets
 from crowdwise.annotations import Annotations
+from crowdwise.data.codes import count
 from crowdwise.data.factorise import Vocabulary
 from crowdwise.errors import ConfigError, DataError, DatasetError, ReadError, spelled, suggest
 from crowdwise.readers import FORMATS, STDIN, InputFile, bare_suffix, load_columns
-from crowdwise.report.content import Content, about_model, empty
-from crowdwise.report.source import Source, from_dataset, from_export, from_training
+from crowdwise.report.content import Content, about_comparison, about_model, empty
+from crowdwise.report.source import Source, from_dataset, from_export, from_training, with_instances
 from crowdwise.tasks.aggregate import beside
 from crowdwise.tasks.observer import Observer
 from crowdwise.tasks.reading import Reading, read_annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from crowdwise.data.training import TrainingData
     from crowdwise.methods.core.base import CrowdClassifier
 
+MARKER = "comparison.json"  # of a folder of `crowdwise compare`
 RESULT = ("instance", "label", "confidence", "n_annotations")  # columns that `crowdwise aggregate` writes
 
 
@@ -73,7 +75,8 @@ class Request:
         files = [self.annotations, self.inputs]
         if not self.path.is_dir():
             return _stamp([*files, self.path])
-        return _stamp([*files, *(self.path / name for name in (RUN, INVOCATION, RESULTS, "model/model.json"))])
+        names = (RUN, INVOCATION, RESULTS, MARKER, "result.json", "model/model.json")
+        return _stamp([*files, *(self.path / name for name in names)])
 
 
 def find(request: Request, observer: Observer) -> Source | Content:
@@ -86,10 +89,15 @@ def find(request: Request, observer: Observer) -> Source | Content:
             return _run(request, observer)
         if request.records is not None:
             return empty(path.resolve().name)
+        if (path / MARKER).is_file():
+            return _comparison(path)
         try:
             return _labels(path, request, observer)
         except ReadError as error:
-            missing = f"{path} is neither a run directory (it has no {RUN}) nor a benchmark (no records.jsonl)"
+            missing = (
+                f"{path} is neither a run directory (it has no {RUN}) nor a benchmark (no records.jsonl) nor a comparison "
+                f"(no {MARKER})"
+            )
             raise DataError(f"{missing}, nor is it read as labels: {error}") from error
     if path.is_file():
         return _result(request, observer) if is_result(path) else _labels(path, request, observer)
@@ -103,6 +111,22 @@ def find(request: Request, observer: Observer) -> Source | Content:
     )
 
 
+def _comparison(path: Path) -> Content:
+    """What `crowdwise compare` found, or how far it is."""
+    from crowdwise.comparison import Comparison
+    from crowdwise.comparison.result import RESULT
+
+    title = path.resolve().name
+    if (path / RESULT).is_file():
+        return about_comparison(Comparison.load(path), title)
+    page, fits = empty(title), len(list(path.glob("*-fold*.json")))
+    page.note = (
+        f"This comparison has no result yet, only {count(fits, 'fits')}. Repeat the command that began it; it goes on where "
+        "it stopped."
+    )
+    return page
+
+
 def is_result(path: Path) -> bool:
     """Whether a table has the columns that `crowdwise aggregate` writes."""
     return bare_suffix(path) in FORMATS and set(RESULT) <= set(InputFile(path).names)
@@ -111,7 +135,21 @@ def is_result(path: Path) -> bool:
 def _labels(path: Path, request: Request, observer: Observer) -> Source:
     if request.root is not None and not request.root.is_dir():
         raise DataError(f"{request.root}: there is no such folder of pictures", parameter="root")
-    return from_export(path, read_annotations(path, request.reading, observer, details=True), request.root)
+    source = from_export(path, read_annotations(path, request.reading, observer, details=True), request.root)
+    return source if request.inputs is None else _with_inputs(source, path, request)
+
+
+def _with_inputs(source: Source, path: Path, request: Request) -> Source:
+    """The labels, and the rows of the inputs that belong to their instances."""
+    from crowdwise import encoders
+    from crowdwise.data.training import from_files
+
+    root = None if request.root is None else str(request.root)
+    data = from_files(str(request.inputs), str(path), None, request.reading, root=root)
+    row = {str(name): at for at, name in enumerate(data.annotations.instances.tolist())}
+    rows = np.array([row[str(name)] for name in source.annotations.instances.tolist()], np.int64)
+    X = encoders.take_rows(encoders.opened(data.X), rows)
+    return with_instances(dataclasses.replace(source, message=f"{source.message}\n{data.message.splitlines()[0]}"), X)
 
 
 def _run(request: Request, observer: Observer) -> Source | Content:

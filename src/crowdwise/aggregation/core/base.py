@@ -74,6 +74,8 @@ class State:
 
 S = TypeVar("S", bound=State)
 
+Calibration = Literal["crowd", "usual", "none"]
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Aggregator(Fitted, Estimator):
@@ -89,9 +91,10 @@ class Aggregator(Fitted, Estimator):
     """Which of equally probable classes becomes the label: the ``"first"`` in ``classes_``, or a ``"random"`` one."""
     random_state: RandomState = None
     """Seed or generator of whatever is random in the method, and of random ties."""
-    calibration: Literal["crowd", "none"] = "crowd"
+    calibration: Calibration = "crowd"
     """``"crowd"``: honest confidence, as `crowdwise.aggregation.core.tempering` explains; gold labels, where given, correct
-    it. ``"none"``: the posterior of the method itself, ``raw_posterior_``. Labels are the same."""
+    it. ``"usual"``: they do not, because they were chosen for their doubt and speak for no others. ``"none"``: the posterior of
+    the method itself, ``raw_posterior_``. Labels are the same."""
 
     holds_shares: ClassVar[bool] = False  # True: the posterior holds shares of votes
     uses_history: ClassVar[bool] = False
@@ -195,7 +198,7 @@ class Aggregator(Fitted, Estimator):
             self._warn_if_sparse(crowd)
             rng = np.random.default_rng(self.random_state) if rng is None else rng
             self.raw_posterior_ = self._infer(crowd, rng)
-            self.posterior_ = self._tempered(crowd) if self.calibration == "crowd" else self.raw_posterior_
+            self.posterior_ = self.raw_posterior_ if self.calibration == "none" else self._tempered(crowd)
         else:
             self.posterior_ = self.raw_posterior_ = self._nothing_to_infer(crowd)
         return self
@@ -207,7 +210,7 @@ class Aggregator(Fitted, Estimator):
         vote, rho = tempering.read_votes(crowd, judged, weight, self._groups())
         vote = vote if self.comparable_ else min(vote, tempering.ALONE)
         n_gold = 0
-        if crowd.gold.size:
+        if crowd.gold.size and self.calibration == "crowd":
             n_gold = int(np.count_nonzero((crowd.gold >= 0) & crowd.labelled))
             bare = self._without_gold(crowd)
             rho = tempering.correlation_from_gold(crowd.layout, bare, vote, rho, weight, shares=self.holds_shares)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from crowdwise.aggregation.core import intervals
 from crowdwise.aggregation.core.crowd import Crowd, confusion
 from crowdwise.aggregation.core.kernels import Floats
+from crowdwise.data.comparing import comparable
 
 
 class Fitted:
@@ -58,10 +59,9 @@ class Fitted:
 
     @property
     def comparable_(self) -> bool:
-        """Whether anything tells right labels from wrong ones: gold, a history, or two labels of an instance."""
+        """Whether anything tells right labels from wrong ones: gold, a history, or a second opinion on an instance."""
         crowd = self._fitted_crowd()
-        known = crowd.gold.size or crowd.history is not None or not crowd.n_annotations
-        return bool(known or crowd.n_classes < 2 or np.any(crowd.labels_per_instance > 1))
+        return comparable(crowd, bool(crowd.gold.size) or crowd.history is not None)
 
     def confusion_interval(self, level: float = 0.95) -> Floats:
         """Credible intervals (R, C, C, 2) of ``confusion_``: rows have Dirichlet posteriors; ends as in `skill_interval`."""

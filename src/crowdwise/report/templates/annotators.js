@@ -118,11 +118,12 @@ function startAnnotators() {
     if (line.offsetTop < frame.scrollTop + head) frame.scrollTop = line.offsetTop - head;
     else if (line.offsetTop + line.offsetHeight > frame.scrollTop + frame.clientHeight) frame.scrollTop = line.offsetTop + line.offsetHeight - frame.clientHeight;
     detail(id);
-    signal(at("chart-skills"), { picked: id });
+    if (at("chart-skills")) signal(at("chart-skills"), { picked: id });
   });
   body.append(...lines);
   search();
   sort(columns.find((column) => column.key === "skill") || columns[0]);
+  if (!at("chart-skills")) return;
   const ranked = people.map((row, id) => ({ ...row, id })).filter((row) => row.skill != null).sort((a, b) => b.skill - a.skill);
   const every = Math.ceil(ranked.length / Math.max(4, Math.floor((at("chart-skills").clientWidth || 900) / (ranked.length > 30 ? 28 : 20)))); // so that names have room
   const points = ranked.map(({ id, name, skill, low, high, labels }, rank) => ({ id, name, skill, low, high, labels, rank, tag: rank % every ? "" : short(name, 16) }));

@@ -27,9 +27,19 @@ function folded(text) {
   return quote;
 }
 
+// Items that are most like it: their label, how sure that is, and what they look like.
+function similarItems(item) {
+  const words = ([place, id, label, sure, text]) => {
+    const picture = report.items.rows[place]?.picture;
+    return make("li", {}, picture ? make("img", { src: picture, alt: "" }) : null, make("span", {}, own(id), ": ", make("b", { class: "data" }, report.classes[label]), sure == null ? "" : ` (${percent(sure)})`, text ? make("span", { class: "muted data" }, ` ${text}`) : null));
+  };
+  return item.near?.length ? make("div", { class: "near" }, make("h4", {}, "Most similar items"), make("ul", {}, item.near.map(words))) : null;
+}
+
 function card(item) {
   const name = (code) => report.classes[code];
   const likely = make("div", { class: "likely" }, item.likely.flatMap(([label, share]) => {
+    if (share == null) return []; // the votes say it all
     const bar = make("i");
     bar.style.width = `${100 * share}%`;
     return [make("span", { class: "data" }, name(label)), bar, make("span", { class: "number" }, percent(share))];
@@ -40,10 +50,10 @@ function card(item) {
   const more = make("dl", { class: "votes" }, (item.more || []).map(([column, value, id]) => make("div", {}, make("dt", { class: "data" }, column), id >= 0 ? make("dd", {}, nameButton(id)) : null, make("dd", { class: "data" }, value))));
   return make("li", { class: `card item${item.picture ? " pictured" : ""}` },
     item.picture ? make("img", { src: item.picture, alt: `Item ${item.id}` }) : null,
-    make("h3", {}, make("span", { class: "data" }, item.id), make("span", { class: "muted" }, `${percent(item.doubt)} likely wrong`)),
+    make("h3", {}, make("span", { class: "data" }, item.id), item.doubt == null ? null : make("span", { class: "muted" }, `${percent(item.doubt)} likely wrong`)),
     item.text != null ? folded(item.text) : null,
     item.address != null && !item.picture ? make("p", { class: "muted data" }, item.address) : null,
-    likely, predicted || truth ? make("p", {}, predicted, predicted && truth ? " " : null, truth) : null, item.labels.length ? given : null, item.more?.length ? more : null);
+    likely, predicted || truth ? make("p", {}, predicted, predicted && truth ? " " : null, truth) : null, item.labels.length ? given : null, item.more?.length ? more : null, similarItems(item));
 }
 
 function startItems() {
@@ -82,7 +92,7 @@ function startItems() {
   for (const id of ["item-class", "item-kind", "item-annotator"]) at(id).addEventListener("change", filter);
   at("item-search").addEventListener("input", filter);
   at("item-download").addEventListener("click", () => download("items.csv", [["item", "consensus", "probability", "likely_wrong", "labels", "truth", "text"], ...found.map((item) => [
-    item.id, report.classes[item.likely[0][0]], item.likely[0][1], item.doubt, votes(item).map(([who, label]) => `${report.items.people[who]}: ${report.classes[label]}`).join("; "),
+    item.id, report.classes[item.likely[0][0]], item.likely[0][1] ?? "", item.doubt ?? "", votes(item).map(([who, label]) => `${report.items.people[who]}: ${report.classes[label]}`).join("; "),
     item.truth == null ? "" : report.classes[item.truth], item.text ?? ""])]));
   at("item-back").addEventListener("click", () => { page -= 1; show(); });
   at("item-on").addEventListener("click", () => { page += 1; show(); });

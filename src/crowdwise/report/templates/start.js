@@ -7,6 +7,7 @@ function startOverview() {
   const shares = [["labels", classes.labels], ["consensus", classes.consensus]].filter(([, values]) => values.some(Boolean));
   draw(at("chart-classes"), "classes", { classes: report.classes.flatMap((name, code) => shares.map(([what, values]) => ({ class: name, what, share: values[code] }))) });
   for (const table of at("overview").querySelectorAll("table")) table.after(withDownload(table.cloneNode(true), table.closest("details") ? "agreement" : "accuracy")[1]);
+  if (!confidence.length) return;
   const first = Math.min(confidence.findIndex(Boolean), confidence.length / 2);
   const bins = confidence.map((items, bin) => ({ low: bin / confidence.length, high: (bin + 1) / confidence.length, items }));
   draw(at("chart-confidence"), "confidence", { confidence: bins.slice(Math.max(0, first)) });
@@ -35,6 +36,13 @@ function startNext() {
 
 function showTraining(training) {
   for (const [element, name] of [["chart-loss", "loss"], ["chart-agreeing", "agreeing"]]) if (at(element)) draw(at(element), name, { training });
+}
+
+function startRanking() {
+  const { chart } = report.ranking;
+  if (!chart) return;
+  draw(at("chart-ranking"), "ranking", { comparison: chart }, { height: 32 * chart.length, title: chart[0].metric });
+  at("ranking-table").after(withDownload(at("ranking-table").cloneNode(true), "methods")[1]);
 }
 
 function startTraining() {
@@ -77,8 +85,12 @@ startAnnotators();
 startMap();
 startItems();
 startNext();
+startRanking();
 startTraining();
-if (people.length) pick(Math.max(0, people.findIndex((row) => row.name === remember("crowdwise-picked"))));
+if (people.length) { // the last one that was looked at, or else the first of the table
+  const last = people.findIndex((row) => row.name === remember("crowdwise-picked"));
+  pick(last >= 0 ? last : people.reduce((best, row, id) => ((row.skill ?? -1) > (people[best].skill ?? -1) ? id : best), 0));
+}
 followers.push((id) => remember("crowdwise-picked", people[id].name));
 startWatching();
 allDrawn().then(() => { document.documentElement.dataset.complete = "true"; });

@@ -135,8 +135,8 @@ function line(place) {
     link.dataset.item = data.item;
     link.className = done ? "done" : "";
     if (data.item === current()) link.setAttribute("aria-current", "true");
-    const sure = 100 * (1 - data.doubt);
-    link.append(part("bdi", "name", data.id), part("span", "guess", done ? `✓ ${mine ?? "reviewed"}` : `${data.label} · ${sure >= 99.5 ? sure.toFixed(1) : sure.toFixed(0)} %`), part("span", "words", data.text ?? ""));
+    const share = 100 * (1 - data.doubt), sure = data.doubt == null ? "" : ` · ${share >= 99.5 ? share.toFixed(1) : share.toFixed(0)} %`;
+    link.append(part("bdi", "name", data.id), part("span", "guess", done ? `✓ ${mine ?? "reviewed"}` : `${data.label}${sure}`), part("span", "words", data.text ?? ""));
     link.lastChild.dir = "auto";
   } else link.append(part("span", "words", "…"));
   entry.append(link);

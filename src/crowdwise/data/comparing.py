@@ -1,0 +1,33 @@
+"""Whether labels can be compared with anything at all."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Counted(Protocol):
+    """What is asked of annotations, or of a crowd."""
+
+    @property
+    def n_classes(self) -> int: ...
+    @property
+    def labels_per_instance(self) -> Any: ...
+    @property
+    def labels_per_annotator(self) -> Any: ...
+
+
+def comparable(crowd: Counted, known: bool = False) -> bool:
+    """Whether anything tells right labels from wrong ones: what is ``known`` (gold, a history), or a second opinion.
+
+    That is true where there is nothing to tell: without labels, or with a single class.
+
+    >>> from crowdwise import Annotations
+    >>> comparable(Annotations.from_dense([["cat", None], [None, "dog"]]))
+    False
+    """
+    labels, people = np.asarray(crowd.labels_per_instance), np.asarray(crowd.labels_per_annotator)
+    if known or crowd.n_classes < 2 or not np.any(labels):
+        return True
+    return bool(np.any(labels > 1) and np.count_nonzero(people) > 1)
