@@ -84,7 +84,7 @@ def _merged(files: list[Path], exports: list[Export]) -> Export:
     kinds = np.where(np.isin(np.arange(crowd.n_annotators), [*models]), MODEL, "person")
     together = (
         f"together: {count(len(crowd), 'annotations')} of {count(crowd.n_instances, 'instances')} by "
-        f"{count(crowd.n_annotators, 'annotators')}, {len(models)} of them models; {common} instances are in all files"
+        f"{count(crowd.n_annotators, 'annotators')}, {len(models)} of them {'a model' if len(models) == 1 else 'models'}; {common:,} instances are in all files"
     )
     gold = {key: value for one, export in zip(crowds, exports, strict=True) for key, value in _gold(one, export)}
     return replace(
