@@ -56,7 +56,7 @@ def install(uv: str, python: Path) -> str:
     if run(*pip, *cpu, f"torch=={lowest}.*", capture_output=True).returncode:
         torch = pinned
         print(
-            f"oldest: torch {lowest} without CUDA cannot be had here: {pinned} is taken in its place, torch {lowest} is NOT tested"
+            f"oldest: torch {lowest} without CUDA cannot be had here: {pinned} is taken, {lowest} is NOT tested"
         )
         run(*pip, f"torch=={pinned}", check=True)
     override, resolved = HOME / "override.txt", HOME / "resolved.txt"
