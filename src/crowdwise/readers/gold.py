@@ -60,8 +60,8 @@ def read_gold(
         own = instance if instance in names else find_column((*ALIASES["instance"], "id"), names)
         free = [name for name in names if name != own]
         truth = find_column(GOLD, free) or (label if label in free else find_column(ALIASES["label"], free))
-        if len(names) == 2 and (own is None) != (truth is None):  # the other one of two
-            own, truth = (own, *free) if truth is None else (next(name for name in names if name != truth), truth)
+        if own is None and truth is not None and len(names) == 2:
+            own = next(name for name in names if name != truth)
         if own is None or truth is None:
             role = "instance" if own is None else "gold label"
             raise DataError(f"{path}: no column for the {role}; columns: {listing(names)}", parameter="gold")
