@@ -55,9 +55,7 @@ def install(uv: str, python: Path) -> str:
     torch = lowest
     if run(*pip, *cpu, f"torch=={lowest}.*", capture_output=True).returncode:
         torch = pinned
-        print(
-            f"oldest: torch {lowest} without CUDA cannot be had here: {pinned} is taken, {lowest} is NOT tested"
-        )
+        print(f"oldest: torch {lowest} without CUDA cannot be had here: {pinned} is taken, {lowest} is NOT tested")
         run(*pip, f"torch=={pinned}", check=True)
     override, resolved = HOME / "override.txt", HOME / "resolved.txt"
     override.write_text(f"torch=={torch}\n", "utf-8")
