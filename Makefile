@@ -30,6 +30,7 @@ format: .venv/.installed-dev
 docs: .venv/.installed-dev
 	$(BIN)/python docs/generated.py --write
 	$(BIN)/python benchmarks/results_table.py --write
+	$(BIN)/python docs/notebooks.py --write
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "make: open site/index.html"
 
@@ -57,12 +58,9 @@ test: lint browser
 test-slow: lint browser
 	$(TEST) -m "not gpu" -n 2 --dist loadgroup --no-loadscope-reorder --durations 30
 
-# The fast tests with the oldest versions that pyproject.toml allows, in an environment of its own. It needs uv.
+# The fast tests with the oldest versions that pyproject.toml allows, in an environment of its own. It needs uv, and says what it could not test.
 test-oldest:
-	@command -v uv >/dev/null || (echo "make: uv is missing (pip install uv): the oldest versions were NOT tested"; exit 1)
-	uv venv --quiet --python 3.11 .venv-oldest
-	uv pip install --quiet --python .venv-oldest --resolution lowest-direct --editable ".[dev]"
-	CROWDWISE_DATA=$(DATA) OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -m "not slow and not gpu" -n 2 --dist loadfile
+	CROWDWISE_DATA=$(DATA) $(PYTHON) .ci/oldest.py
 
 # Known vulnerabilities of the pinned versions. It says what it could reach: nothing found is only said where everything was looked up.
 audit: .venv/.installed

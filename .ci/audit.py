@@ -16,6 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 CONSTRAINTS = ROOT / "constraints.txt"
+SERVICES = {"pypi": "pypi.org", "osv": "osv.dev"}  # the second one is asked where the first one does not answer
 
 
 def install() -> str | None:
@@ -53,37 +54,32 @@ def summary(pinned: set[str], report: dict[str, list[dict[str, Any]]]) -> tuple[
         fixed = ", ".join(weakness["fix_versions"]) or "-"
         lines.append(f"{item['name']} {item['version']}: {weakness['id']}, fixed in: {fixed}")
     missing = sorted(pinned - set(looked))
+    reasons = {item["name"].lower(): item.get("skip_reason") for item in report["dependencies"]}
+    told = {name: reasons.get(name) or "no answer" for name in missing}
     if missing and not looked:
-        lines.append(
-            "NOTHING was audited: the database of vulnerabilities cannot be reached, or knows none of these packages"
-        )
+        lines.append(f"NOTHING was audited; of {missing[0]}, say: {told[missing[0]]}")
     elif missing:
-        reasons = {item["name"].lower(): item.get("skip_reason") for item in report["dependencies"]}
-        lines.append("NOT looked up: " + "; ".join(f"{name} ({reasons.get(name) or 'no answer'})" for name in missing))
+        lines.append("NOT looked up: " + "; ".join(f"{name} ({why})" for name, why in told.items()))
     return (1 if weak else 2 if missing else 0), lines
 
 
 def main() -> int:
     pinned = {name.lower() for name in re.findall(r"^([\w.-]+)==", CONSTRAINTS.read_text("utf-8"), re.MULTILINE)}
     trouble = install()
-    if trouble is None:
-        command = [
-            sys.executable,
-            "-m",
-            "pip_audit",
-            "--no-deps",
-            "--disable-pip",
-            "--format",
-            "json",
-            "--progress-spinner",
-            "off",
-        ]
-        done = subprocess.run([*command, "--requirement", str(CONSTRAINTS)], capture_output=True, text=True)
+    for service, address in SERVICES.items() if trouble is None else ():
+        command = [sys.executable, "-m", "pip_audit", "--no-deps", "--disable-pip", "--format", "json"]
+        options = ["--progress-spinner", "off", "--vulnerability-service", service, "--requirement", str(CONSTRAINTS)]
+        done = subprocess.run([*command, *options], capture_output=True, text=True)
         if done.stdout.strip().startswith("{"):
             status, lines = summary(pinned, json.loads(done.stdout))
-            print("\n".join(f"audit: {line}" for line in lines))
+        else:
+            status, lines = 2, [f"NOTHING was audited: {last(done.stderr)[:200]}"]
+        print("\n".join(f"audit: {address}: {line}" for line in lines))
+        if status != 2 or "NOTHING" not in lines[-1]:
             return status
-        trouble = f"the database of vulnerabilities cannot be reached: {last(done.stderr)}"
+    if trouble is None:
+        print(f"audit: neither {' nor '.join(SERVICES.values())} answered: 0 of {len(pinned)} pinned versions were looked up")
+        return 2
     print(f"audit: {trouble}\naudit: looked up: 0 of {len(pinned)} pinned versions; NOTHING was audited")
     return 2
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdwise import _moved
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _EXPORTS = {
     "Annotations": "crowdwise.annotations",

@@ -156,8 +156,7 @@ class Annotations:
         i, j, y = frames.take_columns(frame, taken.values())
         if weight is None:
             return cls.from_columns(i, j, y, instances, annotators, classes, duplicates)
-        frames.known_column(weight, "weight", frames.frame_columns(frame))
-        (w,) = frames.take_columns(frame, [weight])
+        (w,) = frames.take_columns(frame, [frames.known_column(weight, "weight", frames.frame_columns(frame))])
         return cls.from_columns(i, j, y, instances, annotators, classes, duplicates, weights_of(w))
 
     @classmethod

@@ -23,7 +23,7 @@ def refused(address: str, workers: int | None = None) -> str:
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert refused("local") == "Ray is not installed: pip install crowdwise[ray]"
+    assert refused("local") == "Ray is not installed: pip install 'crowdwise[ray]'"
 
 
 def test_workers_need_a_cluster(tmp_path: Path) -> None:

@@ -87,7 +87,11 @@ class Terminal(Observer):
     """Shows notes on stdout, and while a step lasts a spinner on stderr, where that is a terminal."""
 
     def note(self, message: str) -> None:
-        say(message)
+        """What was read, say; on a terminal, what is long is broken into lines where its parts end."""
+        for line in message.splitlines():
+            parts = line.split("; ") if sys.stdout.isatty() and len(line) > WIDE else [line]
+            for place, part in enumerate(parts):
+                say(f"  {part}" if place else part)
 
     def step(self, what: str) -> AbstractContextManager[None]:
         from rich.console import Console
@@ -98,7 +102,7 @@ class Terminal(Observer):
 
 def complain(kind: str, message: str) -> None:
     """One line on stderr."""
-    typer.secho(kind, bold=True, fg="yellow" if kind == "warning" else "red", nl=False, err=True)
+    typer.secho(kind, bold=True, fg="yellow" if kind in ("warning", "note") else "red", nl=False, err=True)
     lines = [line.strip() for line in printable(message).splitlines()]
     typer.echo(f": {'; '.join(filter(None, lines))}" if message else "", err=True)
 

@@ -151,4 +151,6 @@ def train(
     show_facts("files", {name: result.path / file for name, file in FILES.items() if (result.path / file).exists()})
     for picture in result.pictures:
         say(f"  picture  {picture}")
+    path = shlex.quote(str(result.path))
+    show_facts("next", {"classify": f"crowdwise predict {path} FILE", "look": f"crowdwise report {path}"})
     return result

@@ -102,7 +102,7 @@ def import_ray() -> Any:
     try:
         import ray
     except ImportError:
-        raise ConfigError("Ray is not installed: pip install crowdwise[ray]") from None
+        raise ConfigError("Ray is not installed: pip install 'crowdwise[ray]'") from None
     return ray
 
 

@@ -91,10 +91,10 @@ def row_blocks(rows: int, width: int, limit: int) -> Iterator[slice]:
 def count(number: int, plural: str) -> str:
     """A number with its noun.
 
-    >>> count(1, "classes"), count(2, "classes"), count(1, "instances")
-    ('1 class', '2 classes', '1 instance')
+    >>> count(1, "classes"), count(2, "classes"), count(1200, "instances")
+    ('1 class', '2 classes', '1,200 instances')
     """
-    return f"{number} {plural if number != 1 else plural.removesuffix('es' if plural == 'classes' else 's')}"
+    return f"{number:,} {plural if number != 1 else plural.removesuffix('es' if plural == 'classes' else 's')}"
 
 
 def freeze(array: Array) -> Array:

@@ -64,12 +64,29 @@ def choose_columns(columns: Sequence[Any], chosen: Mapping[str, Any]) -> dict[st
 
 
 def known_column(name: Any, role: str, columns: Sequence[Any]) -> Any:
-    """``name`` if it is a column, else an error with a suggestion."""
-    if name in columns:
-        return name
+    """``name`` if it is a column, or the one column that differs from it by case and blanks alone, else an error."""
+    found = same_column(name, columns)
+    if found is not None:
+        return found
     hint = suggest(str(name), map(str, columns))
     hint = hint if "did you mean" in hint else ""  # the list of columns follows anyway
     raise AnnotationError(f"no column {name!r} for the {role}{hint}; columns: {listing(columns)}")
+
+
+def same_column(name: Any, columns: Sequence[Any]) -> Any:
+    """The column of this name, or the only one that differs from it by case and blanks alone; None if there is none.
+
+    >>> same_column("comment", ["id", "Comment "])
+    'Comment '
+    """
+    if name in columns:
+        return name
+    alike = [column for column in columns if _plain(column) == _plain(name)]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _plain(name: Any) -> str:
+    return " ".join(str(name).casefold().split())
 
 
 def listing(columns: Sequence[Any]) -> str:

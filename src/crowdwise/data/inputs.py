@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crowdwise.data.frames import ALIASES, find_column, known_column
+from crowdwise.data.frames import ALIASES, find_column, known_column, listing, same_column
 from crowdwise.data.located import located
 from crowdwise.data.matching import numbered_from
 from crowdwise.encoders import Pictures
@@ -56,6 +56,7 @@ def read_inputs(
     image: str | None = None,
     root: str | Path | None = None,
     expects: str = "",
+    trained: str | None = None,
 ) -> InputRows:
     """Instances from an array file (rows are instances), a table, a file with a text in each line, or a folder of pictures.
 
@@ -63,7 +64,8 @@ def read_inputs(
     numbered from 1. A table's column called id, instance, task or the like is taken for ids without being named. ``text``
     names the table's column of texts, ``image`` that of pictures' paths, which lie below ``root`` (by default the table's
     folder). Without these all other columns count: as an array where all are numbers, else as columns by name. A model that
-    ``expects`` "text" or "pictures" finds the column by its usual names.
+    ``expects`` "text" or "pictures" finds the column by the name that it was ``trained`` with, by its usual names, or as the
+    only one that holds no numbers.
     """
     path, name = _split_name(path)
     if path.is_dir():
@@ -78,7 +80,7 @@ def read_inputs(
     elif path.suffix.lower() == ".txt":
         X, found, source = _objects(read_lines(path)), None, ""
     else:
-        X, found, column = _read_table(path, ids, text, image, expects)
+        X, found, column = _read_table(path, ids, text, image, expects, trained)
         source = f"column {column!r}"
     is_text = isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype.kind in "UO"
     if isinstance(X, np.ndarray) and X.ndim < 2 and not is_text:
@@ -150,7 +152,7 @@ def _pick(path: Path, arrays: dict[str, Array], name: str | None) -> Array:
 
 
 def _read_table(
-    path: Path, ids: str | None, text: str | None, image: str | None, expects: str
+    path: Path, ids: str | None, text: str | None, image: str | None, expects: str, trained: str | None
 ) -> tuple[Any, Array | None, str | None]:
     names: list[str] = []
 
@@ -164,9 +166,9 @@ def _read_table(
     if not features:
         raise DataError(f"{path}: no columns with features; columns: {', '.join(map(repr, names))}")
     if text is None and expects == "text":
-        text = features[0] if len(features) == 1 else find_column(TEXT_FIELDS, features)
+        text = _meant(path, "text", columns, features, trained, TEXT_FIELDS)
     if image is None and expects == "pictures":
-        image = features[0] if len(features) == 1 else find_column(PICTURE_FIELDS, features)
+        image = _meant(path, "image", columns, features, trained, PICTURE_FIELDS)
     found = None if column is None else _values(columns[column])
     if text is not None and image is not None:
         raise DataError(f"{spelled('text')} and {spelled('image')} both say what is read; pass one of them")
@@ -178,6 +180,24 @@ def _read_table(
     if expects == "table" or not all(numeric.values()):
         return {name: _typed(path, name, columns[name], numeric[name]) for name in features}, found, column
     return np.stack([_numbers(path, name, columns[name]) for name in features], axis=1), found, column
+
+
+def _meant(
+    path: Path, role: str, columns: Any, features: Sequence[str], trained: str | None, usual: Sequence[str]
+) -> str:
+    """The column that a model of texts or pictures is to read."""
+    if trained is not None and (same := same_column(trained, features)) is not None:
+        return str(same)
+    words = [name for name in features if not _is_numeric(columns[name])]
+    column = (
+        features[0] if len(features) == 1 else find_column(usual, features) or (words[0] if len(words) == 1 else None)
+    )
+    if column is None:
+        raise DataError(
+            f"{path}: which column holds the {role}s? Name it with {spelled(role, 'COLUMN')}; columns: {listing(features)}",
+            parameter=role,
+        )
+    return str(column)
 
 
 def _texts(column: Any) -> list[str]:

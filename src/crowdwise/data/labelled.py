@@ -60,7 +60,7 @@ def _column(path: Path, export: Export, column: str, what: str) -> Sequence[str 
     """A column's value for every instance, which must be the same in all rows of the instance."""
     if export.items is not None:
         known = dict.fromkeys(name for item in export.items for name in item)
-        known_column(column, what, list(known))
+        column = known_column(column, what, list(known))
         return [None if item.get(column) is None else str(item[column]) for item in export.items]
     instance = export.columns.get("instance")
     if instance is None:
@@ -75,6 +75,7 @@ def _column(path: Path, export: Export, column: str, what: str) -> Sequence[str 
         name: values.to_pylist() if hasattr(values, "to_pylist") else values
         for name, values in load_columns(path, choose).items()
     }
+    column = next((name for name in loaded if name != instance), instance)  # as the file spells it
     found: dict[str, tuple[str, int]] = {}
     for row, (one, value) in enumerate(zip(loaded[instance], loaded[column], strict=True), start=1):
         if one is None or value is None or value == "":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from urllib.parse import parse_qs, unquote, urlsplit
 
@@ -49,7 +50,27 @@ def find_picture(name: str, root: Path) -> Path | None:
                 return path
         except (OSError, ValueError):  # a name that no file can have
             continue
-    return None
+    return _tidied(base, base.stat().st_mtime_ns).get(last) if (last := _uploaded(name)) else None
+
+
+def _uploaded(name: str) -> str | None:
+    """The file name behind the code of an upload to Label Studio.
+
+    >>> _uploaded("/data/upload/3/8f2c61d0-my_cat.png")
+    'my_cat.png'
+    """
+    coded = re.search(r"(?:^|/)[0-9a-f]{8}-([^/]+)$", unquote(name))
+    return coded[1] if coded else None
+
+
+@lru_cache(maxsize=8)
+def _tidied(folder: Path, changed: int) -> dict[str, Path]:
+    """Files of a folder by the names that Label Studio gives them: blanks are underscores, other signs are left out."""
+    found: dict[str, list[Path]] = {}
+    for path in folder.iterdir():
+        found.setdefault(re.sub(r"[^-\w.]", "", path.name.strip().replace(" ", "_")), []).append(path.resolve())
+    single = {name: paths[0] for name, paths in found.items() if len(paths) == 1}
+    return {name: path for name, path in single.items() if path.is_relative_to(folder) and path.is_file()}
 
 
 def _candidates(name: str) -> Iterator[str]:

@@ -49,7 +49,7 @@ def _sheet(path: Path, layout: Layout, size: int, changed: int) -> Sheet:
     try:
         import python_calamine as calamine
     except ImportError as error:
-        raise DataError(f"{path}: spreadsheets need python-calamine: install crowdwise[tables]") from error
+        raise DataError(f"{path}: spreadsheets need python-calamine: pip install 'crowdwise[tables]'") from error
     _check_size(path)
     try:
         with calamine.load_workbook(str(path)) as book:

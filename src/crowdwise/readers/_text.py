@@ -266,7 +266,8 @@ def _guessed(path: Path, marked: bool) -> str:
         from charset_normalizer import from_bytes
     except ImportError as error:
         raise DataError(
-            f"{not_text(path, *place)}; to have encodings recognised, install crowdwise[tables]", parameter="encoding"
+            f"{not_text(path, *place)}; to have encodings recognised: pip install 'crowdwise[tables]'",
+            parameter="encoding",
         ) from error
     found = from_bytes(sample[-SAMPLE:], cp_isolation=_LIKELY).best()
     if found is None:

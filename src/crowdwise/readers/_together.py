@@ -82,9 +82,10 @@ def _merged(files: list[Path], exports: list[Export]) -> Export:
         raise ReadError(f"annotator {both!r} is a person in one file and a model in another")
     common = sum(np.bincount(np.concatenate([np.unique(place) for place in places])) == len(files))
     kinds = np.where(np.isin(np.arange(crowd.n_annotators), [*models]), MODEL, "person")
+    machines = "1 of them a model" if len(models) == 1 else f"{len(models)} of them models"
     together = (
         f"together: {count(len(crowd), 'annotations')} of {count(crowd.n_instances, 'instances')} by "
-        f"{count(crowd.n_annotators, 'annotators')}, {len(models)} of them models; {common} instances are in all files"
+        f"{count(crowd.n_annotators, 'annotators')}, {machines}; {common:,} instances are in all files"
     )
     gold = {key: value for one, export in zip(crowds, exports, strict=True) for key, value in _gold(one, export)}
     return replace(

@@ -35,7 +35,8 @@ class GoldRead:
 
 def with_gold(export: Export, path: Path, options: ReadOptions) -> Export:
     """What was read, with gold from a table of its own instead of that in the file."""
-    found = read_gold(path, export.annotations, options.instance, options.label, options.rules)
+    instance, label = (getattr(options, role) or export.columns.get(role) for role in ("instance", "label"))
+    found = read_gold(path, export.annotations, instance, label, options.rules)
     return replace(export, annotations=found.annotations, gold=found.gold, message=f"{export.message}\n{found.message}")
 
 
@@ -59,6 +60,8 @@ def read_gold(
         own = instance if instance in names else find_column((*ALIASES["instance"], "id"), names)
         free = [name for name in names if name != own]
         truth = find_column(GOLD, free) or (label if label in free else find_column(ALIASES["label"], free))
+        if own is None and truth is not None and len(names) == 2:
+            own = next(name for name in names if name != truth)
         if own is None or truth is None:
             role = "instance" if own is None else "gold label"
             raise DataError(f"{path}: no column for the {role}; columns: {listing(names)}", parameter="gold")

@@ -76,7 +76,7 @@ class Table:
                 if self.weight is None and WEIGHT in names and WEIGHT not in self.names.values():
                     self.weight = WEIGHT if _is_number(parquet.schema_arrow.field(WEIGHT).type) else None
             if self.weight is not None:
-                known_column(self.weight, "weight", names)
+                self.weight = known_column(self.weight, "weight", names)
             for role, name in self.names.items():
                 if name not in names:
                     raise AnnotationError(f"no column {name!r} for the {role}, which {self.files[0].name} has")

@@ -18,6 +18,7 @@ from crowdwise.errors import UsageError, spelled
 from crowdwise.methods.core.labels import label_table
 from crowdwise.readers import write_table
 from crowdwise.readers.gold import read_gold
+from crowdwise.tasks.runs import is_run, read_run
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def predict(
     ``gold``, a table of true classes of some instances or a column of the annotations, measures the predictions.
 
     ``model`` is a saved model or a finished run; ``inputs``, ``ids``, ``text``, ``image`` and ``root`` are as in
-    `crowdwise.data.inputs.read_inputs`: a model of texts or pictures finds its column by the usual names.
+    `crowdwise.data.inputs.read_inputs`: a model of texts or pictures finds its column by the name that its run was started with,
+    or by the usual names.
     """
     out = Path(out)
     if annotations is None and reading:
@@ -74,7 +76,7 @@ def predict(
     named: dict[str, Any] = {"text": text, "image": image, "root": root}
     named["expects"] = "" if encoder is None else encoder.takes
     if annotations is None:
-        instances = read_inputs(inputs, ids, **named)
+        instances = read_inputs(inputs, ids, **named, trained=_trained_column(Path(model)))
         probabilities = classifier.predict_proba(instances.X)  # (n, C)
         ids_of_rows = np.arange(instances.n) if instances.ids is None else instances.ids
         table = pa.table({"instance": ids_of_rows, "label": classifier.classes_[probabilities.argmax(1)]})
@@ -97,6 +99,14 @@ def predict(
     if right is None:
         return Predicted(classifier.name, table, out)
     return Predicted(classifier.name, table, out, float(right.mean()), len(right))
+
+
+def _trained_column(model: Path) -> str | None:
+    """The column of texts or pictures that the run of a model was started with, where it is known."""
+    folder = next((each for each in (model, model.parent) if is_run(each)), None)
+    source = None if folder is None else read_run(folder).get("source")
+    found = source.get("text") or source.get("image") if isinstance(source, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def _right(table: pa.Table, gold: Path, classes: Any) -> Any:
