@@ -78,7 +78,9 @@ def main() -> int:
         if status != 2 or "NOTHING" not in lines[-1]:
             return status
     if trouble is None:
-        print(f"audit: neither {' nor '.join(SERVICES.values())} answered: 0 of {len(pinned)} pinned versions were looked up")
+        print(
+            f"audit: neither {' nor '.join(SERVICES.values())} answered: 0 of {len(pinned)} pinned versions were looked up"
+        )
         return 2
     print(f"audit: {trouble}\naudit: looked up: 0 of {len(pinned)} pinned versions; NOTHING was audited")
     return 2

@@ -131,10 +131,9 @@ def _honest(crowd: Annotations, posterior: Floats) -> Floats:
     """A posterior that takes errors for independent, with the confidence that aggregators have."""
     if not len(crowd) or crowd.n_classes < 2:
         return posterior
-    layout = MemoryCrowd.of(crowd).layout
-    along, squared = tempering.vote_evidence(layout, posterior)
-    vote = max(along / squared, tempering.WEAKEST) if squared > 0 else 1.0
-    return tempering.tempered(layout, posterior, vote, tempering.SLOPE)
+    votes = MemoryCrowd.of(crowd)
+    vote, rho = tempering.read_votes(votes, posterior, None, [])
+    return tempering.tempered(votes.layout, posterior, vote, rho)
 
 
 def _aggregate(crowd: Annotations, method: str, seed: int, models: list[Any]) -> tuple[str, str, Any]:
