@@ -33,11 +33,12 @@ class Average(nn.Module):
     def update(self) -> None:
         """Take in the weights after a step."""
         self.count += 1
-        keep = (self.count / (self.count + 9)).clamp_max(self.decay)
         shadow = self._shadow()
-        if keep.device.type == "cpu":
-            torch._foreach_lerp_(shadow, self.live, 1 - float(keep))
+        if self.count.device.type == "cpu":
+            count = float(self.count)
+            torch._foreach_lerp_(shadow, self.live, 1 - min(count / (count + 9), self.decay))
             return
+        keep = (self.count / (self.count + 9)).clamp_max(self.decay)
         change = torch._foreach_sub(self.live, shadow)
         torch._foreach_mul_(change, 1 - keep)
         torch._foreach_add_(shadow, change)

@@ -36,5 +36,6 @@ class ByteDropout(nn.Dropout):
             return super().forward(input)
         dropped = round(256 * self.p)
         draws = torch.empty(-(-input.numel() // 8), dtype=torch.int64).random_(-(2**63), None).view(torch.uint8)
-        kept = draws[: input.numel()].view(input.shape) >= dropped
-        return input * kept * (256 / (256 - dropped))
+        kept = torch.empty(input.shape)  # numbers, as products with truth values are slow
+        torch.ge(draws[: input.numel()].view(input.shape), dropped, out=kept)
+        return input * kept.mul_(256 / (256 - dropped))

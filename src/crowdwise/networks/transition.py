@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from crowdwise.data.types import Floats
 from crowdwise.networks.backbones import build_backbone
+from crowdwise.networks.rows import CorrectedLoss
 
 _GROUPED_LIMIT = 512  # annotators up to which pairs are grouped on the CPU
 _PAIRS_AT_ONCE = 4096  # transition matrices evaluated at a time
@@ -229,6 +230,9 @@ def corrected_loss(class_logits: Tensor, transition_logits: Tensor, row: Tensor,
     >>> round(corrected_loss(f, t, torch.tensor([0]), torch.tensor([1])).item(), 6)
     0.536143
     """
+    if class_logits.device.type == "cpu":
+        losses: Tensor = CorrectedLoss.apply(class_logits.float(), transition_logits, row, label)  # type: ignore[no-untyped-call]
+        return losses
     log_f = F.log_softmax(class_logits, dim=1).index_select(0, row)  # (P, C)
     log_t = F.log_softmax(transition_logits, dim=2)  # (P, C, C)
     index = label[:, None, None].expand(-1, log_t.shape[1], 1)

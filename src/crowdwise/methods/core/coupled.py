@@ -8,7 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from crowdwise.networks.rows import few_log_softmax, few_softmax
+
 _REGULAR = 1e-6  # added to the diagonal of F'F
+_TINY = 1e-37  # least probability of a label before its logarithm is taken
 _LARGEST = 100.0  # -ln det(F'F) above which it is left out
 
 
@@ -38,35 +41,34 @@ class CoupledLoss(torch.autograd.Function):
         n_classes = logits.shape[2]
         whole = len(deviation) <= len(row)  # every annotator's matrix once, or the matrices of the annotations
         own = deviation if whole else deviation.index_select(0, annotator)
-        log_matrix = torch.log_softmax(common + own, 2)
         at = annotator if whole else torch.arange(len(row))
-        log_t = log_matrix[at, :, label]  # (P, C)
+        cell = at * n_classes + label
+        log_matrix, matrix = few_log_softmax(common + own)
+        log_t = log_matrix.transpose(1, 2).flatten(0, 1).index_select(0, cell)  # (P, C)
         present = (given.weight > 0).float()
         share = present / present.sum().clamp_min(1)
         votes = torch.zeros_like(given.log_prior).index_add_(0, row, log_t * present[:, None])
-        target = torch.softmax(given.log_prior + votes, 1)  # (B, C)
-        squares = own.square().sum((1, 2))
-        squares = squares[at] if whole else squares
+        target = few_softmax(votes.add_(given.log_prior))  # (B, C)
+        pulls = torch.zeros(len(own)).index_add_(0, at, given.pull * share)
         wanted = target.index_select(0, row) * share[:, None]
-        loss = (squares * given.pull * share).sum() / 2 - (wanted * log_t).sum()
+        loss = (own.square().sum((1, 2)) * pulls).sum() / 2 - (wanted * log_t).sum()
 
         # the networks' cross-entropy with the targets; ``slope`` is the derivative by log_f
-        log_f = torch.log_softmax(logits, 2)
-        f = log_f.exp()
+        log_f, f = few_log_softmax(logits)
         slope = (target * (-given.log_share).exp()) * (-given.per_instance * given.learns[:, :, None])  # (K, B, C)
         loss += (slope * log_f).sum()
 
         # each label on its own
         balanced = bool(given.log_share.any())
-        log_h = torch.log_softmax(log_f + given.log_share, 2) if balanced else log_f
-        joint = log_h.index_select(1, row) + log_t  # (K, P, C)
-        counts = given.learns.index_select(1, row) * (given.weight * given.per_label)  # (K, P)
-        evidence = torch.logsumexp(joint, 2)
-        loss -= (evidence * counts).sum()
-        shares = joint.sub_(evidence[:, :, None]).exp_().mul_(counts[:, :, None])
+        h = few_softmax(log_f + given.log_share) if balanced else f
+        joint = h.index_select(1, row).mul_(log_t.exp())  # (K, P, C)
+        counts = given.learns.index_select(1, row).mul_(given.weight * given.per_label)  # (K, P)
+        evidence = joint.sum(2).clamp_min_(_TINY)
+        shares = joint.mul_((counts / evidence)[:, :, None])
+        loss -= (evidence.log_() * counts).sum()
         by_t = wanted + shares.sum(0)  # minus the derivative by log_t
         by_h = torch.zeros_like(f).index_add_(1, row, shares)
-        slope -= by_h - log_h.exp() * by_h.sum(2, keepdim=True) if balanced else by_h
+        slope -= by_h - h * by_h.sum(2, keepdim=True) if balanced else by_h
 
         if given.volume:
             value, by_p = volume_and_slope(f)
@@ -75,14 +77,9 @@ class CoupledLoss(torch.autograd.Function):
         slope -= f * slope.sum(2, keepdim=True)  # by logits
 
         # the matrices: ln T[p, y] by the entries of row p is (q = y) - T[p, q]
-        by_matrix = -by_t[:, :, None] * torch.nn.functional.one_hot(label, n_classes)[:, None, :]
-        if whole:
-            by_matrix = torch.zeros_like(own).index_add_(0, annotator, by_matrix)
-            total = torch.zeros(len(own), n_classes).index_add_(0, annotator, by_t)
-            pulls = torch.zeros(len(own)).index_add_(0, annotator, given.pull * share)
-        else:
-            total, pulls = by_t, given.pull * share
-        by_matrix += log_matrix.exp() * total[:, :, None]
+        by_cell = torch.zeros(len(own) * n_classes, n_classes).index_add_(0, cell, by_t)
+        by_cell = by_cell.view(-1, n_classes, n_classes).transpose(1, 2)
+        by_matrix = matrix.mul_(by_cell.sum(2, keepdim=True)).sub_(by_cell)
         by_common = by_matrix.sum(0)
         by_matrix += own * pulls[:, None, None]
         if not whole:
@@ -104,5 +101,5 @@ def volume_and_slope(f: Tensor) -> tuple[Tensor, Tensor]:
     root = torch.linalg.cholesky_ex(gram).L
     value = -2 * root.diagonal(dim1=1, dim2=2).log().sum(1)
     counts = (value <= _LARGEST).double() / len(f)
-    slope = torch.cholesky_solve(p.transpose(1, 2), root).transpose(1, 2) * (-2 * counts[:, None, None])
+    slope = p @ (torch.linalg.inv_ex(gram).inverse * (-2 * counts[:, None, None]))
     return (value * counts).sum().float(), slope.float()
