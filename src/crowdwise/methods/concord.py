@@ -269,7 +269,8 @@ def honest_members(engine: Engine, classifier: Classifier, units: Units, trained
     if not isinstance(classifier, Stacked) or not left_out.any():
         return None
     each = torch.log_softmax(engine.evaluate(classifier, units, classifier.member_logits), 2)  # (N, K, C)
-    return each[left_out].unflatten(0, (len(each), -1))
+    members: Tensor = each[left_out].unflatten(0, (len(each), -1))
+    return members
 
 
 def volume_loss(f: Tensor) -> Tensor:
