@@ -47,7 +47,7 @@ def crowd(annotations: int, instances: int, annotators: int, classes: int) -> An
     wrong = (truth[instance] + rng.integers(1, classes, annotations)) % classes
     right = rng.random(annotations) < rng.uniform(0.5, 0.95, annotators)[annotator]
     label = np.where(right, truth[instance], wrong)
-    sizes = {"n_instances": instances, "n_annotators": annotators, "n_classes": classes}
+    sizes: Any = {"n_instances": instances, "n_annotators": annotators, "n_classes": classes}
     return Annotations.from_triples(instance, annotator, label, **sizes)
 
 
@@ -55,7 +55,7 @@ def measure(sizes: dict[str, int], method: str, budget: float) -> float:
     """Best processor time of a fit."""
     from crowdwise.registry import AGGREGATORS
 
-    annotations, times = crowd(**sizes), []
+    annotations, times = crowd(**sizes), list[float]()
     for _ in range(2):  # the first fit of a process does not wait for the compiler, the second does
         AGGREGATORS[method](**METHODS[method]).fit(annotations)
     until = time.process_time() + budget
@@ -71,7 +71,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams |= {"svg.hashsalt": "crowdwise", "font.size": 8}
+    matplotlib.rcParams.update({"svg.hashsalt": "crowdwise", "svg.fonttype": "none", "font.size": 8})
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 4, figsize=(9, 2.6), sharey=True, layout="constrained")
@@ -81,6 +81,7 @@ def draw(rows: list[dict[str, Any]]) -> None:
             axis.plot(sorted(latest), [latest[size] for size in sorted(latest)], marker="o", markersize=3, label=method)
         axis.set(xscale="log", yscale="log", xlabel=varied)
         axis.grid(alpha=0.3)
+        axis.minorticks_off()
     axes[0].set_ylabel("processor time, s")
     axes[0].legend(fontsize=7)
     figure.savefig(PICTURE, metadata={"Date": None})

@@ -351,6 +351,10 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
         "neighbours": neighbours,
         "inference": script_tables.inference,
         "simulated_crowds": script_tables.simulated_crowds,
+        "peers": script_tables.peers,
+        "threads": script_tables.threads,
+        "startup": script_tables.startup,
+        "growth": script_tables.growth,
     }
     records = read(folder)
     made = {name: make(records) for name, make in makers.items()}

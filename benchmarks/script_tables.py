@@ -160,6 +160,64 @@ def simulated_crowds(records: list[Record]) -> str:
     return table(head, rows, right=range(1, len(head)))
 
 
+def peers(records: list[Record]) -> str:
+    """Processor time of other libraries beside that of crowdwise, of the latest run of each comparison."""
+    found = latest(records, "peers", "peer", "what", "size")
+    rows = [r | {"shown": r["rounds"] or ""} for r in found]
+    columns = {
+        "peer": "{peer} {version}",
+        "what": "{what}",
+        "labels": "{size:,}",
+        "rounds": "{shown}",
+        "peer, s": "{processor_theirs:.2f}",
+        "crowdwise, s": "{processor_ours:.3f}",
+        "times": "{ratio:.0f}",
+    }
+    return listed(rows, columns, right=range(2, 7))
+
+
+def threads(records: list[Record]) -> str:
+    """Dawid-Skene on several threads beside one."""
+    columns = {
+        "labels": "{size:,}",
+        "what": "{part}",
+        "threads": "{threads}",
+        "one thread, s": "{processor_one:.3f}",
+        "several, s": "{processor:.3f}",
+        "times as fast": "{speedup_processor:.2f}",
+        "by the clock": "{speedup:.2f}",
+        "load": "{load:.0f}",
+        "processors": "{cpus}",
+    }
+    return listed(latest(records, "threads", "size", "part", "threads", "cpus"), columns, right=(0, *range(2, 9)))
+
+
+def startup(records: list[Record]) -> str:
+    """Processor time of short commands."""
+    columns = {"command": "`{command}`", "processor time, s": "{processor:.2f}"}
+    return listed(latest(records, "startup", "command"), columns, right=(1,))
+
+
+def growth(records: list[Record]) -> str:
+    """Processor time of the smallest and the largest crowd of each kind, and the times as much the latter is."""
+    found = latest(records, "growth", "varied", "method", "annotations", "instances", "annotators", "classes")
+    rows = []
+    for varied, method in dict.fromkeys((r["varied"], r["method"]) for r in found):
+        some = sorted(
+            (r for r in found if (r["varied"], r["method"]) == (varied, method)), key=lambda r: int(r[varied])
+        )
+        first, last = some[0], some[-1]
+        sizes = f"{first[varied]:,} to {last[varied]:,} ({last[varied] / first[varied]:.0f} times)"
+        times = f"{first['processor']:.3f}", f"{last['processor']:.3f}", f"{last['processor'] / first['processor']:.1f}"
+        rows.append((varied, method, sizes, *times))
+    return table(("grows", "method", "from, to", "first, s", "last, s", "times"), rows, right=range(3, 6))
+
+
+def latest(records: list[Record], benchmark: str, *keys: str) -> list[Record]:
+    """The records of a benchmark, of those with the same keys the last one, in the order of the first."""
+    return list({tuple(r[key] for key in keys): r for r in records if r.get("benchmark") == benchmark}.values())
+
+
 def mean_of(values: list[float], digits: int = 2) -> str:
     return f"{statistics.mean(values):.{digits}f}"
 

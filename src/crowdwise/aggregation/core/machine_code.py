@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib
 import inspect
 import os
 from collections.abc import Callable
@@ -43,7 +44,7 @@ def jit() -> Callable[[Any], Any]:
     plain = numba.njit(nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy")
 
     def compiled(function: Any) -> Any:
-        dispatcher = plain(function)
+        dispatcher: Any = plain(function)
         with contextlib.suppress(ImportError, AttributeError, TypeError, OSError):  # numba may keep code in another way
             dispatcher._cache = _cache()(function)
         return dispatcher
@@ -63,7 +64,8 @@ def _cache() -> Any:
     numba itself has one index for all signatures of a function, which two processes cannot write at once.
     """
     import numba
-    from numba.core import caching
+
+    caching: Any = importlib.import_module("numba.core.caching")
 
     class Locator(caching._CacheLocator):  # type: ignore[misc]
         def __init__(self, function: Any, file: str) -> None:
@@ -86,7 +88,7 @@ def _cache() -> Any:
             return cls(function, inspect.getfile(function))
 
     class Place(caching.CompileResultCacheImpl):  # type: ignore[misc]
-        _locator_classes = (Locator,)
+        _locator_classes = [Locator]  # noqa: RUF012
 
     class Kept(caching.FunctionCache):  # type: ignore[misc]
         _impl_class = Place
