@@ -90,11 +90,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_cells_in_two_processes_have_the_records_of_cells_in_one(finished: Path, tmp_path: Path) -> None:
-    wanted = [*cells(tmp_path, methods=["ce"]), *cells(tmp_path, methods=["ce"], seeds=[1], parameters={"epochs": 1})]
-    records = runner.run(wanted, tmp_path / "out", jobs=2, threads=1)
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_cells_in_processes_have_the_records_of_cells_in_this_one(jobs: int, finished: Path, tmp_path: Path) -> None:
+    wanted = [cell for seed in range(jobs) for cell in cells(tmp_path, methods=["ce"], seeds=[seed])]
+    records = runner.run(wanted, tmp_path / "out", jobs=jobs, threads=1)
     assert results(records[:1]) == results(runner.read_records(finished / "out")[:1])
-    assert [record["sharing"] for record in records] == [2, 2]
+    assert [record["sharing"] for record in records] == [jobs] * jobs
 
 
 class TestFinishedCells:
