@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DATA ?= $(if $(CROWDWISE_DATA),$(CROWDWISE_DATA),$(wildcard ../shared/data))
 
-.PHONY: demo test test-slow test-oldest lint format docs dist constraints clean browser audit
+.PHONY: demo test fast-tests test-slow test-oldest lint format docs dist constraints clean browser audit
 
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -52,7 +52,11 @@ browser:
 # Bytecode is kept, as tests start many processes.
 TEST := CROWDWISE_DATA=$(DATA) OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
-test: lint browser
+# Checks of the source, which keep one core busy, beside the tests, which keep two.
+test: .venv/.installed-dev browser
+	@$(MAKE) --no-print-directory --jobs 2 lint fast-tests
+
+fast-tests: .venv/.installed-dev
 	$(TEST) -m "not slow and not gpu" -n 2 --dist loadfile --no-loadscope-reorder
 
 test-slow: lint browser

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -58,6 +59,12 @@ LONGEST = (
     "methods/test_type_three.py",
 )
 """Files that take longest come first, so that no process is left with one of them while the others have finished."""
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests live to the end: the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -204,9 +204,9 @@ def test_the_order_of_rows_changes_no_aggregated_label(name: str) -> None:
     np.testing.assert_allclose([found[key] for key in expected], list(expected.values()), atol=1e-6)
 
 
-@pytest.mark.parametrize("ids", ["id", None])
+@pytest.mark.parametrize(("ids", "method"), [("id", "ce"), (None, "taidtm")])
 def test_the_order_of_lines_changes_nothing_on_the_command_line(
-    ids: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ids: str | None, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = {}
@@ -218,14 +218,14 @@ def test_the_order_of_lines_changes_nothing_on_the_command_line(
         arguments = [
             "train",
             "-m",
-            "taidtm",
+            method,
             "--inputs",
             str(folder / "X.csv"),
             "--annotations",
             str(folder / "labels.csv"),
         ]
         arguments += ["--out", str(folder / "run"), *(["--ids", ids] if ids else [])]
-        arguments += [part for key, value in quick("taidtm").items() for part in ("--set", f"{key}={value!r}")]
+        arguments += [part for key, value in quick(method).items() for part in ("--set", f"{key}={value!r}")]
         for command in (
             arguments,
             ["predict", str(folder / "run"), str(folder / "X.csv"), "-o", str(folder / "p.csv")],

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import torch
 
+from bench_helpers import InThisProcess
 from crowdwise.bench import measure, rendering, runner, tables
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.experiments import load_experiment
@@ -80,11 +81,21 @@ def one_thread() -> Any:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a benchmark of three cells that ran to its end, in two processes."""
+    """The folder of a benchmark of three cells that ran to its end."""
     folder = tmp_path_factory.mktemp("finished")
-    records = runner.run(cells(folder), folder / "out", jobs=2, threads=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner, "Processes", InThisProcess)
+        records = runner.run(cells(folder), folder / "out", jobs=2, threads=1)
     assert ["error" in record for record in records] == [False] * 3, records
     return folder
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_cells_in_processes_have_the_records_of_cells_in_this_one(jobs: int, finished: Path, tmp_path: Path) -> None:
+    wanted = [cell for seed in range(jobs) for cell in cells(tmp_path, methods=["ce"], seeds=[seed])]
+    records = runner.run(wanted, tmp_path / "out", jobs=jobs, threads=1)
+    assert results(records[:1]) == results(runner.read_records(finished / "out")[:1])
+    assert [record["sharing"] for record in records] == [jobs] * jobs
 
 
 class TestFinishedCells:
@@ -95,7 +106,6 @@ class TestFinishedCells:
             assert record["cell"] == cell.id
             assert record.items() >= json.loads(json.dumps(cell.as_json())).items()
             assert 30 < record["test_accuracy"] <= 100
-            assert record["sharing"] == 2
             assert [point[0] for point in record["curve"]] == [0, 1, 2]
 
     def test_nothing_but_records_and_maps_is_left(self, finished: Path) -> None:

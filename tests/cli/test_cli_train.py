@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 import torch
 
 import crowdwise
+from crowdwise.engine import Engine
 from crowdwise.readers import load_columns, read_table, write_table
 from crowdwise.tasks.train import Plan
 
@@ -372,17 +373,49 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.usefixtures("one_thread")
+CUT = ("train", "-m", "taidtm", "--inputs", "X.npy", "--annotations", "rows.csv", *SHORT, "--epochs")
+
+
+def check_that_it_goes_on(arguments: Sequence[Any], cli: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run ``cut`` goes on by `--resume` alone, from another folder, and ends as one that was not interrupted."""
+    assert "not finished" in cli("info", "cut").output
+    (folder / "elsewhere").mkdir()
+    monkeypatch.chdir(folder / "elsewhere")
+    cli("train", "--resume", folder / "cut")
+    monkeypatch.chdir(folder)
+    cli(*arguments, "-o", "whole")
+    for run in ("cut", "whole"):
+        cli("predict", run, folder / "X.npy", "-o", f"{run}.csv", "--proba")
+    assert Path("cut.csv").read_bytes() == Path("whole.csv").read_bytes()
+    assert Path("cut/metrics.jsonl").read_text().count("\n") == Path("whole/metrics.jsonl").read_text().count("\n")
+
+
+@pytest.mark.usefixtures("one_thread", "files")
 def test_an_interrupted_run_goes_on_to_the_same_predictions(
-    cli: Any,
-    files: Files,
-    start: Callable[..., subprocess.Popen[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ctrl-C in the middle of `train`, then `--resume` alone, from another folder: nothing differs."""
-    arguments = ("train", "-m", "taidtm", "--inputs", "X.npy", "--annotations", "rows.csv", "--epochs", 120, *SHORT)
-    process = start(*arguments, "-o", "cut")
+    """As by Ctrl-C in the middle of `train`."""
+    metrics = tmp_path / "cut" / "metrics.jsonl"
+
+    def epoch(self: Engine, *arguments: Any, **options: Any) -> Any:
+        if metrics.exists() and metrics.read_text().count('"correction"') == 3:
+            raise KeyboardInterrupt
+        return original(self, *arguments, **options)
+
+    original = Engine._checked_epoch
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "_checked_epoch", epoch)
+        errors = cli(*CUT, 6, "-o", "cut", code=130).stderr
+    assert errors.strip().splitlines()[-1] == "interrupted: go on with  crowdwise train --resume cut"
+    check_that_it_goes_on((*CUT, 6), cli, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread", "files")
+def test_a_process_interrupted_by_a_signal_goes_on_to_the_same_predictions(
+    cli: Any, start: Callable[..., subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = start(*CUT, 120, "-o", "cut")
     metrics = tmp_path / "cut" / "metrics.jsonl"
     deadline = time.monotonic() + 120
     while not (metrics.exists() and '"correction"' in metrics.read_text()):
@@ -393,17 +426,7 @@ def test_an_interrupted_run_goes_on_to_the_same_predictions(
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert errors.strip().splitlines()[-1] == "interrupted: go on with  crowdwise train --resume cut"
-    assert "not finished" in cli("info", "cut").output
-
-    (tmp_path / "elsewhere").mkdir()
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    cli("train", "--resume", tmp_path / "cut")
-    monkeypatch.chdir(tmp_path)
-    cli(*arguments, "-o", "whole")
-    for run in ("cut", "whole"):
-        cli("predict", run, files["X"], "-o", f"{run}.csv", "--proba")
-    assert Path("cut.csv").read_bytes() == Path("whole.csv").read_bytes()
-    assert Path("cut/metrics.jsonl").read_text().count("\n") == Path("whole/metrics.jsonl").read_text().count("\n")
+    check_that_it_goes_on((*CUT, 120), cli, tmp_path, monkeypatch)
 
 
 # predict

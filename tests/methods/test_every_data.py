@@ -22,6 +22,7 @@ QUICK = {
     "gcn_epochs": 5,
     "verbose": 0,
 }
+KINDS = ("ce", "forward", "dl-ds", "crowd-layer", "max-mig", "mbem", "taidtm", "concord")  # one of each
 rng = np.random.default_rng(0)
 N, D = 1347 + 450, 64
 HEAVY, CONSTANT = rng.standard_cauchy((N, 1)) * 1e3, np.full((N, 1), 7.0)
@@ -59,7 +60,9 @@ def accuracy(method: str, scaling: str, quick: bool = True) -> float:
     return 100 * model.score(X[n:], y[n:])
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=[pytest.mark.slow] * (name not in KINDS)) for name in METHODS]
+)
 def test_every_method_learns_from_features_of_any_scale(method):
     plain = accuracy(method, "as it is")
     assert plain > 80

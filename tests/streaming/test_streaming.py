@@ -278,6 +278,7 @@ run(path)
 """
 
 
+@pytest.mark.slow  # `test_partitions_and_batches_are_bounded` is quick
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc to know the size of a process")
 def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
     """100 MB on top of the imports do for four million rows, which in memory they do not."""

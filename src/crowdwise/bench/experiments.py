@@ -105,14 +105,18 @@ class Experiment:
 
     def _of_seed(self, seed: int, parameters: Mapping[str, Any]) -> Iterator[Cell]:
         for column in self.columns:
+            preset = presets.Preset("")
+            if column.preset is not None:
+                preset = presets.load_preset(_path(column.preset, self.folder))
             for values in _combinations(column.vary):
                 for row, spec in self.rows.items():
                     if column.methods is None or spec["method"] in column.methods:
-                        yield self._cell(column, values, row, spec, seed, parameters)
+                        yield self._cell(column, preset, values, row, spec, seed, parameters)
 
     def _cell(
         self,
         column: ColumnTable,
+        preset: presets.Preset,
         values: Mapping[str, Any],
         row: str,
         spec: Mapping[str, Any],
@@ -121,9 +125,6 @@ class Experiment:
     ) -> Cell:
         method = spec["method"]
         known = settable(method)
-        preset = presets.Preset("")
-        if column.preset is not None:
-            preset = presets.load_preset(_path(column.preset, self.folder))
         varied: dict[str, dict[str, Any]] = {part: {} for part in _PARTS}
         for key, value in values.items():
             table, _, name = key.partition(".")

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from crowdwise.data.frames import is_frame
+from crowdwise.data.matching import count_rows
 from crowdwise.encoders.base import ENCODERS, Encoder, make_encoder, restore_encoder
 from crowdwise.encoders.own import PREFIX, OwnEncoder
 from crowdwise.encoders.pixels import PixelEncoder
-from crowdwise.encoders.rows import Pictures, count_rows, kind_of, opened, opened_folder, take_rows
+from crowdwise.encoders.rows import Pictures, kind_of, opened, opened_folder, take_rows
 from crowdwise.encoders.table import TableEncoder
 from crowdwise.encoders.tfidf import Tfidf
 from crowdwise.errors import ConfigError, DataError, suggest

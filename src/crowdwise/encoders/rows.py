@@ -126,15 +126,6 @@ def kind_of(X: Any) -> Kind:
     return "table" if any(not _numeric(X[name]) for name in frame_columns(X)) else "numbers"
 
 
-def count_rows(X: Any) -> int:
-    """The number of instances."""
-    if is_sparse(X):
-        return int(X.shape[0])
-    if isinstance(X, Mapping):
-        return len(next(iter(X.values()), ()))
-    return len(X)
-
-
 def take_rows(X: Any, rows: Array) -> Any:
     """Some rows of X, as X is: array, sparse matrix, list, frame of any library, pictures."""
     if is_sparse(X):
