@@ -90,10 +90,10 @@ def predict(
             table = table.append_column(f"p_{name}", pa.array(probabilities[:, code]))
     out.parent.mkdir(parents=True, exist_ok=True)
     right = None
-    if column:
-        rows, truth = data.gold if data.gold is not None else (np.empty(0, np.int64), np.empty(0))
+    if column and data.gold is not None:
+        rows, truth = data.gold
         right = np.array(table["label"].take(pa.array(rows)).to_pylist()) == truth
-    elif gold is not None:
+    elif gold is not None and not column:
         right = _right(table, Path(gold), classifier.classes_)
     write_table(table, out)
     if right is None:
