@@ -16,7 +16,7 @@ from crowdwise.annotations import Annotations
 from crowdwise.registry import AGGREGATORS
 
 _CHANCE = 0.02  # agreement beyond chance below which labels carry no common signal
-_DEVIATIONS = 2.0  # standard deviations of agreement below which it may be chance
+_DEVIATIONS = 1.0  # standard deviations of agreement within which it may be chance
 _UNANIMOUS = 0.95  # agreement beyond chance above which no method changes anything worth having
 _TABLES = 2e9  # bytes of confusion matrices above which one accuracy per annotator has to do
 _MANY = 1_000_000  # labels times classes above which a committee takes too long
