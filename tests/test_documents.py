@@ -90,17 +90,20 @@ def test_commands_exist(path: Path) -> None:
         assert (ROOT / script).exists()
 
 
+@pytest.fixture(scope="module")
+def parts() -> dict[str, str]:
+    return {"methods": generated.methods(), "packages": generated.packages()}
+
+
 @pytest.mark.parametrize("path", generated.DOCUMENTS, ids=lambda path: path.name)
-def test_generated_parts_are_current(path: Path) -> None:
+def test_generated_parts_are_current(path: Path, parts: dict[str, str]) -> None:
     text = path.read_text("utf-8")
-    parts = {"methods": generated.methods(), "packages": generated.packages()}
     assert text.count("<!-- generated: ") == text.count("<!-- end of generated -->") == 1
     assert generated.filled(text, parts) == text, "run: make docs"
 
 
-def test_the_catalogue_lists_every_method() -> None:
-    text = generated.methods()
-    listed = re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE)
+def test_the_catalogue_lists_every_method(parts: dict[str, str]) -> None:
+    listed = re.findall(r"^\| `([a-z-]+)` \|", parts["methods"], re.MULTILINE)
     assert sorted(listed) == list(METHODS)
 
 

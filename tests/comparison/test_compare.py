@@ -16,7 +16,7 @@ from crowdwise.comparison.candidates import LogisticRegression, choose_candidate
 from crowdwise.comparison.judge import Yardstick, expectation, is_at_chance, ratio
 from crowdwise.comparison.result import Comparison, Entry
 from crowdwise.encoders import Tfidf
-from crowdwise.errors import ConfigError, DataError, ModelFileError, TrainingError
+from crowdwise.errors import AnnotationError, ConfigError, DataError, ModelFileError, TrainingError
 from crowdwise.methods.core.base import CrowdClassifier
 from engine_helpers import crowd
 
@@ -177,8 +177,10 @@ def test_gold_of_some_instances_may_be_a_mapping_from_ids():
     gold = {f"i{k}": "abc"[y[k]] for k in range(40)}
     found = compare(X, named, methods=PLAIN, gold=gold, **FEW)
     assert found.n_judged == 40
+    series = compare(X, named, methods=PLAIN, gold=pd.Series(gold), **FEW)
+    assert [each.score for each in series.entries] == [each.score for each in found.entries]
     assert "Only 40 instances have gold labels" in str(found)
-    with pytest.raises(DataError, match="gold has the class 'z', which no annotator chose"):
+    with pytest.raises(AnnotationError, match="'z' is unknown; known: 'a', 'b', 'c'"):
         compare(X, named, methods=PLAIN, gold=gold | {"i3": "z"}, **FEW)
     with pytest.raises(DataError, match="instances without a row in X: 'nobody'"):
         compare(X, named, methods=PLAIN, gold={"nobody": "a"}, **FEW)
@@ -342,7 +344,7 @@ def test_methods_with_own_parameters_and_titles():
         ({"folds": 1}, "folds must be a whole number of at least 2, got 1"),
         ({"folds": 100}, "100 folds need at least 200 instances to judge by, got 60"),
         ({"seconds": 0}, "seconds must be positive, or None for no limit, got 0"),
-        ({"gold": [0, 1]}, "gold must have a value for each of the 60 instances"),
+        ({"gold": [0, 1]}, "gold has 2 labels, but this crowd has 60 instances"),
     ],
 )
 def test_impossible_wishes_are_named(options, message):

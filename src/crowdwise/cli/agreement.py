@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from crowdwise.cli.console import Terminal, number, say, share, show_table, verb
-from crowdwise.cli.options import File, GoldColumn, Seed, reads
+from crowdwise.cli.options import File, GoldColumn, Seed, TableOut, reads
 
 
 class Level(StrEnum):
@@ -25,9 +24,7 @@ class Level(StrEnum):
 @reads
 def agreement(
     file: File,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="OUT", help="Write the table, by its suffix.")
-    ] = None,
+    out: TableOut = None,
     level: Annotated[
         list[Level] | None,
         typer.Option(help="What labels are, for Krippendorff's alpha; nominal by default. May be repeated."),

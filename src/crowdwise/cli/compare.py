@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import Terminal, say, show_facts, show_table, verb
-from crowdwise.cli.options import Image, Ray, Root, Seed, Text, Workers, as_words, asked, parse_settings, reads
+from crowdwise.cli.options import Device, Image, Ray, Root, Seed, Text, Workers, as_words, asked, parse_settings, reads
 
 
 @verb
@@ -50,7 +50,7 @@ def compare(
         typer.Option("--set", metavar="KEY=VALUE", help="Of the data set or a simulated crowd, as for `train`."),
     ] = None,
     seed: Seed = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    device: Device = "auto",
     out: Annotated[
         Path | None,
         typer.Option(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crowdwise.cli.console import Terminal, number, say, show_table, verb
-from crowdwise.cli.options import Files, GoldColumn, reads
+from crowdwise.cli.options import Files, GoldColumn, TableOut, reads
 
 if TYPE_CHECKING:
     from crowdwise.judges import Estimate
@@ -48,9 +47,7 @@ def estimate(
         Assume, typer.Option(help="Gold is of instances drawn at random, or of others with other class shares.")
     ] = Assume.random,
     level: Annotated[float, typer.Option(min=0.01, max=0.999, help="Confidence of the intervals.")] = 0.95,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="OUT", help="Write the table, by its suffix.")
-    ] = None,
+    out: TableOut = None,
     *,
     reading: dict[str, Any],
 ) -> Any:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crowdwise.cli.console import Terminal, say, show_facts, show_table, verb
-from crowdwise.cli.options import Files, GoldColumn, Seed, reads
+from crowdwise.cli.options import Files, GoldColumn, Seed, TableOut, reads
 
 if TYPE_CHECKING:
     from crowdwise.judges import JudgedModel
@@ -34,9 +33,7 @@ class Score(StrEnum):
 @reads
 def judges(
     files: Files,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="OUT", help="Write the table, by its suffix.")
-    ] = None,
+    out: TableOut = None,
     model: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="An annotator that is a model. May be repeated.")
     ] = None,

@@ -59,6 +59,8 @@ Method = Annotated[
 GoldColumn = Annotated[
     str | None, typer.Option(metavar="NAME", help="Column of FILE with true classes, like --gold NAME.")
 ]
+TableOut = Annotated[Path | None, typer.Option("--out", "-o", metavar="OUT", help="Write the table, by its suffix.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
 Ray = Annotated[
     str | None,

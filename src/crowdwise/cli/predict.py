@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import say, verb
-from crowdwise.cli.options import Image, Root, Text, asked, reads
+from crowdwise.cli.options import Device, Image, Root, Text, asked, reads
 
 
 @verb
@@ -38,7 +38,7 @@ def predict(
             metavar="FILE", help="Labels that some of the instances have: predictions then take them into account."
         ),
     ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")] = "auto",
+    device: Device = "auto",
     *,
     reading: dict[str, Any],
 ) -> Any:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 
 from crowdwise import encoders
+from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.annotations import Annotations
 from crowdwise.comparison.candidates import Candidate, LogisticRegression, choose_candidates
 from crowdwise.comparison.fits import Encoding, Fit, Observer, Records, Task, fingerprint, make_folds, run_all
@@ -69,7 +70,7 @@ def compare(
     """
     matched = match(encoders.opened_folder(X), annotations, ids)
     X, crowd = _indexable(encoders.opened(matched.X)), matched.annotations
-    truth = None if gold is None else gold_codes(gold, crowd)
+    truth = None if gold is None else known_truth(gold, crowd)
     if seconds is not None and not seconds > 0:
         raise ConfigError(f"seconds must be positive, or None for no limit, got {seconds!r}")
     rows, notes = _sample(crowd, truth, max_instances, seed)
@@ -202,31 +203,16 @@ def make_tasks(
     ]
 
 
-def gold_codes(gold: Any, crowd: Annotations) -> Array:
-    """Codes of true classes, -1 where they are not known: (n,)."""
+def known_truth(gold: Any, crowd: Annotations) -> Array:
+    """Codes of true classes, -1 where they are not known: (n,). Unlike labels to learn from, all of them must have rows."""
     if isinstance(gold, Mapping):
-        known = dict(gold)
-        ids = {value: row for row, value in enumerate(crowd.instances.tolist())}
-        unknown = [key for key in known if key not in ids]
+        unknown = set(gold).difference(crowd.instances.tolist())
         if unknown:
-            raise DataError(f"gold has instances without a row in X: {shorten(unknown, 8)}")
-        pairs = [(ids[key], value) for key, value in known.items()]
-    else:
-        values = np.asarray(gold, dtype=object)
-        if values.shape != (crowd.n_instances,):
-            raise DataError(f"gold must have a value for each of the {crowd.n_instances} instances, got {values.shape}")
-        pairs = list(enumerate(values.tolist()))
-    classes = {value: code for code, value in enumerate(crowd.classes.tolist())}
-    codes = np.full(crowd.n_instances, -1)
-    for row, value in pairs:
-        if value is None or value != value:
-            continue
-        if value not in classes:
             raise DataError(
-                f"gold has the class {value!r}, which no annotator chose; classes: {shorten(list(classes), 8)}"
+                f"gold has instances without a row in X: {shorten([key for key in gold if key in unknown], 8)}"
             )
-        codes[row] = classes[value]
-    if not (codes >= 0).any():
+    codes = gold_codes(crowd, gold)
+    if codes is None or not (codes >= 0).any():
         raise DataError("gold has no class for any instance")
     return codes
 
