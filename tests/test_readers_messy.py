@@ -329,7 +329,7 @@ class TestFiles:
         monkeypatch.setitem(sys.modules, "python_calamine", None)
         monkeypatch.setitem(sys.modules, "charset_normalizer", None)
         for name in ("a.xlsx", "a.csv"):
-            with pytest.raises(ReadError, match=r"install crowdwise\[tables\]"):
+            with pytest.raises(ReadError, match=r"pip install .crowdwise\[tables\]"):
                 read(tmp_path / name)
 
 

@@ -6,8 +6,10 @@ import os
 import re
 import subprocess
 import sys
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -71,6 +73,40 @@ def test_pages_load_nothing_from_elsewhere(built: Path) -> None:
         text = page.read_text("utf-8")
         loaded = re.findall(r"<(?:script|img|link|iframe)\b[^>]*?(?:src|href)=[\"']?((?:https?:)?//[^\s\"'>]+)", text)
         assert not loaded, f"{page.name}: {loaded}"
+
+
+class Links(HTMLParser):
+    """The ids of a page, and where it leads to."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.feed(page.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value for name, value in attrs if value}
+        self.ids |= {given[name] for name in ("id", "name") if name in given}
+        self.links += [given[name] for name in ("href", "src") if name in given]
+
+
+@pytest.mark.slow
+def test_every_link_of_every_page_leads_somewhere(built: Path) -> None:
+    """Pages, files and anchors, as a browser follows them from a folder."""
+    pages = {page: Links(page) for page in built.rglob("*.html")}
+    broken = []
+    for page, found in pages.items():
+        for link in found.links:
+            address = urlsplit(link)
+            if address.scheme or page.name == "404.html":
+                continue
+            target = (page.parent / unquote(address.path)).resolve() if address.path else page
+            anchor = unquote(address.fragment)
+            there = target.is_file() and (not anchor or target not in pages or anchor in pages[target].ids)
+            if not there:
+                broken.append(f"{page.relative_to(built)}: {link}")
+    assert sum(len(found.links) for found in pages.values()) > 1000
+    assert not broken, broken[:20]
 
 
 @pytest.mark.slow

@@ -327,7 +327,7 @@ def test_label_table_says_what_is_doubtful():
     assert table["majority_vote"].to_pylist() == ["a", "b", "a", None, "a"]
     assert table["doubt"].to_pylist() == ["against the votes", None, "tied votes", "no labels", "low confidence"]
     line = label_summary(table)
-    assert line.startswith("1 of 4 labels differ from the majority vote (25.0 %)")
+    assert line.startswith("1 of 4 labels go against the majority vote (25.0 %)")
     assert line.endswith("; 1 without labels")
     with pytest.raises(DataError, match=r"posterior has shape \(5, 3\)"):
         label_table(votes, np.full((5, 3), 1 / 3))

@@ -39,6 +39,7 @@ def demo(
     if result.note is not None:
         complain("note", result.note)
     show_facts(f"Files, after {result.seconds:.0f} s", result.files)
+    say("Now with labels of your own: crowdwise report labels.csv")
     return result
 
 

@@ -49,7 +49,7 @@ def derive_seed(seed: int, *keys: int | str) -> int:
     True
     """
     words = [zlib.crc32(key.encode()) if isinstance(key, str) else key for key in keys]
-    return int(np.random.SeedSequence([seed, *words]).generate_state(1, np.uint64)[0] >> 1)
+    return int(np.random.SeedSequence([seed, *words]).generate_state(1, np.uint64)[0]) >> 1
 
 
 @contextlib.contextmanager

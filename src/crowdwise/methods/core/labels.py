@@ -174,13 +174,15 @@ def label_summary(table: pa.Table) -> str:
     """What a label table says, in one line.
 
     >>> label_summary(label_table([["cat", "cat", "dog"], ["dog", None, None]], [[0.4, 0.6], [0.1, 0.9]]))
-    '1 of 2 labels differ from the majority vote (50.0 %); mean confidence 75.0 %'
+    '1 of 2 labels go against the majority vote (50.0 %); mean confidence 75.0 %'
     """
     labelled = table.num_rows - table["majority_vote"].null_count
     doubts = table["doubt"].to_pylist()
     changed = doubts.count("against the votes")
     share = f"{changed / max(labelled, 1):.1%}".replace("%", " %")
-    line = f"{changed:,} of {labelled:,} labels differ from the majority vote ({share})"
+    tied = doubts.count("tied votes")
+    line = f"{changed:,} of {labelled:,} labels go against the majority vote ({share})"
+    line += f", {tied:,} decide a tie" if tied else ""
     if table.num_rows:
         line += f"; mean confidence {np.mean(table['confidence'].to_numpy()):.1%}".replace("%", " %")
     return line if labelled == table.num_rows else f"{line}; {table.num_rows - labelled:,} without labels"
