@@ -2,9 +2,13 @@
 
     python benchmarks/methods.py                                   # small convolutional network, any machine
     python benchmarks/methods.py --backbone resnet18 --size 54000  # as on Fashion-MNIST, for a GPU
+    CROWDWISE_DATA=... python benchmarks/methods.py --features     # whole fits and predictions on feature vectors, one core
 
 Images and labels are random: only the time matters. Reported is the median epoch of the last stage; rounds of all methods
 alternate, so that a machine whose speed drifts is fair to all. ``--out FILE`` appends a JSON line for each method.
+
+With ``--features``: processor seconds of fits with defaults on LabelMe (512 columns) and Music (124), how much longer five
+networks take than one, and rows predicted in a second, beside what the products alone would allow.
 """
 
 from __future__ import annotations
@@ -16,12 +20,14 @@ import platform
 import statistics
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from crowdwise import Annotations
+from crowdwise import Annotations, datasets
+from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.registry import METHODS
 
 SHORT = {"warmup_epochs": 1, "transition_epochs": 1, "individual_epochs": 1, "gcn_epochs": 1, "max_retries": 1}
@@ -50,9 +56,75 @@ def last_stage(method: str, X: np.ndarray, crowd: Annotations, backbone: str, ep
     return [record["seconds"] for record in model.history_ if record["stage"] == final][1:]
 
 
+def processor_seconds(function: Callable[[], object]) -> float:
+    started = time.process_time()
+    function()
+    return time.process_time() - started
+
+
+def multiplications(model: CrowdClassifier) -> int:
+    """Of one instance, in the layers of the classifier."""
+    return sum(p.numel() for p in model.classifier_.parameters() if p.ndim > 1 and p.shape[-2] > 1)
+
+
+def features(options: argparse.Namespace) -> None:
+    """Fits and predictions on feature vectors, on one core."""
+    torch.set_num_threads(1)
+    a, b = torch.randn(1024, 512), torch.randn(512, 512)
+    rate = len(a) * 512 * 512 / min(processor_seconds(lambda: a @ b) for _ in range(200))
+    for name in ("labelme", "music"):
+        data = datasets.load(name)
+        for method in options.methods:
+            row = fits_and_predictions(METHODS[method], data.X_train, data.annotations, options, rate)
+            row = {"benchmark": "features", "data": name, "method": method, **row, **about()}
+            print(json.dumps(row), flush=True)
+            write(options.out, row)
+
+
+def fits_and_predictions(
+    make: type[CrowdClassifier], X: np.ndarray, crowd: Annotations, options: argparse.Namespace, rate: float
+) -> dict[str, object]:
+    """What one method takes on one data set; ``rate`` is that of multiplications."""
+
+    def fit(**settings: object) -> CrowdClassifier:
+        return make(verbose=0, device="cpu", **settings).fit(X, crowd)
+
+    seconds = [processor_seconds(lambda seed=seed: fit(random_state=seed)) for seed in range(options.rounds)]
+    one, five = (
+        min(processor_seconds(lambda k=k: fit(networks=k, steps=200, epochs=1)) for _ in range(options.rounds))
+        for k in (1, 5)
+    )
+    model = fit(steps=20, epochs=1)
+    many = np.tile(X, (-(-options.size // len(X)), 1))[: options.size].astype(np.float32)
+    predicting = min(processor_seconds(lambda: model.predict(many)) for _ in range(5))
+    return {
+        "columns": X.shape[1],
+        "processor_seconds": [round(each, 2) for each in seconds],
+        "five_networks_to_one": round(five / one, 2),
+        "predicted_rows_per_second": round(len(many) / predicting),
+        "rows_by_products_alone": round(rate / multiplications(model)),
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def about() -> dict[str, str]:
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu x{os.cpu_count()}"
+    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {"device": device, "torch": torch.__version__, "python": platform.python_version(), "when": when}
+
+
+def write(path: Path | None, row: dict[str, object]) -> None:
+    if path:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--methods", nargs="+", default=list(METHODS))
+    parser.add_argument(
+        "--features", action="store_true", help="whole fits on feature vectors; --size rows are predicted"
+    )
+    parser.add_argument("--methods", nargs="+", help="all of them; with --features concord and taidtm")
     parser.add_argument("--backbone", default="cnn")
     parser.add_argument("--size", type=int, default=4_000, help="instances")
     parser.add_argument("--annotators", type=int, default=300)
@@ -61,35 +133,36 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    options.methods = options.methods or (["concord", "taidtm"] if options.features else list(METHODS))
+    if options.features:
+        features(options)
+        return
     X, crowd = random_crowd(options.size, options.annotators)
     names = ["ce", *(name for name in options.methods if name != "ce")]
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for _ in range(options.rounds):
         for name in names:
             seconds[name] += last_stage(name, X, crowd, options.backbone, options.epochs)
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu x{os.cpu_count()}"
+    where = about()
     base = statistics.median(seconds["ce"])
-    print(f"{'method':<16}{'epoch, s':>10}{'beside CE':>11}   {options.backbone}, {options.size:,} instances, {device}")
+    print(
+        f"{'method':<16}{'epoch, s':>10}{'beside CE':>11}   {options.backbone}, {options.size:,} instances, {where['device']}"
+    )
     for name in sorted(names, key=lambda name: statistics.median(seconds[name])):
         median = statistics.median(seconds[name])
         note = "   trains a second backbone" if name in SECOND_BACKBONE else ""
         print(f"{name:<16}{median:>10.3f}{median / base:>10.2f}x{note}")
-        if options.out:
-            row = {
-                "benchmark": "methods",
-                "method": name,
-                "epoch_seconds": round(median, 4),
-                "ratio_to_ce": round(median / base, 3),
-                "backbone": options.backbone,
-                "size": options.size,
-                "annotators": options.annotators,
-                "device": device,
-                "torch": torch.__version__,
-                "python": platform.python_version(),
-                "when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            }
-            with options.out.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
+        row = {
+            "benchmark": "methods",
+            "method": name,
+            "epoch_seconds": round(median, 4),
+            "ratio_to_ce": round(median / base, 3),
+            "backbone": options.backbone,
+            "size": options.size,
+            "annotators": options.annotators,
+            **where,
+        }
+        write(options.out, row)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ __version__ = "0.2.0"
 _EXPORTS = {
     "Annotations": "crowdwise.annotations",
     "read": "crowdwise.readers",
-    "load": "crowdwise.methods.core.base",
+    "load": "crowdwise.methods.core.saving",
     "CrowdClassifier": "crowdwise.methods.core.base",
     "compare": "crowdwise.comparison",
     "review": "crowdwise.reviewing",
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from crowdwise.methods.conal import CoNAL as CoNAL
     from crowdwise.methods.concord import Concord as Concord
     from crowdwise.methods.core.base import CrowdClassifier as CrowdClassifier
-    from crowdwise.methods.core.base import load as load
+    from crowdwise.methods.core.saving import load as load
     from crowdwise.methods.crowd_layer import CrowdLayer as CrowdLayer
     from crowdwise.methods.deep_aggregate import DeepAggregate as DeepAggregate
     from crowdwise.methods.forward import Forward as Forward

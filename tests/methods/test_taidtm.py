@@ -173,7 +173,7 @@ def test_a_correction_that_loses_classes_is_run_again_more_slowly_and_the_better
         """In place of training: each run ends with these weights and this agreement."""
         left = list(ends)
 
-        def run(stage):
+        def run(stage, **_):
             ran.append((stage.name, {round(group.lr, 6) for group in stage.groups.values()}))
             assert all(torch.equal(before[name], tensor) for name, tensor in classifier.state_dict().items())
             weight, reached = left.pop(0)

@@ -26,7 +26,7 @@ from crowdwise.data.matching import count_rows
 from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
 from crowdwise.engine.device import derive_seed
 from crowdwise.engine.distributed import sum_over_ranks, world_size
-from crowdwise.engine.loop import evaluate
+from crowdwise.engine.evaluation import evaluate
 from crowdwise.engine.tensors import Units
 from crowdwise.methods.core.annotator_graph import AnnotatorGraph, graph_of_matrices
 from crowdwise.methods.core.base import CrowdClassifier, Fitted

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdwise.data.types import Floats
-from crowdwise.networks.transition import GlobalHead, pair_products
+from crowdwise.networks.transition import GlobalHead, pair_products, take_row
 
 PAIRS_AT_ONCE = 65_536  # annotations evaluated at a time, at most
 _ENTRIES = 100_000_000  # of heads, or intermediate results, formed at a time
@@ -79,6 +79,8 @@ class ProductHeads(nn.Module):
 
     def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         if self.heads_first(len(g), len(row)):
+            if not g.is_cuda:  # products are cheap, but the derivative of chosen rows of heads is not
+                return take_row(self.pair_logits(g, row, annotator), target[row])
             return torch.bmm(g[row, None], self.heads()[annotator, :, target[row]]).squeeze(1)
         by_instance = _by_instance(self.last, g, target)  # (B, Z, C)
         logits = torch.bmm(self.hidden_of(annotator)[:, None], by_instance.index_select(0, row)).squeeze(1)

@@ -87,7 +87,7 @@ class GlobalHead(nn.Module):
         return self.logits(g).index_select(0, row)
 
     def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
-        return _take_row(self.logits(g), target)[row]
+        return take_row(self.logits(g), target)[row]
 
 
 class IndividualHeads(nn.Module):
@@ -239,6 +239,6 @@ def corrected_loss(class_logits: Tensor, transition_logits: Tensor, row: Tensor,
     return -torch.logsumexp(log_f + log_t.gather(2, index).squeeze(2), dim=1)
 
 
-def _take_row(logits: Tensor, target: Tensor) -> Tensor:
+def take_row(logits: Tensor, target: Tensor) -> Tensor:
     """(B, C, C) -> (B, C): row ``target`` of each matrix."""
     return logits.gather(1, target[:, None, None].expand(-1, 1, logits.shape[2])).squeeze(1)

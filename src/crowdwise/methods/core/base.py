@@ -1,4 +1,4 @@
-"""What every method shares: parameters, fitting, saving and loading."""
+"""What every method shares: parameters and fitting."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from crowdwise import encoders
 from crowdwise.callbacks import Callbacks, FromObserver, Observer
@@ -23,33 +23,22 @@ from crowdwise.engine import Engine, Group, Problem, Stage, StageResult, distrib
 from crowdwise.engine.augment import mirrors
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages
 from crowdwise.engine.device import derive_seed, resolve_device, seeded
-from crowdwise.engine.intake import Intake
-from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.recipe import FEATURES, Augment, Recipe, Schedule, find_recipe
 from crowdwise.engine.stage import Loss
 from crowdwise.engine.tensors import Units
-from crowdwise.errors import ConfigError, CrowdwiseError, ModelFileError
-from crowdwise.methods.core.files import fingerprint, load_model, named_ids, packed_ids, save_model, unpacked_ids
+from crowdwise.errors import ConfigError
+from crowdwise.methods.core.files import fingerprint
 from crowdwise.methods.core.labels import label_arrays
-from crowdwise.methods.core.prediction import Array, Predictor
+from crowdwise.methods.core.prediction import Array
+from crowdwise.methods.core.saving import Fitted as Fitted
+from crowdwise.methods.core.saving import Saved
 from crowdwise.methods.core.skill import annotator_skill
-from crowdwise.networks import Classifier, ConstantTransition, Stacked
+from crowdwise.networks import Classifier, Stacked
 from crowdwise.networks.backbones import takes_dropout
 
 
-@dataclass
-class Fitted:
-    """What a method returns at the end of its stages."""
-
-    classifier: nn.Module
-    transition: nn.Module | None = None  # a `Transition`
-    arrays: dict[str, Array] = field(default_factory=dict)  # saved with the model, see `attributes`
-    honest: Tensor | None = None
-    """ln f(x) of the training units (N, K, C) by K networks that were not trained on them; None: there are no such networks."""
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class CrowdClassifier(Predictor):
+class CrowdClassifier(Saved):
     """Base class of all methods, a scikit-learn classifier whose ``y`` is a crowd's annotations.
 
     Subclasses are dataclasses that add parameters, and a generator ``stages(engine)`` that yields training stages.
@@ -138,10 +127,6 @@ class CrowdClassifier(Predictor):
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         """The method: yield a stage, get its result, build the next from it; return what was fitted."""
         raise NotImplementedError(f"{type(self).__name__} does not say what its stages are")
-
-    def build_transition(self, shape: tuple[int, ...], tensors: Mapping[str, Tensor]) -> nn.Module:
-        """An untrained transition network into which saved ``tensors`` fit."""
-        return ConstantTransition(tensors["matrices"])
 
     def validation_share(self, X: Any) -> float:
         """Share of the labelled instances that is held out."""
@@ -279,16 +264,6 @@ class CrowdClassifier(Predictor):
             parameters["random_state"] = None
         return parameters
 
-    def _adopt(self, fitted: Fitted, prepare: Prepare, intake: Intake, classes: Array, annotators: Array) -> None:
-        self.classifier_ = fitted.classifier.eval()
-        self.transition_ = fitted.transition.eval() if fitted.transition is not None else None
-        self.prepare_, self.intake_ = prepare, intake
-        self.classes_, self.annotators_ = classes, annotators
-        self.n_features_in_ = int(np.prod(prepare.shape)) if intake.weights is None else len(intake.weights)
-        if intake.columns is not None:
-            self.feature_names_in_ = np.array(intake.columns, dtype=object)
-        self.arrays_ = fitted.arrays
-
     # pieces for subclasses
 
     def training(self, problem: Problem) -> Recipe:
@@ -424,84 +399,6 @@ class CrowdClassifier(Predictor):
         """The learning-rate schedule of the classifier stage."""
         return recipe.rates()
 
-    # files
-
-    def save(self, path: str | Path) -> Path:
-        """Write the fitted model to a directory (safetensors and JSON, data only); read it with `crowdwise.load`."""
-        self._fitted_classifier()
-        tensors = {f"classifier/{k}": v for k, v in self.classifier_.state_dict().items()}
-        tensors |= {f"prepare/{k}": v for k, v in self.prepare_.state_dict().items()}
-        if self.transition_ is not None:
-            tensors |= {f"transition/{k}": v for k, v in self.transition_.state_dict().items()}
-        tensors |= {f"intake/{k}": torch.from_numpy(v) for k, v in self.intake_.arrays().items()}
-        encoder = self.intake_.encoder
-        if encoder is not None:
-            tensors |= {f"encoder/{k}": torch.from_numpy(np.ascontiguousarray(v)) for k, v in encoder.arrays_.items()}
-        tensors |= {f"array/{k}": torch.from_numpy(np.ascontiguousarray(v)) for k, v in self.arrays_.items()}
-        tensors |= {f"instances/{k}": torch.from_numpy(v) for k, v in packed_ids(self.instances_).items()}
-        about = {
-            "method": self.name,
-            "parameters": self._json_parameters(),
-            "classes": self.classes_.tolist(),
-            "annotators": self.annotators_.tolist(),
-            "prepare": {"mode": self.prepare_.mode, "shape": self.prepare_.shape, "scale": self.prepare_.scale},
-            "columns": self.intake_.columns,
-            "mirrored": self.mirrored_,
-            "id_column": self.id_column_,
-            "encoder": None if encoder is None else encoder.state(),
-            "history": self.history_,
-            "warnings": self.warnings_,
-        }
-        return save_model(Path(path), tensors, about)
-
-    def _restore(self, tensors: dict[str, Tensor], about: dict[str, Any], encoder: encoders.Encoder | None) -> None:
-        def part(prefix: str) -> dict[str, Tensor]:
-            return {k.split("/", 1)[1]: v for k, v in tensors.items() if k.startswith(prefix + "/")}
-
-        shape = tuple(map(int, about["prepare"]["shape"]))
-
-        def new_prepare() -> Prepare:
-            return Prepare(about["prepare"]["mode"], shape, scale=float(about["prepare"]["scale"]))
-
-        def new_classifier() -> Classifier:
-            return self._classifier(shape, len(about["classes"]))
-
-        prepare: Prepare = _restored(new_prepare, part("prepare"))
-        classifier: Classifier = _restored(new_classifier, part("classifier"))
-        saved = part("transition")
-        transition = _restored(lambda: self.build_transition(shape, saved), saved) if saved else None
-        columns = about.get("columns")  # models of earlier versions have none
-        intake = Intake(
-            tuple(map(str, columns)) if columns is not None else None,
-            **{name: tensor.numpy() for name, tensor in part("intake").items()},
-            encoder=encoder,
-        )
-        arrays = {name: tensor.numpy() for name, tensor in part("array").items()}
-        self._adopt(
-            Fitted(classifier, transition, arrays),
-            prepare,
-            intake,
-            named_ids(about["classes"], "classes"),
-            named_ids(about["annotators"], "annotators"),
-        )
-        self.mirrored_ = bool(about.get("mirrored", False))
-        ids = unpacked_ids({name: tensor.numpy() for name, tensor in part("instances").items()})
-        self.instances_ = np.arange(len(arrays.get("posterior", ()))) if ids is None else ids
-        self.id_column_ = about.get("id_column")
-        self.history_ = about["history"]
-        self.warnings_ = list(map(str, about.get("warnings", [])))
-
-
-def _restored(make: Callable[[], Any], tensors: Mapping[str, Tensor]) -> Any:
-    """A module with saved weights; that these fit is found out before the module takes any memory."""
-    with torch.device("meta"):
-        expected = {name: tuple(tensor.shape) for name, tensor in make().state_dict().items()}
-    if expected != {name: tuple(tensor.shape) for name, tensor in tensors.items()}:
-        raise ModelFileError("the weights are not those of the network that the model describes")
-    module = make()
-    module.load_state_dict(tensors)
-    return module
-
 
 def build(engine: Engine, name: str, make: Callable[[], Any]) -> Any:
     """Make a module with seeded starting weights and put it on the engine's device."""
@@ -516,43 +413,3 @@ def build(engine: Engine, name: str, make: Callable[[], Any]) -> Any:
 def _shaped(encoder: encoders.Encoder, n: int) -> Array:
     """What encoded instances are like, before they are encoded."""
     return np.empty((n, 1, 1, 1) if encoder.pictures else (n, 1), np.uint8)
-
-
-def load(
-    path: str | Path, *, backbone: nn.Module | None = None, encoder: Any = None, device: str = "auto"
-) -> CrowdClassifier:
-    """Read a model that `CrowdClassifier.save` wrote. Nothing in the files is executed.
-
-    A model that was trained with a module of yours as its backbone needs one of the same kind: ``backbone=``; one that was
-    trained with a transformer of yours as its encoder needs that, fitted: ``encoder=``.
-    """
-    from crowdwise.registry import METHODS
-
-    tensors, about = load_model(Path(path))
-    try:
-        parameters = dict(about["parameters"])
-        if str(parameters.get("backbone", "")).startswith("module:"):
-            if backbone is None:
-                raise ConfigError(
-                    f"{path} was trained with your own backbone ({parameters['backbone'][7:]}): "
-                    "pass load(..., backbone=module)"
-                )
-            parameters["backbone"] = backbone
-        for name, value in parameters.items():
-            if isinstance(value, str) and value.startswith("function:"):
-                parameters[name] = None  # a schedule, for instance: of no use in prediction
-        state, fitted = about.get("encoder"), None
-        if state is not None:
-            arrays = {k.split("/", 1)[1]: v.numpy() for k, v in tensors.items() if k.startswith("encoder/")}
-            fitted = encoders.restore(state, arrays, encoder, path)
-        if encoder is not None:
-            parameters["encoder"] = encoder
-        model: CrowdClassifier = METHODS[about["method"]](**parameters, device=device)
-        model._restore(tensors, about, fitted)
-    except ModelFileError as error:
-        raise ModelFileError(f"{path}: {error}") from error
-    except CrowdwiseError:
-        raise
-    except Exception as error:  # checksums hold, so somebody made the file: what it says may be anything
-        raise ModelFileError(f"{path} does not describe a model: {type(error).__name__}: {error}") from error
-    return model

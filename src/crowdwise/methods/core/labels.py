@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from crowdwise.aggregation.core.queries import against_votes
 from crowdwise.annotations import Annotations
 from crowdwise.engine import Engine
-from crowdwise.engine.loop import evaluate
+from crowdwise.engine.evaluation import evaluate
 from crowdwise.errors import CrowdwiseWarning, DataError, shorten
 from crowdwise.methods.core.label_model import Floats, LabelModel, LabelRows, forget, power_alone, power_by_agreement
 from crowdwise.networks import Stacked

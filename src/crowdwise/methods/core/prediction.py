@@ -18,10 +18,11 @@ from crowdwise.annotations import Annotations
 from crowdwise.data import notebook
 from crowdwise.data.matching import count_rows, labels_by_row, match, rows_only
 from crowdwise.engine.device import resolve_device, resolve_precision
+from crowdwise.engine.evaluation import evaluate
 from crowdwise.engine.intake import Intake
-from crowdwise.engine.loop import evaluate
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.problem import make_inputs
+from crowdwise.engine.tensors import Inputs
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, NonFiniteError, TrainingError, shorten
 from crowdwise.methods.core.labels import POSTERIOR, as_sure_as, label_model, new_posterior
 from crowdwise.networks import ConstantTransition, Transition
@@ -222,19 +223,24 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device, X = resolve_device(self.device), self._rows(X)
         parts = [X]
         if isinstance(X, np.ndarray) and X.ndim == 2 and len(X) > _AT_ONCE and self.intake_.encoder is None:
-            self._check_inputs(make_inputs(self.intake_(X[:: len(X) // _CHECKED]), device).take(slice(None)))
             parts = [X[start : start + _AT_ONCE] for start in range(0, len(X), _AT_ONCE)]
+
+        def inputs_of(part: Any) -> Inputs:
+            try:
+                return make_inputs(self.intake_(part), device)
+            except NonFiniteError:
+                if part is not X:
+                    make_inputs(self.intake_(X), device)  # names the rows of X
+                raise
+
+        inputs = inputs_of(X if len(parts) == 1 else X[:: max(1, len(X) // _CHECKED)])
+        if len(inputs):
+            step = max(1, len(inputs) // _CHECKED)
+            self._check_inputs(inputs.take(torch.arange(0, len(inputs), step, device=device)))
         dtype, prepare = resolve_precision(self.precision, device), self.prepare_.to(device)
         module.to(device)
         for part in parts:
-            try:
-                inputs = make_inputs(self.intake_(part), device)
-            except NonFiniteError:
-                make_inputs(X, device)  # names the instances of all parts
-                raise
-            if len(parts) == 1 and len(inputs):
-                at = torch.arange(0, len(inputs), max(1, len(inputs) // _CHECKED), device=device)
-                self._check_inputs(inputs.take(at))
+            inputs = inputs if len(parts) == 1 else inputs_of(part)
             at = torch.arange(len(inputs), device=device)
             result = evaluate(module, inputs, at, prepare, dtype=dtype, function=function, everything=True)
             yield result if len(inputs) else result.reshape(0, len(self.classes_))
