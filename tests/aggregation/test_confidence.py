@@ -322,3 +322,12 @@ def test_without_correlation_the_urn_is_the_model() -> None:
     steps = np.diff(tight.log_odds(np.arange(6.0)))
     assert steps[0] == pytest.approx(1.5)  # the first vote says what it says
     assert np.all(np.diff(steps) < 0)  # and every further one less
+
+
+def test_gold_that_was_chosen_for_its_doubt_does_not_correct_confidence() -> None:
+    votes = np.random.default_rng(0).integers(2, size=(60, 3))
+    gold = dict(enumerate(1 - votes[:20, 0]))
+    usual = DawidSkene(calibration="usual").fit(votes, gold)
+    assert usual.tempering_.n_gold == 0
+    assert usual.labels_.tolist() == DawidSkene().fit(votes, gold).labels_.tolist()
+    assert DawidSkene().fit(votes, gold).tempering_.n_gold == 20
