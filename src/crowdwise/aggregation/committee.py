@@ -69,7 +69,8 @@ class Committee(Aggregator):
         with warnings.catch_warnings():  # a member that does not settle, or has few labels, is one voice among others
             warnings.simplefilter("ignore", CrowdwiseWarning)
             warnings.simplefilter("ignore", UserWarning)
-            return kind(**asked).fit_crowd(crowd)
+            fitted: Aggregator = kind(**asked).fit_crowd(crowd)
+        return fitted
 
     def _check(self) -> None:
         super()._check()

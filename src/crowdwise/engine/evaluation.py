@@ -19,8 +19,9 @@ _SCALED = 1 << 30  # bytes of features up to which a scaled copy is kept
 def scaled_inputs(problem: Problem) -> Inputs | None:
     """Feature vectors scaled once for all epochs, on the CPU, where scaling a batch takes as long as learning from it."""
     inputs = problem.train.inputs
-    small = isinstance(inputs, ResidentInputs) and inputs.resident and 4 * inputs.data.numel() <= _SCALED
-    if not small or problem.device.type != "cpu" or len(problem.shape) != 1:
+    if not isinstance(inputs, ResidentInputs) or not inputs.resident or 4 * inputs.data.numel() > _SCALED:
+        return None
+    if problem.device.type != "cpu" or len(problem.shape) != 1:
         return None
     return ResidentInputs(problem.prepare(inputs.data))
 

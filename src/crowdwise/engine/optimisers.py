@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -53,17 +53,24 @@ class QuickAdamW(torch.optim.AdamW):
             self._lists = self._collect()
             return
         gradients = [[parameter.grad for parameter in lists[0]] for _, lists in self._lists]
-        if any(
-            gradient is None for own in gradients for gradient in own
-        ):  # what had no say in this batch does not move
-            super().step()
+        if any(gradient is None for own in gradients for gradient in own):
+            super().step()  # what had no say in this batch does not move
             return
         for (group, (parameters, first, second, steps)), own in zip(self._lists, gradients, strict=True):
             torch._foreach_add_(steps, 1)
             beta1, beta2 = group["betas"]
             rest = {"lr": group["lr"], "beta1": beta1, "beta2": beta2, "weight_decay": group["weight_decay"]}
             torch._fused_adamw_(
-                parameters, own, first, second, [], steps, **rest, eps=group["eps"], amsgrad=False, maximize=False
+                parameters,
+                cast(list[Tensor], own),
+                first,
+                second,
+                [],
+                steps,
+                **rest,
+                eps=group["eps"],
+                amsgrad=False,
+                maximize=False,
             )
 
     def _collect(self) -> list[tuple[dict[str, Any], list[list[Tensor]]]] | None:

@@ -74,8 +74,9 @@ def operator(matrix: Any, device: str | torch.device) -> LinearOperator:
         parts = (part.indptr.astype(np.int64), part.indices.astype(np.int64), part.data)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
+            rows, columns, values = (torch.from_numpy(each) for each in parts)
             there = torch.sparse_csr_tensor(
-                *map(torch.from_numpy, parts), size=part.shape, device=device, check_invariants=False
+                rows, columns, values, size=part.shape, device=device, check_invariants=False
             )
 
         def times(values: Floats) -> Floats:

@@ -87,7 +87,7 @@ def excess_agreement(
 def _totals(key: npt.NDArray[np.int64], values: Floats) -> Floats:
     """For each of some values, the sum of those with the same key, which lie beside each other."""
     place = np.append(0, np.cumsum(np.diff(key) != 0)) if len(key) else key
-    return np.bincount(place, values)[place]
+    return np.asarray(np.bincount(place, values)[place], dtype=np.float64)
 
 
 def correlation(agreed: float, possible: float, pairs: float) -> float:

@@ -58,7 +58,7 @@ def of_instances(layout: Layout, rows: npt.NDArray[np.int64]) -> Layout:
     return layout._replace(cells=layout.cells[where], indptr=indptr, gold=gold, weight=weight)
 
 
-def against_votes(votes: Floats, labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+def against_votes(votes: npt.NDArray[Any], labels: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Which labels (n,) have fewer votes (n, C) than another class; one of several with most votes is not against them.
 
     >>> against_votes(np.array([[2, 1], [1, 1], [0, 0]]), np.array([1, 1, 1])).tolist()

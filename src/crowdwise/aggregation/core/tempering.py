@@ -96,8 +96,8 @@ def vote_evidence(
         return 0.0, 0.0
     if layout.compiled and layout.weight is None:
         kernel, none = compiled.evidence_kernel(), np.empty(0)
-        rows = layout.cells, layout.indptr, np.ascontiguousarray(posterior), none if weight is None else weight
-        along, squared = kernel(*rows, layout.gold, queries.TIE_TOLERANCE, SMALLEST)
+        given = layout.cells, layout.indptr, np.ascontiguousarray(posterior), none if weight is None else weight
+        along, squared = kernel(*given, layout.gold, queries.TIE_TOLERANCE, SMALLEST)
         return float(along), float(squared)
     most = queries.choose(posterior, "first", np.random.default_rng(0))
     votes, places = kernels.votes(layout, _by_cell(layout, weight)), np.arange(len(posterior))
