@@ -28,7 +28,7 @@ def made(n=300, seed=0, classes=2):
 
 def test_the_regression_is_that_of_scikit_learn():
     rng = np.random.default_rng(0)
-    A = sp.random_array((80, 50), density=0.2, rng=rng, format="csr", dtype=np.float32)
+    A = sp.random_array((80, 50), density=0.2, random_state=rng, format="csr", dtype=np.float32)
     Y = rng.normal(size=(80, 3)).astype(np.float32)
     expected = Ridge(alpha=0.3, fit_intercept=False).fit(A.toarray(), Y).coef_.T
     np.testing.assert_allclose(opinions._ridge(A, Y, 0.3), expected, atol=5e-3)

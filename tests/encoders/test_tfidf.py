@@ -76,7 +76,7 @@ def test_weights_are_those_of_scikit_learn():
 def test_leading_directions_are_those_of_an_exact_decomposition():
     import scipy.sparse as sp
 
-    A = sp.random_array((60, 40), density=0.3, rng=np.random.default_rng(0), format="csr", dtype=np.float32)
+    A = sp.random_array((60, 40), density=0.3, random_state=np.random.default_rng(0), format="csr", dtype=np.float32)
     found = leading_directions(A, 5, seed=0)
     exact = np.linalg.svd(A.toarray())[2][:5].T
     np.testing.assert_allclose(np.abs(found.T @ exact), np.eye(5), atol=1e-3)
