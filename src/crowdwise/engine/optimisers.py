@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -63,7 +63,16 @@ class QuickAdamW(torch.optim.AdamW):
             beta1, beta2 = group["betas"]
             rest = {"lr": group["lr"], "beta1": beta1, "beta2": beta2, "weight_decay": group["weight_decay"]}
             torch._fused_adamw_(
-                parameters, own, first, second, [], steps, **rest, eps=group["eps"], amsgrad=False, maximize=False
+                parameters,
+                cast(list[Tensor], own),
+                first,
+                second,
+                [],
+                steps,
+                **rest,
+                eps=group["eps"],
+                amsgrad=False,
+                maximize=False,
             )
 
     def _collect(self) -> list[tuple[dict[str, Any], list[list[Tensor]]]] | None:
