@@ -286,7 +286,9 @@ def test_the_embedding_is_constant_and_the_bias_starts_at_the_residual():
 
 def test_the_last_convolution_of_a_few_annotators_equals_that_of_all(monkeypatch):
     monkeypatch.setattr("crowdwise.graph.mappings.gcn.DENSE_LIMIT", 10)
-    matrix = sp.random_array((200, 200), density=0.05, random_state=np.random.default_rng(0), format="csr") + sp.eye_array(200)
+    matrix = sp.random_array(
+        (200, 200), density=0.05, random_state=np.random.default_rng(0), format="csr"
+    ) + sp.eye_array(200)
     heads = GCNHeads.from_graph(sp.csr_array(matrix), 3, 2, hidden=4)
     g, row, annotator = torch.randn(5, 4), torch.tensor([0, 0, 1, 4, 2]), torch.tensor([7, 199, 7, 0, 31])
     found = {}

@@ -6,7 +6,7 @@ Fully connected networks are stacked into batched products; other backbones are 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -143,8 +143,7 @@ class Stacked(Classifier):
         """Logits of one network, in evaluation: (B, ...) -> (B, C)."""
         features = self.backbone.one(number, x).float()
         with torch.autocast(x.device.type, enabled=False):
-            logits: Tensor = cast(Any, self.linear).one(number, features[None])[0]
-        return logits
+            return cast(LastLayer, self.linear).one(number, features[None])[0]
 
     def _features(self, x: Tensor) -> Tensor:  # (K, B, d)
         blocks = x.unflatten(0, (self.networks, -1)) if self.training else x.expand(self.networks, *x.shape)
