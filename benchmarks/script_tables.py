@@ -13,15 +13,18 @@ ERRORS = ("calibration_error", "calibration_error_calibrated")
 def engine(records: list[Record]) -> str:
     """Epochs of TAIDTM's stages, and the same joint step written densely in plain PyTorch."""
     found = [r for r in records if r.get("benchmark") == "engine"]
-    joint = {r["preset"]: r["epoch_seconds"] for r in found if r["stage"] == "joint"}
+    joint = {(r["preset"], r["batch_size"]): r["epoch_seconds"] for r in found if r["stage"] == "joint"}
     rows = [
         r
-        | {"beside": r["epoch_seconds"] / joint[r["preset"]]}
+        | {"beside": r["epoch_seconds"] / joint[r["preset"], r["batch_size"]]}
+        | {"kernels": "fused" if r.get("fused") else "single"}
         | {"peak": f"{100 * r['share_of_peak']:.1f} %" if r["share_of_peak"] else ""}
         for r in found
     ]
     columns = {
         "data, backbone": "{preset}, {backbone}",
+        "batch": "{batch_size}",
+        "batch norm": "{kernels}",
         "stage": "{stage}",
         "epoch, s": "{epoch_seconds:.3f}",
         "ms per step": "{ms_per_step:.2f}",
@@ -29,7 +32,7 @@ def engine(records: list[Record]) -> str:
         "of the bf16 peak": "{peak}",
         "beside joint": "{beside:.2f}",
     }
-    return listed(rows, columns, right=range(2, 7))
+    return listed(rows, columns, right=(1, *range(4, 9)))
 
 
 def methods(records: list[Record]) -> str:
