@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
-from scipy.sparse.csgraph import connected_components
 
 from crowdwise.aggregation.core.kernels import Floats, Layout, instances, labels
 
@@ -87,8 +86,10 @@ def alike(layout: Layout) -> npt.NDArray[np.int64]:
             break
         independent = seen & ~bad
     apart = seen & ~independent
-    if apart.sum() > 0.25 * seen.sum():  # then it is the model of skills that does not fit
+    if not apart.any() or apart.sum() > 0.25 * seen.sum():  # in the second case it is the model of skills that does not fit
         return groups
+    from scipy.sparse.csgraph import connected_components  # slow to import
+
     n_groups, component = connected_components(apart.astype(np.int8), directed=False)
     sizes = np.bincount(component, minlength=n_groups)
     number_of = np.full(n_groups, -1)
