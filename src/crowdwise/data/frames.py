@@ -15,9 +15,9 @@ from crowdwise.data.types import Array, Ints
 from crowdwise.errors import AnnotationError, CrowdwiseWarning, shorten, spelled, suggest
 
 ALIASES: dict[str, tuple[str, ...]] = {
-    "instance": ("instance", "item", "task", "example", "sample", "question"),
-    "annotator": ("annotator", "worker", "rater", "performer", "user"),
-    "label": ("label", "answer", "value", "response"),
+    "instance": ("instance", "item", "task", "example", "sample", "question", "unit", "document", "doc"),
+    "annotator": ("annotator", "worker", "rater", "performer", "user", "coder", "labeler", "labeller", "judge", "assessor"),
+    "label": ("label", "answer", "value", "response", "vote", "judgment", "judgement", "rating", "verdict"),
 }
 _TELLING = 100  # cells from which their values are looked at
 MISSING: tuple[Any, ...] = (-1, "")  # beside None and NaN, which are always missing
