@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import pickle
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from joblib import parallel_config
 
 import crowdwise
 from crowdwise import CE, Annotations, GeoCrowdNet, compare
@@ -288,10 +290,21 @@ def test_methods_with_fewer_folds_are_compared_on_those():
     assert found["b"].folds == 1
 
 
-def test_processes_give_the_same_result_as_one():
+@pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
+def test_two_at_a_time_give_the_same_result_as_one(backend):
     X, annotations, _ = crowd(120)
-    alone, two = (compare(X, annotations, methods=PLAIN, folds=2, jobs=jobs) for jobs in (1, 2))
+    with parallel_config(backend):
+        alone, two = (compare(X, annotations, methods=PLAIN, folds=2, jobs=jobs) for jobs in (1, 2))
     assert [each.score for each in alone.entries] == [each.score for each in two.entries]
+
+
+def test_what_goes_to_other_processes_arrives_as_it_was():
+    X, annotations, _ = crowd(120)
+    candidates = choose_candidates(QUICK, X.shape[1:], 0, "cpu")
+    tasks = run.make_tasks(X, annotations, candidates, np.arange(120), fits.make_folds(np.arange(120), 2, 0))
+    for task in tasks:
+        here, there = (fits.fit_and_predict(each) for each in (task, pickle.loads(pickle.dumps(task))))
+        assert (here.method, here.fold, here.predicted) == (there.method, there.fold, there.predicted)
 
 
 def test_a_method_that_fails_is_named_and_the_others_are_compared(monkeypatch):

@@ -184,7 +184,7 @@ def test_ten_thousand_items_by_three_hundred_annotators_stay_under_five_megabyte
 
 
 def test_a_larger_crowd_is_sampled_and_the_page_says_so() -> None:
-    page = gather(large(12_000, 400, 3, 3), budget=10)
+    page = gather(large(12_000, 400, 3, 3), method="dawid-skene", budget=10)
     assert (len(page.annotators["rows"]), page.annotators["total"]) == (limits.MOST_ANNOTATORS, 400)
     assert page.items["total"] == 12_000
     assert len(page.items["rows"]) <= limits.MOST_ITEMS
@@ -194,7 +194,7 @@ def test_a_larger_crowd_is_sampled_and_the_page_says_so() -> None:
 
 
 def test_matrices_of_many_classes_are_left_out_where_they_do_not_fit() -> None:
-    rows = gather(large(400, 120, 5, 90), budget=0).annotators["rows"]
+    rows = gather(large(400, 120, 5, 90), method="majority-vote", budget=0).annotators["rows"]
     with_matrix = [row for row in rows if "matrix" in row]
     assert 0 < len(with_matrix) < len(rows)
     assert sum(len(row["matrix"]) for row in with_matrix) <= limits.MATRIX_NUMBERS
