@@ -40,8 +40,8 @@ class DawidSkene(IterativeAggregator[Confusions]):
 
     >>> answers = [[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0], [0, 1, -1]]
     >>> DawidSkene(prior=None).fit_predict_proba(answers).round(3)[:2]
-    array([[0.909, 0.091],
-           [0.091, 0.909]])
+    array([[0.967, 0.033],
+           [0.033, 0.967]])
     """
 
     prior: Prior = "auto"

@@ -86,7 +86,7 @@ def alike(layout: Layout) -> npt.NDArray[np.int64]:
             break
         independent = seen & ~bad
     apart = seen & ~independent
-    if not apart.any() or apart.sum() > 0.25 * seen.sum():  # in the second case it is the model of skills that does not fit
+    if not apart.any() or apart.sum() > 0.25 * seen.sum():  # of so many, the model of skills does not fit
         return groups
     from scipy.sparse.csgraph import connected_components  # slow to import
 
