@@ -73,7 +73,17 @@ def test_what_verbs_share_names_options_that_all_of_them_have(name: str) -> None
     assert named <= {"--help", "--version", "--set", "--", "--ray", *OWN}
 
 
-OWN = {"--method", "--format", "--models", "--no-models", "--json", "--clean", "--gold", "--map", "--out"}  # declared there
+OWN = {
+    "--method",
+    "--format",
+    "--models",
+    "--no-models",
+    "--json",
+    "--clean",
+    "--gold",
+    "--map",
+    "--out",
+}  # declared there
 
 
 def test_parameters_are_spelled_as_the_verb_has_them() -> None:

@@ -16,7 +16,18 @@ from crowdwise.errors import AnnotationError, CrowdwiseWarning, shorten, spelled
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "instance": ("instance", "item", "task", "example", "sample", "question", "unit", "document", "doc"),
-    "annotator": ("annotator", "worker", "rater", "performer", "user", "coder", "labeler", "labeller", "judge", "assessor"),
+    "annotator": (
+        "annotator",
+        "worker",
+        "rater",
+        "performer",
+        "user",
+        "coder",
+        "labeler",
+        "labeller",
+        "judge",
+        "assessor",
+    ),
     "label": ("label", "answer", "value", "response", "vote", "judgment", "judgement", "rating", "verdict"),
 }
 _TELLING = 100  # cells from which their values are looked at
