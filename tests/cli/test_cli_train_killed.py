@@ -66,7 +66,10 @@ def survives(program: Program, method: str, files: Files, folder: Path, kills: i
     rng = random.Random(f"{method} {kills}")
 
     def check(run: Path, last: Attempt) -> None:
-        assert "warning" not in last.said(), last.said()
+        warned = [line for line in last.said().splitlines() if line.startswith("warning: ")]
+        assert all("the classifier of stage" in line for line in warned), (
+            last.said()
+        )  # which learns nothing from chance
         assert outcome(run) == outcome(folder / "whole")
 
     kill_again_and_again(
