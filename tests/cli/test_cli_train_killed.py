@@ -19,7 +19,7 @@ from crowdwise.storage.lock import locked
 from killing import Attempt, Program, kill_again_and_again
 
 SETTINGS = {
-    "ce": {"epochs": 40, "backbone_options": '{"hidden": 16, "dropout": 0.3}'},
+    "ce": {"epochs": 40, "lr": 0.03, "backbone_options": '{"hidden": 16, "dropout": 0.3}'},
     "taidtm": {
         "epochs": 15,
         "warmup_epochs": 10,

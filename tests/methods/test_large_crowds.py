@@ -190,6 +190,7 @@ def test_accuracy_is_that_of_full_heads(method):
         data.X_train, data.y_train, n_annotators=60, n_groups=3, labels_per_instance=4, noise_rate=0.45
     )
     parameters = {
+        "recipe": "paper",
         "epochs": 15,
         "warmup_epochs": 8,
         "transition_epochs": 10,

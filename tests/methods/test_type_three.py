@@ -432,7 +432,7 @@ from crowdwise.registry import METHODS
 X, annotations, _ = crowd(n=120)
 results = {}
 for number, (method, options) in enumerate(CONFIGURATIONS):
-    model = METHODS[method](epochs=2, batch_size=30, verbose=0, **options).fit(X, annotations)
+    model = METHODS[method](recipe="paper", epochs=2, batch_size=30, verbose=0, **options).fit(X, annotations)
     results[str(number)] = model.predict_proba(X)
 """
 
