@@ -42,6 +42,21 @@ def test_a_blank_in_a_header_does_not_matter_to_training_or_prediction(comments:
     assert found.table["label"].to_pylist() == ["good", "bad"]
 
 
+def test_prediction_takes_ids_from_the_column_that_training_took_them_from(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, names = rng.normal(size=(40, 2)), [f"case-{number}" for number in range(40)]
+    rows = [f"{name},{a:.4f},{b:.4f}" for name, (a, b) in zip(names, X, strict=True)]
+    (tmp_path / "X.csv").write_text("\n".join(["Case no,a,b", *rows]), "utf-8")
+    said = [f"{name},{who},{'up' if x[0] > 0 else 'down'}" for name, x in zip(names, X, strict=True) for who in "pq"]
+    (tmp_path / "labels.csv").write_text("\n".join(["item,annotator,label", *said]), "utf-8")
+    files = {name: str(tmp_path / f"{name}.csv") for name in ("X", "labels")}
+    planned = plan("ce", inputs=files["X"], annotations=files["labels"], ids="Case no", settings={"epochs": 2})
+    Run.new(planned, tmp_path / "run").start()
+    for annotations in (None, files["labels"]):
+        found = predict(tmp_path / "run", files["X"], tmp_path / "out.csv", annotations=annotations).table
+        assert set(found["instance"].to_pylist()) == set(names)
+
+
 def test_the_only_column_of_words_is_the_text(tmp_path: Path) -> None:
     path = tmp_path / "new.csv"
     path.write_text("nr,words\n1,so dull\n2,so warm\n", "utf-8")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,7 +56,7 @@ def read_inputs(
     image: str | None = None,
     root: str | Path | None = None,
     expects: str = "",
-    trained: str | None = None,
+    trained: Mapping[str, str] | None = None,
 ) -> InputRows:
     """Instances from an array file (rows are instances), a table, a file with a text in each line, or a folder of pictures.
 
@@ -64,8 +64,8 @@ def read_inputs(
     numbered from 1. A table's column called id, instance, task or the like is taken for ids without being named. ``text``
     names the table's column of texts, ``image`` that of pictures' paths, which lie below ``root`` (by default the table's
     folder). Without these all other columns count: as an array where all are numbers, else as columns by name. A model that
-    ``expects`` "text" or "pictures" finds the column by the name that it was ``trained`` with, by its usual names, or as the
-    only one that holds no numbers.
+    ``expects`` "text" or "pictures" finds the column by its usual names, or as the only one that holds no numbers. ``trained``
+    has the names of columns, by role, that a model was trained with: they are looked for first.
     """
     path, name = _split_name(path)
     if path.is_dir():
@@ -80,7 +80,7 @@ def read_inputs(
     elif path.suffix.lower() == ".txt":
         X, found, source = _objects(read_lines(path)), None, ""
     else:
-        X, found, column = _read_table(path, ids, text, image, expects, trained)
+        X, found, column = _read_table(path, ids, text, image, expects, trained or {})
         source = f"column {column!r}"
     is_text = isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype.kind in "UO"
     if isinstance(X, np.ndarray) and X.ndim < 2 and not is_text:
@@ -152,7 +152,7 @@ def _pick(path: Path, arrays: dict[str, Array], name: str | None) -> Array:
 
 
 def _read_table(
-    path: Path, ids: str | None, text: str | None, image: str | None, expects: str, trained: str | None
+    path: Path, ids: str | None, text: str | None, image: str | None, expects: str, trained: Mapping[str, str]
 ) -> tuple[Any, Array | None, str | None]:
     names: list[str] = []
 
@@ -161,14 +161,17 @@ def _read_table(
         return columns
 
     columns = load_columns(path, choose)
-    column = ids if ids in names else find_column((*ALIASES["instance"], "id"), names) if ids is None else None
+    column = ids if ids in names else None
+    if ids is None:
+        known = same_column(trained["ids"], names) if "ids" in trained else None
+        column = known if known is not None else find_column((*ALIASES["instance"], "id"), names)
     features = [name for name in names if name != column]
     if not features:
         raise DataError(f"{path}: no columns with features; columns: {', '.join(map(repr, names))}")
     if text is None and expects == "text":
-        text = _meant(path, "text", columns, features, trained, TEXT_FIELDS)
+        text = _meant(path, "text", columns, features, trained.get("text"), TEXT_FIELDS)
     if image is None and expects == "pictures":
-        image = _meant(path, "image", columns, features, trained, PICTURE_FIELDS)
+        image = _meant(path, "image", columns, features, trained.get("image"), PICTURE_FIELDS)
     found = None if column is None else _values(columns[column])
     if text is not None and image is not None:
         raise DataError(f"{spelled('text')} and {spelled('image')} both say what is read; pass one of them")

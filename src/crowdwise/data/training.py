@@ -89,6 +89,7 @@ def from_files(
     image: str | None = None,
     root: str | None = None,
     expects: str = "",
+    trained: Mapping[str, str] | None = None,
     as_they_appear: bool = False,
 ) -> TrainingData:
     """A file of annotations, in any format, and the instances it refers to.
@@ -102,7 +103,7 @@ def from_files(
     """
     in_order = ids == POSITION
     export = read(annotations, **(reading or {}), details=inputs is None or Path(inputs).is_dir())
-    named: dict[str, Any] = {"text": text, "image": image, "root": root, "expects": expects}
+    named: dict[str, Any] = {"text": text, "image": image, "root": root, "expects": expects, "trained": trained}
     instances = matching_rows(export, annotations, inputs, None if in_order else ids, **named)
     found = export.annotations if as_they_appear else with_sorted_annotators(export.annotations)
     what, where, n = Path(annotations).name, instances.path.name, instances.n
@@ -137,12 +138,13 @@ def matching_rows(
     image: str | None = None,
     root: str | None = None,
     expects: str = "",
+    trained: Mapping[str, str] | None = None,
 ) -> InputRows:
     """The instances of annotations that were read: rows, ids, and a line that says where they are from."""
     path, named = Path(annotations), {"text": text, "image": image, "root": root}
     if inputs is None:
         return rows_of_export(path, export, **named)
-    instances = read_inputs(inputs, ids, **named, expects=expects).called(export.annotations.instances)
+    instances = read_inputs(inputs, ids, **named, expects=expects, trained=trained).called(export.annotations.instances)
     if Path(inputs).is_dir() and export.pictures is not None and instances.ids is not None:
         asked = set(map(str, export.annotations.instances.tolist()))
         if not asked.intersection(

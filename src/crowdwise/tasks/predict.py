@@ -60,8 +60,8 @@ def predict(
     ``gold``, a table of true classes of some instances or a column of the annotations, measures the predictions.
 
     ``model`` is a saved model or a finished run; ``inputs``, ``ids``, ``text``, ``image`` and ``root`` are as in
-    `crowdwise.data.inputs.read_inputs`: a model of texts or pictures finds its column by the name that its run was started with,
-    or by the usual names.
+    `crowdwise.data.inputs.read_inputs`: columns that are not named are those that the run was started with, or found by their
+    usual names.
     """
     out = Path(out)
     if annotations is None and reading:
@@ -73,10 +73,10 @@ def predict(
     column = annotations is not None and gold is not None and not Path(gold).exists()  # not a table of its own
     classifier = crowdwise.load(model, device=device)
     encoder = classifier.intake_.encoder
-    named: dict[str, Any] = {"text": text, "image": image, "root": root}
+    named: dict[str, Any] = {"text": text, "image": image, "root": root, "trained": _trained_columns(Path(model))}
     named["expects"] = "" if encoder is None else encoder.takes
     if annotations is None:
-        instances = read_inputs(inputs, ids, **named, trained=_trained_column(Path(model)))
+        instances = read_inputs(inputs, ids, **named)
         probabilities = classifier.predict_proba(instances.X)  # (n, C)
         ids_of_rows = np.arange(instances.n) if instances.ids is None else instances.ids
         table = pa.table({"instance": ids_of_rows, "label": classifier.classes_[probabilities.argmax(1)]})
@@ -101,12 +101,13 @@ def predict(
     return Predicted(classifier.name, table, out, float(right.mean()), len(right))
 
 
-def _trained_column(model: Path) -> str | None:
-    """The column of texts or pictures that the run of a model was started with, where it is known."""
+def _trained_columns(model: Path) -> dict[str, str]:
+    """The columns of ids, texts and pictures that the run of a model was started with, where they are known."""
     folder = next((each for each in (model, model.parent) if is_run(each)), None)
     source = None if folder is None else read_run(folder).get("source")
-    found = source.get("text") or source.get("image") if isinstance(source, dict) else None
-    return found if isinstance(found, str) else None
+    if not isinstance(source, dict):
+        return {}
+    return {role: source[role] for role in ("ids", "text", "image") if isinstance(source.get(role), str)}
 
 
 def _right(table: pa.Table, gold: Path, classes: Any) -> Any:
