@@ -50,10 +50,12 @@ def test_prediction_takes_ids_from_the_column_that_training_took_them_from(tmp_p
     said = [f"{name},{who},{'up' if x[0] > 0 else 'down'}" for name, x in zip(names, X, strict=True) for who in "pq"]
     (tmp_path / "labels.csv").write_text("\n".join(["item,annotator,label", *said]), "utf-8")
     files = {name: str(tmp_path / f"{name}.csv") for name in ("X", "labels")}
-    planned = plan("ce", inputs=files["X"], annotations=files["labels"], ids="Case no", settings={"epochs": 2})
+    planned = plan(
+        "ce", inputs=files["X"], annotations=files["labels"], ids="Case no", settings={"epochs": 20, "lr": 0.03}
+    )
     Run.new(planned, tmp_path / "run").start()
-    for annotations in (None, files["labels"]):
-        found = predict(tmp_path / "run", files["X"], tmp_path / "out.csv", annotations=annotations).table
+    for labels in (None, files["labels"]):
+        found = predict(tmp_path / "run", files["X"], tmp_path / "out.csv", annotations=labels).table
         assert set(found["instance"].to_pylist()) == set(names)
 
 
