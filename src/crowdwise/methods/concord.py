@@ -82,7 +82,7 @@ class Concord(CrowdClassifier):
         return (
             {"lr": 2e-3, "steps": 2000, "epochs": 10}
             if len(shape) == 1
-            else {"mixup": 1.0, "steps": 1500, "epochs": 50}
+            else {"mixup": 1.0, "steps": 1500, "epochs": 60}
         )
 
     def network_options(self, shape: tuple[int, ...]) -> dict[str, Any]:
