@@ -56,9 +56,11 @@ FEW_LABELS = 1.5  # of an instance, up to which nothing tells errors of labels f
 _PULL_ALONE = 0.3  # of the power of f alone to the usual a
 _USUAL = 0.5, 0.5  # a and b where there are hardly any labels to choose them by
 _ENOUGH = 100_000  # probabilities of labels that are predicted; more would tell the same
-_ROUNDS_ALONE = 20  # of expectation maximisation with labels alone
+_ROUNDS_ALONE = 20  # of expectation maximisation with labels alone, at most
+_SETTLED = 1e-4  # change of the logarithms of shares below which it ends
 _ROUNDS = 5  # of expectation maximisation, before and after each choice of weights
 _FLOOR = 1e-10
+_BLOCK = 4096  # rows at a time, so that what is computed on the way stays in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,10 +199,14 @@ class LabelModel:
         """ln of the classes' shares (C,) by expectation maximisation with the labels alone, ``votes`` (n, C) by instance."""
         labelled, nothing = votes.sum(1) > 0, np.zeros_like(votes)
         q = softmax(np.log(votes + 0.1), axis=1)
+        shares = log_mean(q[labelled])
         for _ in range(_ROUNDS_ALONE):
-            model = cls.from_posterior(rows, q, (0.0, 1.0), 5.0, np.stack([nothing[0], log_mean(q[labelled])]))
+            model = cls.from_posterior(rows, q, (0.0, 1.0), 5.0, np.stack([nothing[0], shares]))
             q = model.weigh(nothing, rows, model.honest_columns(rows, q))
-        return log_mean(q[labelled])
+            before, shares = shares, log_mean(q[labelled])
+            if np.abs(shares - before).max(initial=0) < _SETTLED:
+                break
+        return shares
 
     @classmethod
     def from_posterior(
@@ -221,10 +227,16 @@ class LabelModel:
 
     def honest_columns(self, rows: LabelRows, q: Floats) -> Floats:
         """T^j[., l] of every row (E, C), without the instance's own labels, which were counted by ``q``."""
-        own = q[rows.instance]
-        counts = self.counts[np.searchsorted(self.cells, rows.kinds[0])[rows.kinds[1]]] - rows.times[:, None] * own
-        totals = self.totals[rows.annotator] - rows.answers[:, None] * own
-        return self._shrunk(np.maximum(counts, 0), np.maximum(totals, 0), rows.label)
+        known, place = rows.kinds
+        place = np.searchsorted(self.cells, known)[place]
+        columns = np.empty((len(place), len(self.common)))
+        for start in range(0, len(place), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            own = q[rows.instance[part]]
+            counts = self.counts[place[part]] - rows.times[part, None] * own
+            totals = self.totals[rows.annotator[part]] - rows.answers[part, None] * own
+            columns[part] = self._shrunk(np.maximum(counts, 0), np.maximum(totals, 0), rows.label[part])
+        return columns
 
     def columns(self, annotator: Ints, label: Ints) -> Floats:
         """T^j[., l] (E, C) for new labels; annotators of -1 are unknown and get the crowd's mean matrix."""
@@ -239,7 +251,7 @@ class LabelModel:
         return self._shrunk(counts, totals, label)
 
     def _shrunk(self, counts: Floats, totals: Any, label: Ints) -> Floats:
-        mean = self.common[:, label].T
+        mean = self.common.T[label]
         return np.asarray((counts + self.strength * mean) / (totals + self.strength))
 
     def weigh(self, log_f: Floats, rows: LabelRows, columns: Floats) -> Floats:
