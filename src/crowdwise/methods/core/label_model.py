@@ -30,6 +30,7 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.special import log_softmax, softmax
 
+from crowdwise.aggregation import HierarchicalDawidSkene
 from crowdwise.annotations import Annotations
 from crowdwise.data.codes import cells
 
@@ -56,8 +57,6 @@ FEW_LABELS = 1.5  # of an instance, up to which nothing tells errors of labels f
 _PULL_ALONE = 0.3  # of the power of f alone to the usual a
 _USUAL = 0.5, 0.5  # a and b where there are hardly any labels to choose them by
 _ENOUGH = 100_000  # probabilities of labels that are predicted; more would tell the same
-_ROUNDS_ALONE = 20  # of expectation maximisation with labels alone, at most
-_SETTLED = 1e-4  # change of the logarithms of shares below which it ends
 _ROUNDS = 5  # of expectation maximisation, before and after each choice of weights
 _FLOOR = 1e-10
 _BLOCK = 4096  # rows at a time, so that what is computed on the way stays in the cache
@@ -104,6 +103,15 @@ class LabelRows:
     def by_instance(self, values: Floats) -> Floats:
         """Sums of ``values`` (E, C) over the labels of each instance: (n, C)."""
         return np.asarray(self.members @ values)
+
+    def shares(self) -> Floats:
+        """The classes' shares (C,) by the labels alone, according to hierarchical Dawid-Skene."""
+        n, n_annotators, n_classes = self.size
+        if n_classes < 2 or not len(self.label):
+            return np.full(n_classes, 1 / max(n_classes, 1))
+        sizes = {"n_instances": n, "n_annotators": n_annotators, "n_classes": n_classes}
+        crowd = Annotations.from_triples(self.instance, self.annotator, self.label, weight=self.times, **sizes)
+        return np.asarray(HierarchicalDawidSkene(calibration="none", max_iter=20, tol=1e-3).fit(crowd).class_prior_)
 
     def sample(self, judged: npt.NDArray[np.bool_]) -> tuple[LabelRows, Ints]:
         """The rows of a number of the ``judged`` instances (n,) that tells enough, and these instances."""
@@ -172,7 +180,7 @@ class LabelModel:
         q = softmax(_USUAL[0] * log_f + np.log(votes + 0.1), axis=1)
         sample, instances = rows.sample(judged)
         labelled = votes.sum(1) > 0
-        by_labels = cls.shares_of_labels(rows, votes)
+        by_labels = np.log(np.maximum(rows.shares(), _FLOOR))
 
         def counted(weights: tuple[float, float], strength: float) -> LabelModel:
             by_f, by_q = (log_mean(values[labelled]) for values in (np.exp(log_f), q))
@@ -193,20 +201,6 @@ class LabelModel:
         if len(instances):
             model = model.as_sure_as_f(log_f[instances], sample, q[instances])
         return model, model.weigh(log_f, rows, model.honest_columns(rows, q))
-
-    @classmethod
-    def shares_of_labels(cls, rows: LabelRows, votes: Floats) -> Floats:
-        """ln of the classes' shares (C,) by expectation maximisation with the labels alone, ``votes`` (n, C) by instance."""
-        labelled, nothing = votes.sum(1) > 0, np.zeros_like(votes)
-        q = softmax(np.log(votes + 0.1), axis=1)
-        shares = log_mean(q[labelled])
-        for _ in range(_ROUNDS_ALONE):
-            model = cls.from_posterior(rows, q, (0.0, 1.0), 5.0, np.stack([nothing[0], shares]))
-            q = model.weigh(nothing, rows, model.honest_columns(rows, q))
-            before, shares = shares, log_mean(q[labelled])
-            if np.abs(shares - before).max(initial=0) < _SETTLED:
-                break
-        return shares
 
     @classmethod
     def from_posterior(
