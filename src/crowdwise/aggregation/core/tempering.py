@@ -157,7 +157,7 @@ def read_votes(
             share = group * (1.0 if weight is None else weight)
             among, of, _ = crowd.total(correlation.excess_agreement, posterior, counts, share, every)
             agreed, possible = agreed - among, possible - of
-    return vote, correlation.correlation(agreed, possible, pairs)
+    return vote, correlation.correlation(agreed, possible, pairs, crowd.patterns if weight is None else None)
 
 
 def _fits(crowd: Crowd) -> bool:

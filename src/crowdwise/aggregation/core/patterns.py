@@ -1,0 +1,130 @@
+"""How far the labels of an instance depend on each other where it has only two or three.
+
+Annotators with confusion matrices of their own can explain any three labels, so there `correlation` sees nothing. But if errors
+are even, the numbers of instances on which three, two or no labels agree, and on which class, tell more: a rare class that is
+confused no more than others, or wrong labels that do not coincide, speak against dependence. Votes v of an instance of class c
+come from an urn, and ρ is the most probable correlation,
+
+    P(ρ) ∝ t(logit ρ) L(ρ)^(N / (N + FEW)),   L(ρ) = max over π, p of Π_i Σ_c π_c DM(v_i | (1 / ρ - 1) T[c]),
+
+with DM the Dirichlet-multinomial, T[c, c] = p, T[c, l] = (1 - p) / (C - 1), and t Cauchy's around what is typical of real crowds. For two
+even classes L is flat and ρ stays typical. Real crowds confuse some classes more than others: the more the votes speak
+for uneven errors (Akaike), the less this counts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.kernels import Floats, Layout
+
+PLACES = np.linspace(-6.0, 1.0, 29)  # log-odds of ρ
+SPREAD = 0.8  # scale of the log-odds of ρ among crowds
+FEW = 1_000.0  # instances that are too few to tell, since no crowd errs as evenly as this
+ODDS = 3.0  # log-odds of even errors before anything is seen
+EVEN = 20.0  # labels a class that speak for even errors
+SIZE = 200_000  # of the table of patterns at most
+ROUNDS, MORE = 30, 8  # of EM at the first place, and at each further one
+
+
+def count(layout: Layout, every: int) -> Floats:
+    """How many instances have each set of two or three labels, as [smallest, next, largest or C for none]; flat.
+
+    None are counted with weights, or where the table would be too large.
+    """
+    c = layout.shape[1]
+    if layout.weight is not None or (c + 1) ** 3 > SIZE:
+        return np.zeros(1)
+    number, label = np.diff(layout.indptr)[::every], np.append(kernels.labels(layout), [c, c])
+    first = layout.indptr[:-1][::every]
+    found = np.zeros((c + 1) ** 3)
+    for size in (2, 3):
+        place = first[number == size]
+        rows = np.sort(np.stack([label[place], label[place + 1], label[place + 2] if size > 2 else place * 0 + c]), axis=0)
+        found += np.bincount((rows[0] * (c + 1) + rows[1]) * (c + 1) + rows[2], minlength=len(found))
+    return found
+
+
+class Shown(NamedTuple):
+    """What the patterns of a crowd show."""
+
+    likelihood: Floats  # log L at `PLACES`
+    number: float  # instances with two or three labels
+    belief: float  # how far errors look even, and which share of the pairs of labels is on such instances
+
+    def correlation(self, typical: float) -> float:
+        """The most probable ρ where ``typical`` is the usual one."""
+        prior = -np.log1p(((PLACES - np.log(typical / (1.0 - typical))) / SPREAD) ** 2)
+        best = int(np.argmax(prior + self.number / (self.number + FEW) * self.likelihood))
+        return float(typical + self.belief * (1.0 / (1.0 + np.exp(-PLACES[best])) - typical))
+
+
+def shown(counts: Floats, n_classes: int, pairs: float) -> Shown:
+    """What patterns say, from `count`; ``pairs`` are all pairs of labels of an instance.
+
+    >>> found = np.zeros((3, 3, 3))  # of 1,000 instances, by labels: 1 is rare, and annotators are right nine times in ten
+    >>> found[[0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 1, 1]] = 656, 227, 45, 72
+    >>> patterns = shown(found.ravel(), 2, 3_000.0)
+    >>> round(patterns.correlation(0.34), 2), round(patterns.belief, 2)
+    (0.04, 0.98)
+    """
+    kinds, number = np.flatnonzero(counts), float(counts.sum())
+    if number == 0.0:
+        return Shown(np.zeros(len(PLACES)), 0.0, 0.0)
+    labels = np.stack(np.unravel_index(kinds, (n_classes + 1,) * 3), axis=1)
+    votes, weight = np.zeros((len(kinds), n_classes + 1)), counts[kinds]
+    np.add.at(votes, (np.arange(len(kinds))[:, None], labels), 1.0)
+    votes = votes[:, :n_classes]
+    likelihood, posterior = _even(votes, weight)
+    gain = _uneven(votes, weight, posterior) - float(likelihood.max())
+    belief = expit(ODDS + n_classes * (n_classes - 1.0) - 1.0 - gain)
+    few = float(weight @ (votes.sum(axis=1) * 2.0 - 3.0))  # pairs of two labels, and of three
+    return Shown(likelihood, number, float(belief * min(few / pairs, 1.0)))
+
+
+def _even(votes: Floats, weight: Floats) -> tuple[Floats, Floats]:
+    """Log-likelihood of patterns of votes (k, C), each ``weight`` (k,) times, at all `PLACES` if errors are even, and the
+    posterior (k, C) at the first."""
+    c, kind, number = votes.shape[1], votes.astype(np.int64), votes.sum(axis=1)
+    total, prior, found, start = float(weight @ number), np.full(c, 1.0 / c), [], votes
+    right = float(np.clip(weight @ votes.max(axis=1) / total, 1.0 / c + 0.05, 0.95))
+    for place in PLACES:
+        size = np.exp(-place)
+        for _ in range(MORE if found else ROUNDS):
+            wrong = (1.0 - right) / (c - 1.0)
+            odds = np.exp(_rising(size * right) - _rising(size * wrong))[kind]
+            evidence = odds @ prior
+            posterior = odds * prior / evidence[:, None]
+            chance = _rising(size * wrong)[kind].sum(axis=1) - _rising(size)[number.astype(np.int64)]
+            right = float(np.clip(np.vdot(weight[:, None] * posterior, votes) / total, 1.0 / c, 0.999))
+            prior = (weight @ posterior + 1.0) / (weight.sum() + c)
+        start = start if found else posterior
+        found.append(float(weight @ (np.log(evidence) + chance)))
+    return np.array(found), start
+
+
+def _uneven(votes: Floats, weight: Floats, posterior: Floats) -> float:
+    """Log-likelihood of patterns of votes if labels are independent and classes confused as the crowd's matrix says."""
+    c, value = votes.shape[1], 0.0
+    for _ in range(ROUNDS):
+        share = weight[:, None] * posterior
+        counts, prior = share.T @ votes, (share.sum(axis=0) + 1.0) / (weight.sum() + c)  # (C, C) [class, label]
+        right = float(np.trace(counts) / counts.sum())
+        even = np.where(np.eye(c, dtype=bool), right, (1.0 - right) / (c - 1.0))
+        matrix = (counts + EVEN * even) / (counts.sum(axis=1, keepdims=True) + EVEN)
+        logs = np.log(prior) + votes @ np.log(matrix).T
+        top = logs.max(axis=1, keepdims=True)
+        posterior = np.exp(logs - top)
+        evidence = posterior.sum(axis=1, keepdims=True)
+        posterior /= evidence
+        value = float(weight @ (np.log(evidence) + top)[:, 0] + EVEN * (even * np.log(matrix / even)).sum())
+    return value
+
+
+def _rising(start: float) -> Floats:
+    """Logarithms of start (start + 1) ... of zero to three factors."""
+    return np.append(0.0, np.cumsum(np.log(start + np.arange(3.0))))
