@@ -50,7 +50,11 @@ class Committee(Aggregator):
             self.members_[name] = self._fitted(name, crowd, self.calibration, rng)
             if part is not None:
                 scores.append(part.score(self._fitted(name, part.rest, "none", rng).raw_posterior_))
-        weights = np.full(len(self.members), 1.0 / len(self.members)) if part is None else part.weights(scores)
+        weights = (
+            np.full(len(self.members), 1.0 / len(self.members))
+            if part is None
+            else part.weights(scores, crowd.patterns)
+        )
         self.weights_ = dict(zip(self.members, weights.tolist(), strict=True))
         members = list(self.members_.values())
         self._mean: Floats = np.tensordot(weights, [member.posterior_ for member in members], 1)
@@ -59,6 +63,10 @@ class Committee(Aggregator):
 
     def _tempered(self, crowd: Crowd) -> Floats:
         return self._mean
+
+    @property
+    def judging_posterior_(self) -> Floats:
+        return np.asarray((self.posterior_ + self.raw_posterior_) / 2.0)
 
     def _fitted(self, name: str, crowd: Crowd, calibration: str, rng: np.random.Generator) -> Aggregator:
         kind = AGGREGATORS[name]

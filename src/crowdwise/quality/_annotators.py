@@ -67,9 +67,9 @@ def annotators(
     ``durations`` (E,) how many seconds it took; NaN is unknown. ``gold`` maps some instances to their true classes.
 
     Columns: ``annotator``; ``annotator_quality``, the probability that a label is right, with its credible interval
-    ``annotator_quality_low`` .. ``annotator_quality_high`` at ``confidence`` (of a fitted aggregator, the lower end is with
-    honest confidence and the upper one with independent errors; where nothing can be compared it is 0 to 1, and the quality
-    null, as is what else would follow from it); ``agreement_with_consensus``;
+    ``annotator_quality_low`` .. ``annotator_quality_high`` at ``confidence`` (of a fitted aggregator, by its
+    ``judging_posterior_``, and the upper end is that of independent errors if it is higher; where nothing can be
+    compared it is 0 to 1, and the quality null, as is what else would follow from it); ``agreement_with_consensus``;
     ``num_examples_labeled``; ``worst_class`` and ``worst_class_quality``, the class recognised least often;
     ``confused_class``, ``confused_with`` and ``confused_count``: true class, label and expected number of the most
     frequent error; ``spammer_score``, 1 for labels that do not depend on the instance, 0 for perfect ones (1 minus the
@@ -136,7 +136,7 @@ def profile(tally: Tally, confidence: float) -> dict[str, Any]:
 def _tally(annotations: Annotations, belief: Belief, posterior: Any) -> Tally:
     crowd = MemoryCrowd.of(annotations)
     raw = getattr(posterior, "raw_posterior_", None)
-    counts, expected = class_counts(crowd, belief.posterior)
+    counts, expected = class_counts(crowd, belief.judging)
     return Tally(
         annotators=annotations.annotator_vocabulary,
         classes=annotations.class_vocabulary,
@@ -253,7 +253,7 @@ def _drift(annotations: Annotations, belief: Belief, time: Floats, confidence: f
     count = np.bincount(who, minlength=size)
     start = np.cumsum(count) - count
     position = (np.arange(len(who)) - start[who]) / np.maximum(count - 1, 1)[who] - 0.5
-    right = belief.posterior[annotations.instance[order], annotations.label[order]]
+    right = belief.judging[annotations.instance[order], annotations.label[order]]
     right = right - (np.bincount(who, right, size) / np.maximum(count, 1))[who]
     spread = np.maximum(np.bincount(who, position**2, size), 1e-12)
     slope = np.bincount(who, position * right, size) / spread

@@ -91,16 +91,19 @@ def _totals(key: npt.NDArray[np.int64], values: Floats) -> Floats:
     return np.asarray(np.bincount(place, values)[place], dtype=np.float64)
 
 
+def typical() -> float:
+    """The correlation in real crowds."""
+    return TYPICAL / (TYPICAL + HALF)
+
+
 def correlation(agreed: float, possible: float, pairs: float, patterns: Shown | None = None) -> float:
     """The correlation of the labels of an instance from the three sums of `excess_agreement`, and from patterns of votes.
 
     >>> round(correlation(0.0, 0.0, 0.0), 2), round(correlation(40.0, 1_000.0, 50_000.0), 2)
     (0.34, 0.23)
     """
-    usual = TYPICAL
-    if patterns is not None:
-        rho = patterns.correlation(TYPICAL / (TYPICAL + HALF))
-        usual = HALF * rho / (1.0 - rho)
+    rho = typical() if patterns is None else patterns.correlation(typical())
+    usual = HALF * rho / (1.0 - rho)
     seen = agreed / possible * pairs if possible > 0 else 0.0
     excess = max((seen + usual * PAIRS) / ((pairs if possible > 0 else 0.0) + PAIRS), LEAST)
     return excess / (excess + HALF)

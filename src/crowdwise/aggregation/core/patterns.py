@@ -7,9 +7,9 @@ come from an urn, and ρ is the most probable correlation,
 
     P(ρ) ∝ t(logit ρ) L(ρ)^(N / (N + FEW)),   L(ρ) = max over π, p of Π_i Σ_c π_c DM(v_i | (1 / ρ - 1) T[c]),
 
-with DM the Dirichlet-multinomial, T[c, c] = p, T[c, l] = (1 - p) / (C - 1), and t Cauchy's around what is typical of real crowds. For two
-even classes L is flat and ρ stays typical. Real crowds confuse some classes more than others: the more the votes speak
-for uneven errors (Akaike), the less this counts.
+with DM the Dirichlet-multinomial, T[c, c] = p, T[c, l] = (1 - p) / (C - 1), and t Cauchy's around what is typical of real crowds.
+For two classes of one size L is flat, and ρ stays typical. Real crowds confuse some classes more than others: the more the votes
+speak for uneven errors (Akaike), the less this counts.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
-from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.kernels import Floats, Layout
 
-PLACES = np.linspace(-6.0, 1.0, 29)  # log-odds of ρ
+PLACES = np.linspace(-5.9, 1.1, 29)  # log-odds of ρ; those of the typical one are among them
 SPREAD = 0.8  # scale of the log-odds of ρ among crowds
 FEW = 1_000.0  # instances that are too few to tell, since no crowd errs as evenly as this
 ODDS = 3.0  # log-odds of even errors before anything is seen
@@ -39,13 +38,15 @@ def count(layout: Layout, every: int) -> Floats:
     c = layout.shape[1]
     if layout.weight is not None or (c + 1) ** 3 > SIZE:
         return np.zeros(1)
-    number, label = np.diff(layout.indptr)[::every], np.append(kernels.labels(layout), [c, c])
-    first = layout.indptr[:-1][::every]
+    number, first = np.diff(layout.indptr)[::every], layout.indptr[:-1][::every]
     found = np.zeros((c + 1) ** 3)
     for size in (2, 3):
         place = first[number == size]
-        rows = np.sort(np.stack([label[place], label[place + 1], label[place + 2] if size > 2 else place * 0 + c]), axis=0)
-        found += np.bincount((rows[0] * (c + 1) + rows[1]) * (c + 1) + rows[2], minlength=len(found))
+        labels = np.full((3, len(place)), c)
+        for k in range(size):
+            labels[k] = layout.cells[place + k] % c
+        labels.sort(axis=0)
+        found += np.bincount((labels[0] * (c + 1) + labels[1]) * (c + 1) + labels[2], minlength=len(found))
     return found
 
 
@@ -53,14 +54,18 @@ class Shown(NamedTuple):
     """What the patterns of a crowd show."""
 
     likelihood: Floats  # log L at `PLACES`
+    prior: Floats  # (places, C) π there
     number: float  # instances with two or three labels
     belief: float  # how far errors look even, and which share of the pairs of labels is on such instances
 
+    def place(self, typical: float) -> int:
+        """Where ρ is most probable if ``typical`` is the usual one."""
+        before = -np.log1p(((PLACES - logit(typical)) / SPREAD) ** 2)
+        return int(np.argmax(before + self.number / (self.number + FEW) * self.likelihood))
+
     def correlation(self, typical: float) -> float:
-        """The most probable ρ where ``typical`` is the usual one."""
-        prior = -np.log1p(((PLACES - np.log(typical / (1.0 - typical))) / SPREAD) ** 2)
-        best = int(np.argmax(prior + self.number / (self.number + FEW) * self.likelihood))
-        return float(typical + self.belief * (1.0 / (1.0 + np.exp(-PLACES[best])) - typical))
+        """ρ, as far as it is believed, else the ``typical`` one."""
+        return float(typical + self.belief * (expit(PLACES[self.place(typical)]) - typical))
 
 
 def shown(counts: Floats, n_classes: int, pairs: float) -> Shown:
@@ -74,23 +79,23 @@ def shown(counts: Floats, n_classes: int, pairs: float) -> Shown:
     """
     kinds, number = np.flatnonzero(counts), float(counts.sum())
     if number == 0.0:
-        return Shown(np.zeros(len(PLACES)), 0.0, 0.0)
+        return Shown(np.zeros(len(PLACES)), np.full((len(PLACES), n_classes), 1.0 / n_classes), 0.0, 0.0)
     labels = np.stack(np.unravel_index(kinds, (n_classes + 1,) * 3), axis=1)
     votes, weight = np.zeros((len(kinds), n_classes + 1)), counts[kinds]
     np.add.at(votes, (np.arange(len(kinds))[:, None], labels), 1.0)
     votes = votes[:, :n_classes]
-    likelihood, posterior = _even(votes, weight)
+    likelihood, prior, posterior = _even(votes, weight)
     gain = _uneven(votes, weight, posterior) - float(likelihood.max())
     belief = expit(ODDS + n_classes * (n_classes - 1.0) - 1.0 - gain)
     few = float(weight @ (votes.sum(axis=1) * 2.0 - 3.0))  # pairs of two labels, and of three
-    return Shown(likelihood, number, float(belief * min(few / pairs, 1.0)))
+    return Shown(likelihood, prior, number, float(belief * min(few / pairs, 1.0)))
 
 
-def _even(votes: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    """Log-likelihood of patterns of votes (k, C), each ``weight`` (k,) times, at all `PLACES` if errors are even, and the
-    posterior (k, C) at the first."""
+def _even(votes: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
+    """Log-likelihood of patterns of votes (k, C), each ``weight`` (k,) times, at all `PLACES` if errors are even, π (places, C)
+    there, and the posterior (k, C) at the first."""
     c, kind, number = votes.shape[1], votes.astype(np.int64), votes.sum(axis=1)
-    total, prior, found, start = float(weight @ number), np.full(c, 1.0 / c), [], votes
+    total, prior, found, priors, start = float(weight @ number), np.full(c, 1.0 / c), [], [], votes
     right = float(np.clip(weight @ votes.max(axis=1) / total, 1.0 / c + 0.05, 0.95))
     for place in PLACES:
         size = np.exp(-place)
@@ -103,8 +108,9 @@ def _even(votes: Floats, weight: Floats) -> tuple[Floats, Floats]:
             right = float(np.clip(np.vdot(weight[:, None] * posterior, votes) / total, 1.0 / c, 0.999))
             prior = (weight @ posterior + 1.0) / (weight.sum() + c)
         start = start if found else posterior
+        priors.append(prior)
         found.append(float(weight @ (np.log(evidence) + chance)))
-    return np.array(found), start
+    return np.array(found), np.array(priors), start
 
 
 def _uneven(votes: Floats, weight: Floats, posterior: Floats) -> float:
@@ -113,7 +119,7 @@ def _uneven(votes: Floats, weight: Floats, posterior: Floats) -> float:
     for _ in range(ROUNDS):
         share = weight[:, None] * posterior
         counts, prior = share.T @ votes, (share.sum(axis=0) + 1.0) / (weight.sum() + c)  # (C, C) [class, label]
-        right = float(np.trace(counts) / counts.sum())
+        right = float(np.clip(np.trace(counts) / counts.sum(), 1.0 / c, 0.999))
         even = np.where(np.eye(c, dtype=bool), right, (1.0 - right) / (c - 1.0))
         matrix = (counts + EVEN * even) / (counts.sum(axis=1, keepdims=True) + EVEN)
         logs = np.log(prior) + votes @ np.log(matrix).T
