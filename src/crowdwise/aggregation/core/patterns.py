@@ -8,6 +8,7 @@ come from an urn, and ρ is the most probable correlation,
     P(ρ) ∝ t(logit ρ) L(ρ)^(N / (N + FEW)),   L(ρ) = max over π, p of Π_i Σ_c π_c DM(v_i | (1 / ρ - 1) T[c]),
 
 with DM the Dirichlet-multinomial, T[c, c] = p, T[c, l] = (1 - p) / (C - 1), and t Cauchy's around what is typical of real crowds.
+L is the mean of that and of one where only being right comes from an urn, as where instances are hard, and wrong labels are even.
 For two classes of one size L is flat, and ρ stays typical. Real crowds confuse some classes more than others: the more the votes
 speak for uneven errors (Akaike), the less this counts.
 """
@@ -75,7 +76,7 @@ def shown(counts: Floats, n_classes: int, pairs: float) -> Shown:
     >>> found[[0, 0, 0, 1], [0, 0, 1, 1], [0, 1, 1, 1]] = 656, 227, 45, 72
     >>> patterns = shown(found.ravel(), 2, 3_000.0)
     >>> round(patterns.correlation(0.34), 2), round(patterns.belief, 2)
-    (0.04, 0.98)
+    (0.05, 0.98)
     """
     kinds, number = np.flatnonzero(counts), float(counts.sum())
     if number == 0.0:
@@ -84,32 +85,41 @@ def shown(counts: Floats, n_classes: int, pairs: float) -> Shown:
     votes, weight = np.zeros((len(kinds), n_classes + 1)), counts[kinds]
     np.add.at(votes, (np.arange(len(kinds))[:, None], labels), 1.0)
     votes = votes[:, :n_classes]
-    likelihood, prior, posterior = _even(votes, weight)
+    likelihood, prior, posterior = _even(votes, weight, common=True)
+    if n_classes > 2:  # else they are the same
+        alone, by, _ = _even(votes, weight, common=False)
+        prior = np.where((alone > likelihood)[:, None], by, prior)
+        likelihood = np.logaddexp(likelihood, alone) - np.log(2.0)
     gain = _uneven(votes, weight, posterior) - float(likelihood.max())
     belief = expit(ODDS + n_classes * (n_classes - 1.0) - 1.0 - gain)
     few = float(weight @ (votes.sum(axis=1) * 2.0 - 3.0))  # pairs of two labels, and of three
     return Shown(likelihood, prior, number, float(belief * min(few / pairs, 1.0)))
 
 
-def _even(votes: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
+def _even(votes: Floats, weight: Floats, *, common: bool) -> tuple[Floats, Floats, Floats]:
     """Log-likelihood of patterns of votes (k, C), each ``weight`` (k,) times, at all `PLACES` if errors are even, π (places, C)
-    there, and the posterior (k, C) at the first."""
-    c, kind, number = votes.shape[1], votes.astype(np.int64), votes.sum(axis=1)
-    total, prior, found, priors, start = float(weight @ number), np.full(c, 1.0 / c), [], [], votes
+    there, and the posterior (k, C) at the first. ``common``: also the wrong labels of an instance come from its urn."""
+    c, kind, number = votes.shape[1], votes.astype(np.int64), votes.sum(axis=1).astype(np.int64)
+    total, others, prior = float(weight @ number), c - 1.0, np.full(c, 1.0 / c)
     right = float(np.clip(weight @ votes.max(axis=1) / total, 1.0 / c + 0.05, 0.95))
+    found, priors, start = [], [], votes
     for place in PLACES:
         size = np.exp(-place)
         for _ in range(MORE if found else ROUNDS):
-            wrong = (1.0 - right) / (c - 1.0)
-            odds = np.exp(_rising(size * right) - _rising(size * wrong))[kind]
-            evidence = odds @ prior
-            posterior = odds * prior / evidence[:, None]
-            chance = _rising(size * wrong)[kind].sum(axis=1) - _rising(size)[number.astype(np.int64)]
+            if common:
+                wrong = _rising(size * (1.0 - right) / others)[kind]
+                logs, rest = _rising(size * right)[kind] - wrong, wrong.sum(axis=1)
+            else:
+                wrong = _rising(size * (1.0 - right))[number[:, None] - kind]
+                logs, rest = _rising(size * right)[kind] + wrong + votes * np.log(others), -number * np.log(others)
+            odds = np.exp(logs) * prior
+            evidence = odds.sum(axis=1)
+            posterior = odds / evidence[:, None]
             right = float(np.clip(np.vdot(weight[:, None] * posterior, votes) / total, 1.0 / c, 0.999))
             prior = (weight @ posterior + 1.0) / (weight.sum() + c)
         start = start if found else posterior
         priors.append(prior)
-        found.append(float(weight @ (np.log(evidence) + chance)))
+        found.append(float(weight @ (np.log(evidence) + rest - _rising(size)[number])))
     return np.array(found), np.array(priors), start
 
 
