@@ -22,13 +22,13 @@ from scipy.special import expit, logit
 
 from crowdwise.aggregation.core.kernels import Floats, Layout
 
-PLACES = np.linspace(-5.9, 1.1, 29)  # log-odds of ρ; those of the typical one are among them
+PLACES = -0.65 + np.arange(-15, 6) / 3.0  # log-odds of ρ; those of the typical one are among them
 SPREAD = 0.8  # scale of the log-odds of ρ among crowds
-FEW = 1_000.0  # instances that are too few to tell, since no crowd errs as evenly as this
+FEW = 2_000.0  # instances that are too few to tell, since no crowd errs as evenly as this
 ODDS = 3.0  # log-odds of even errors before anything is seen
 EVEN = 20.0  # labels a class that speak for even errors
 SIZE = 200_000  # of the table of patterns at most
-ROUNDS, MORE = 30, 8  # of EM at the first place, and at each further one
+ROUNDS, MORE = 30, 6  # of EM at the first place, and at each further one
 
 
 def count(layout: Layout, every: int) -> Floats:
