@@ -182,6 +182,7 @@ def annotator_table(crowd: StreamedCrowd, model: Aggregator, judging: Question, 
         slope, curvature = crowd.sums(_slopes, judging, reference, s)
         return slope, curvature
 
+    ends = (model.posterior_, model.raw_posterior_) if small(crowd) else ()
     tally = Tally(
         annotators=crowd.store.vocabulary("annotators"),
         classes=crowd.store.vocabulary("classes"),
@@ -191,7 +192,7 @@ def annotator_table(crowd: StreamedCrowd, model: Aggregator, judging: Question, 
         expected=expected,
         confusion=model.confusion_ if small(crowd) else None,
         skill=skill_of(right, number, slopes),
-        independent=independent_skill(crowd.hits(model.raw_posterior_).sum(axis=1), number) if small(crowd) else None,
+        extremes=tuple(independent_skill(crowd.hits(end).sum(axis=1), number) for end in ends),
         comparable=model.comparable_,
     )
     table = pa.table(profile(tally, 0.95))
