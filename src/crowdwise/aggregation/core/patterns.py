@@ -102,7 +102,9 @@ def _even(votes: Floats, weight: Floats, *, common: bool) -> tuple[Floats, Float
     c, kind, number = votes.shape[1], votes.astype(np.int64), votes.sum(axis=1).astype(np.int64)
     total, others, prior = float(weight @ number), c - 1.0, np.full(c, 1.0 / c)
     right = float(np.clip(weight @ votes.max(axis=1) / total, 1.0 / c + 0.05, 0.95))
-    found, priors, start = [], [], votes
+    found: list[float] = []
+    priors: list[Floats] = []
+    start = votes
     for place in PLACES:
         size = np.exp(-place)
         for _ in range(MORE if found else ROUNDS):
