@@ -136,7 +136,7 @@ def profile(tally: Tally, confidence: float) -> dict[str, Any]:
 
 def _tally(annotations: Annotations, belief: Belief, posterior: Any) -> Tally:
     crowd = MemoryCrowd.of(annotations)
-    ends = [getattr(posterior, name) for name in ("posterior_", "raw_posterior_") if hasattr(posterior, name)]
+    ends = (posterior.posterior_, posterior.raw_posterior_) if hasattr(posterior, "raw_posterior_") else ()
     counts, expected = class_counts(crowd, belief.judging)
     return Tally(
         annotators=annotations.annotator_vocabulary,
