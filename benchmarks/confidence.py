@@ -143,6 +143,7 @@ class Votes(NamedTuple):
 
     kind: str
     sums: tuple[float, float, float]  # of `correlation.excess_agreement`
+    patterns: Any  # `patterns.Shown`
     layout: Any  # of the instances with known truth
     posterior: Floats
     vote: float
@@ -171,7 +172,7 @@ def votes_of(kind: str, crowd: Crowd) -> Votes:
     sums = correlation.excess_agreement(memory.layout, raw, memory.counts(raw), None, every)
     known = np.flatnonzero((truth >= 0) & memory.labelled)
     rows = queries.of_instances(memory.layout, known), raw[known]
-    return Votes(kind, sums, *rows, model.tempering_.vote, raw[known].argmax(axis=1) == truth[known])
+    return Votes(kind, sums, memory.patterns, *rows, model.tempering_.vote, raw[known].argmax(axis=1) == truth[known])
 
 
 def left_out(sets: dict[str, Crowd]) -> list[dict[str, Any]]:
@@ -198,12 +199,16 @@ def left_out(sets: dict[str, Crowd]) -> list[dict[str, Any]]:
     constants = list(
         itertools.product(np.geomspace(0.06, 0.3, 9), np.linspace(0.03, 0.15, 7), [300.0, 1_000.0, 3_000.0])
     )
-    table = {}  # regret of every crowd by constants, interpolated over correlations
-    for name, votes in everything.items():
-        found = [_correlation(votes.sums, *each) for each in constants]
-        table[name] = np.interp(np.log(found), np.log(grid), losses[name]) - losses[name].min()
-    weight = {name: 1.0 / size[groups[name]] for name in everything}
     rows, now = [], (correlation.HALF, correlation.TYPICAL, correlation.PAIRS)
+    found: dict[str, list[float]] = {name: [] for name in everything}
+    for each in constants:
+        correlation.HALF, correlation.TYPICAL, correlation.PAIRS = each
+        for name, votes in everything.items():
+            found[name].append(correlation.correlation(*votes.sums, votes.patterns))
+    table = {  # regret of every crowd by constants, interpolated over correlations
+        name: np.interp(np.log(found[name]), np.log(grid), losses[name]) - losses[name].min() for name in everything
+    }
+    weight = {name: 1.0 / size[groups[name]] for name in everything}
     for name in [*sets, None]:
         total = np.sum([weight[other] * table[other] for other in everything if other != name], axis=0)
         half, typical, pairs = best = constants[int(np.argmin(total))]
@@ -211,22 +216,12 @@ def left_out(sets: dict[str, Crowd]) -> list[dict[str, Any]]:
         row |= {"typical": round(float(typical), 3), "pairs": pairs}
         if name is not None:
             correlation.HALF, correlation.TYPICAL, correlation.PAIRS = best
-            found = measure("auto", "real", name, sets[name])
-            row |= {key: found[key] for key in ("accuracy", "claimed", "error")}
+            claims = measure("auto", "real", name, sets[name])
+            row |= {key: claims[key] for key in ("accuracy", "claimed", "error")}
         rows.append(row)
     correlation.HALF, correlation.TYPICAL, correlation.PAIRS = now
     print("constants in use:", *now, "; learnt from everything:", rows[-1], flush=True)
     return rows
-
-
-def _correlation(sums: tuple[float, float, float], half: float, typical: float, pairs: float) -> float:
-    """`correlation.correlation` with other constants."""
-    from crowdwise.aggregation.core import correlation
-
-    agreed, possible, seen = sums
-    seen = seen if possible > 0 else 0.0
-    excess = ((agreed / possible * seen if possible > 0 else 0.0) + typical * pairs) / (seen + pairs)
-    return max(excess, correlation.LEAST) / (max(excess, correlation.LEAST) + half)
 
 
 def write(name: str, rows: list[dict[str, Any]]) -> None:

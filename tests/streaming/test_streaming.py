@@ -126,7 +126,7 @@ def test_large_tables_are_made_from_the_posterior_alone(tmp_path: Path, monkeypa
     path = write(tmp_path / "crowd.parquet", crowd())
     aggregate(path, "one-coin", out=tmp_path / "labels.parquet", annotators_out=tmp_path / "annotators.parquet")
     annotations = read_table(path).annotations
-    table = quality.annotators(annotations, OneCoinDawidSkene().fit(annotations).posterior_)
+    table = quality.annotators(annotations, OneCoinDawidSkene().fit(annotations).judging_posterior_)
     table = table.sort_by([("annotator_quality", "ascending"), ("num_examples_labeled", "descending")])
     same_tables(pq.read_table(tmp_path / "annotators.parquet"), table)
 

@@ -28,7 +28,8 @@ class Committee(Aggregator):
     know no rare classes, and votes know no annotators. Where members agree, so does the committee; where they do not, the
     surer ones win, and its confidence is low. Weights follow from how well the members foretell labels that they were not
     given, `crowdwise.aggregation.core.heldout`. Also fitted: ``members_`` and ``weights_``, by name. ``raw_posterior_`` is
-    the mean of the members' own posteriors, whose labels may differ: there the most certain member decides.
+    the mean of the members' own posteriors, whose labels may differ: there the most certain member decides. Annotators are
+    judged by the first member.
 
     >>> answers = [[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0], [0, 1, -1]]
     >>> Committee(random_state=0).fit_predict(answers).tolist()[:4]
@@ -50,7 +51,9 @@ class Committee(Aggregator):
             self.members_[name] = self._fitted(name, crowd, self.calibration, rng)
             if part is not None:
                 scores.append(part.score(self._fitted(name, part.rest, "none", rng).raw_posterior_))
-        weights = np.full(len(self.members), 1.0 / len(self.members)) if part is None else part.weights(scores)
+        weights = np.full(len(self.members), 1.0 / len(self.members))
+        if part is not None:
+            weights = part.weights(scores, crowd.patterns)
         self.weights_ = dict(zip(self.members, weights.tolist(), strict=True))
         members = list(self.members_.values())
         self._mean: Floats = np.tensordot(weights, [member.posterior_ for member in members], 1)
@@ -59,6 +62,12 @@ class Committee(Aggregator):
 
     def _tempered(self, crowd: Crowd) -> Floats:
         return self._mean
+
+    @property
+    def judging_posterior_(self) -> Floats:
+        if not hasattr(self, "members_"):
+            return self.posterior_
+        return self.members_[self.members[0]].judging_posterior_
 
     def _fitted(self, name: str, crowd: Crowd, calibration: str, rng: np.random.Generator) -> Aggregator:
         kind = AGGREGATORS[name]

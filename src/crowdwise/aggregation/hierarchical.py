@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import digamma
 
+from crowdwise.aggregation.core import correlation
 from crowdwise.aggregation.core.base import IterativeAggregator, State
 from crowdwise.aggregation.core.crowd import Crowd
 from crowdwise.aggregation.core.kernels import FLOOR, Floats
@@ -154,10 +155,13 @@ def evidence(crowd: Crowd) -> RowEvidence:
     others = float(number @ number) / float(number.sum()) - 1.0  # labels beside one's own, as seen by a label
     reliability = others * same / (1.0 + max(others - 1.0, 0.0) * same)  # of the others' consensus, Spearman-Brown
     shape = float(np.maximum(number - 2.0, 0.0).sum() / number.sum())
+    usual = correlation.typical()
+    likely = crowd.patterns.prior[crowd.patterns.place(usual)]
+    even = max(1.0 - crowd.patterns.correlation(usual) / usual, 0.0)
     return RowEvidence(
         trust=float(np.clip(reliability / 0.5, 0.04, 1.0)),
         shape=shape,
-        votes=(1.0 - shape) * crowd.mass(crowd.majority()),
+        votes=(1.0 - shape) * ((1.0 - even) * crowd.mass(crowd.majority()) + even * crowd.n_labelled * likely),
     )
 
 

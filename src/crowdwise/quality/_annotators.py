@@ -40,7 +40,7 @@ class Tally:
     expected: Floats  # (R, C) expected number of the annotator's instances of each class
     confusion: Floats | None  # (R, C, C) if known
     skill: Skill
-    independent: Skill | None = None  # if annotators erred independently: the upper ends of intervals
+    extremes: tuple[Skill, ...] = ()  # with honest confidence, and if annotators erred independently: ends of intervals
     comparable: bool = True  # whether anything tells right labels from wrong ones
 
     @property
@@ -67,9 +67,10 @@ def annotators(
     ``durations`` (E,) how many seconds it took; NaN is unknown. ``gold`` maps some instances to their true classes.
 
     Columns: ``annotator``; ``annotator_quality``, the probability that a label is right, with its credible interval
-    ``annotator_quality_low`` .. ``annotator_quality_high`` at ``confidence`` (of a fitted aggregator, the lower end is with
-    honest confidence and the upper one with independent errors; where nothing can be compared it is 0 to 1, and the quality
-    null, as is what else would follow from it); ``agreement_with_consensus``;
+    ``annotator_quality_low`` .. ``annotator_quality_high`` at ``confidence`` (of a fitted aggregator, by its
+    ``judging_posterior_``, and the interval reaches down to that of honest confidence and up to that of independent
+    errors; where nothing can be compared it is 0 to 1, and the quality null, as is what else would follow from it);
+    ``agreement_with_consensus``;
     ``num_examples_labeled``; ``worst_class`` and ``worst_class_quality``, the class recognised least often;
     ``confused_class``, ``confused_with`` and ``confused_count``: true class, label and expected number of the most
     frequent error; ``spammer_score``, 1 for labels that do not depend on the instance, 0 for perfect ones (1 minus the
@@ -116,7 +117,7 @@ def _against(crowd: Annotations, gold: Mapping[Any, Any], confidence: float) -> 
 def profile(tally: Tally, confidence: float) -> dict[str, Any]:
     """The columns of `annotators` that need no times."""
     number, tail = tally.labels, (1 - confidence) / 2
-    skills = [tally.skill, *([] if tally.independent is None else [tally.independent])]
+    skills = [tally.skill, *tally.extremes]
     low = np.min([skill.quantile(tail) for skill in skills], axis=0) if tally.comparable else np.zeros(len(number))
     high = np.max([skill.quantile(1 - tail) for skill in skills], axis=0) if tally.comparable else np.ones(len(number))
     errors = {**_errors(tally), **_bias(tally)}
@@ -135,8 +136,8 @@ def profile(tally: Tally, confidence: float) -> dict[str, Any]:
 
 def _tally(annotations: Annotations, belief: Belief, posterior: Any) -> Tally:
     crowd = MemoryCrowd.of(annotations)
-    raw = getattr(posterior, "raw_posterior_", None)
-    counts, expected = class_counts(crowd, belief.posterior)
+    ends = (posterior.posterior_, posterior.raw_posterior_) if hasattr(posterior, "raw_posterior_") else ()
+    counts, expected = class_counts(crowd, belief.judging)
     return Tally(
         annotators=annotations.annotator_vocabulary,
         classes=annotations.class_vocabulary,
@@ -146,7 +147,7 @@ def _tally(annotations: Annotations, belief: Belief, posterior: Any) -> Tally:
         expected=expected,
         confusion=belief.confusion,
         skill=skill(annotations, belief),
-        independent=None if raw is None else independent_skill(crowd.hits(raw).sum(axis=1), crowd.labels_per_annotator),
+        extremes=tuple(independent_skill(crowd.hits(end).sum(axis=1), crowd.labels_per_annotator) for end in ends),
         comparable=belief.comparable,
     )
 
@@ -253,7 +254,7 @@ def _drift(annotations: Annotations, belief: Belief, time: Floats, confidence: f
     count = np.bincount(who, minlength=size)
     start = np.cumsum(count) - count
     position = (np.arange(len(who)) - start[who]) / np.maximum(count - 1, 1)[who] - 0.5
-    right = belief.posterior[annotations.instance[order], annotations.label[order]]
+    right = belief.judging[annotations.instance[order], annotations.label[order]]
     right = right - (np.bincount(who, right, size) / np.maximum(count, 1))[who]
     spread = np.maximum(np.bincount(who, position**2, size), 1e-12)
     slope = np.bincount(who, position * right, size) / spread

@@ -25,6 +25,7 @@ class Belief:
     """Posterior of the instances, and the annotators' confusion matrices if known."""
 
     posterior: Floats  # (n, C)
+    judging: Floats  # (n, C) the one by which annotators are judged
     confusion: Floats | None  # (R, C, C)
     majority: bool = False  # whether the posterior comes from a majority vote
     comparable: bool = True  # whether anything tells right labels from wrong ones
@@ -34,7 +35,9 @@ class Belief:
         """From an array (n, C), a fitted aggregator (``posterior_``, ``confusion_``), or None for a majority vote."""
         if posterior is None:
             votes = majority_posterior(annotations)
-            return cls(votes, _confusion(annotations, confusion), majority=True, comparable=comparable(annotations))
+            return cls(
+                votes, votes, _confusion(annotations, confusion), majority=True, comparable=comparable(annotations)
+            )
         if confusion is None:
             confusion = getattr(posterior, "confusion_", None)
         given = checked_posterior(getattr(posterior, "posterior_", posterior))
@@ -42,7 +45,8 @@ class Belief:
         if given.shape != expected:
             raise DataError(f"posterior has shape {given.shape}, but the annotations need {expected} (n, C)")
         told = bool(getattr(posterior, "comparable_", True))  # an array may come from anywhere
-        return cls(given, _confusion(annotations, confusion), comparable=told)
+        judging = np.asarray(getattr(posterior, "judging_posterior_", given))
+        return cls(given, judging, _confusion(annotations, confusion), comparable=told)
 
     @property
     def label(self) -> Ints:

@@ -52,7 +52,7 @@ def skill(annotations: Annotations, belief: Belief) -> Skill:
     a = q / r and b = (1 - q) / (1 - r), so that an instance without further labels is not informative.
     """
     who, size, weight = annotations.annotator, annotations.n_annotators, annotations.weight
-    own = belief.posterior[annotations.instance, annotations.label]  # (E,)
+    own = belief.judging[annotations.instance, annotations.label]  # (E,)
 
     def slopes(reference: Floats, s: Floats) -> tuple[Floats, Floats]:
         wrong = (1 - own) / (1 - reference[who]) + 1e-9

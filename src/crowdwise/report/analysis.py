@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,6 +45,12 @@ class Analysis:
     transitions: Transitions | None = None
     right: Floats | None = None  # (E,) probability that the annotator is right on the instance, by the model
     warnings: list[str] = field(default_factory=list)
+    fitted: Any = None  # the aggregator, where one was fitted and its matrices fit into memory
+
+    @property
+    def judging(self) -> Floats:
+        """The posterior (n, C) by which annotators are judged."""
+        return self.posterior if self.fitted is None else np.asarray(self.fitted.judging_posterior_)
 
     @property
     def comparable(self) -> bool:
@@ -86,10 +92,10 @@ class Analysis:
         classes = crowd.n_classes
         layout = MemoryCrowd.of(crowd).layout
         everybody = layout._replace(cells=kernels.labels(layout), shape=(1, classes))
-        average = np.asarray(kernels.expected_counts(everybody, self.posterior)).T + 1e-9  # (C, C), true class, label
+        average = np.asarray(kernels.expected_counts(everybody, self.judging)).T + 1e-9  # (C, C), true class, label
         average /= average.sum(axis=1, keepdims=True)
         of_shown = (shown[:, None] * classes + np.arange(classes)).ravel()
-        given = np.asarray(kernels.expected_counts(layout, self.posterior, of_shown))
+        given = np.asarray(kernels.expected_counts(layout, self.judging, of_shown))
         counts = given.reshape(len(shown), classes, classes).transpose(0, 2, 1)
         return np.asarray((counts + SMOOTHING * average) / (counts.sum(axis=2) + SMOOTHING)[:, :, None])
 
@@ -123,8 +129,8 @@ def analyse(source: Source, method: str = "auto", *, seed: int = 0) -> Analysis:
     (name, reason, fitted), warned = with_warnings(lambda: _aggregate(crowd, method, seed, source.models))
     if model is not None:
         name = f"{name}, beside the classifier of {model.name}"
-    confusion = fitted.confusion_ if fits else None
-    return Analysis(source, name, reason, fitted.posterior_, majority, confusion, predicted, warnings=warned)
+    found = Analysis(source, name, reason, fitted.posterior_, majority, predicted=predicted, warnings=warned)
+    return replace(found, confusion=fitted.confusion_, fitted=fitted) if fits else found
 
 
 def _honest(crowd: Annotations, posterior: Floats) -> Floats:

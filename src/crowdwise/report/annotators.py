@@ -67,7 +67,7 @@ def profiles(analysis: Analysis) -> ShownAnnotators:
     shown = shown[crowd.labels_per_annotator[shown] > 0]
     table = quality.annotators(
         crowd,
-        analysis.posterior if analysis.comparable else None,
+        (analysis.posterior if analysis.fitted is None else analysis.fitted) if analysis.comparable else None,
         confusion=analysis.confusion if analysis.comparable else None,
         timestamps=source.timestamps,
         durations=source.durations,
@@ -163,7 +163,7 @@ def _add_curves(rows: Sequence[dict[str, Any]], analysis: Analysis, shown: Ints)
     source, crowd = analysis.source, analysis.source.annotations
     if source.timestamps is None:
         return
-    right = analysis.posterior[crowd.instance, crowd.label]
+    right = analysis.judging[crowd.instance, crowd.label]
     for row, annotator in zip(rows, shown.tolist(), strict=True):
         own = crowd.by_annotator[annotator]
         own = own[~np.isnan(source.timestamps[own])]

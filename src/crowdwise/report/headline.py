@@ -140,7 +140,7 @@ def _confused(analysis: Analysis) -> dict[str, str] | None:
     crowd, c = analysis.source.annotations, analysis.source.annotations.n_classes
     if c > 2_000:
         return None
-    belief, own = analysis.posterior, np.ones(len(crowd), dtype=bool)
+    belief, own = analysis.judging, np.ones(len(crowd), dtype=bool)
     if not analysis.comparable:
         truth = np.asarray(analysis.source.truth)
         belief, own = np.eye(c)[truth], truth[crowd.instance] >= 0  # rows of unknown truth are not used

@@ -187,10 +187,11 @@ def _write(
     crowd: StreamedCrowd, model: Aggregator, out: Path, profile: Path | None, *, proba: bool
 ) -> tuple[Figures, int]:
     """Write both tables, or none; returns figures and the number of repeats."""
-    posterior: Any = model.posterior_  # a question to the partitions
+    posterior: Any = model.posterior_  # questions to the partitions
+    judging: Any = model.judging_posterior_
     with replacing_all(file for file in (out, profile) if file is not None) as staged:
-        sums = write_labels(crowd, posterior, staged[out], proba=proba)
-        table = annotator_table(crowd, model, posterior, sums)
+        sums = write_labels(crowd, posterior, judging, staged[out], proba=proba)
+        table = annotator_table(crowd, model, judging, sums)
         if profile is not None:
             write_table(table, staged[profile])
     return figures(sums, crowd.n_labelled)

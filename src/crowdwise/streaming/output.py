@@ -50,8 +50,11 @@ def check_output(out: Path) -> None:
         raise DataError(f"{out}: labels can be streamed to {known} only; choose another suffix")
 
 
-def write_labels(crowd: StreamedCrowd, posterior: Question, out: Path, *, proba: bool) -> Sums:
-    """Write one row per instance in the order of their codes, a row group for each partition; returns `_sums`."""
+def write_labels(crowd: StreamedCrowd, posterior: Question, judging: Question, out: Path, *, proba: bool) -> Sums:
+    """Write one row per instance in the order of their codes, a row group for each partition; returns `_sums`.
+
+    Annotators are judged by the posterior ``judging``.
+    """
     ids, classes = crowd.store.vocabulary("instances").arrow, crowd.store.vocabulary("classes")
     names = [f"p_{name}" for name in classes.arrow.to_pylist()] if proba else []
     start = 0
@@ -67,14 +70,14 @@ def write_labels(crowd: StreamedCrowd, posterior: Question, out: Path, *, proba:
 
     crowd.progress.title = "writing labels"
     try:
-        return crowd.pieces(_labels, posterior, names, small(crowd), take=take)
+        return crowd.pieces(_labels, posterior, judging, names, small(crowd), take=take)
     finally:
         if writer is not None:
             writer.close()
 
 
 def _labels(
-    part: Part, total: Sums | None, posterior: Question, names: list[str], dense: bool
+    part: Part, total: Sums | None, posterior: Question, judging: Question, names: list[str], dense: bool
 ) -> tuple[dict[str, Any], Sums]:
     """Codes of the labels and other columns of a part, and its `_sums`."""
     q = posterior.of(part)
@@ -85,7 +88,7 @@ def _labels(
         "n_annotations": part.labels_per_instance,
         **{name: np.ascontiguousarray(q[:, code]) for code, name in enumerate(names)},
     }
-    return columns, _sums(part, q, labels, dense)
+    return columns, _sums(part, q, judging.of(part), labels, dense)
 
 
 def small(crowd: StreamedCrowd) -> bool:
@@ -107,7 +110,7 @@ def _writer(out: Path, schema: pa.Schema) -> Any:
     return csv.CSVWriter(str(out), schema, write_options=options)
 
 
-def _sums(part: Part, q: Floats, labels: Any, dense: bool) -> Sums:
+def _sums(part: Part, q: Floats, judging: Floats, labels: Any, dense: bool) -> Sums:
     """Of a part: ties, changes; shares of agreeing pairs, instances that have pairs, disagreement, labels (C,) in pairs;
     repeated (instance, annotator) pairs; confidence; labels like the most likely class (R,), right labels (R,), class mass (C,),
     counts, and expected classes (R, C)."""
@@ -128,9 +131,9 @@ def _sums(part: Part, q: Floats, labels: Any, dense: bool) -> Sums:
         _repeats(part),
         float(q.max(axis=1) @ (number > 0)),
         part.agreements(q.argmax(axis=1)),
-        part.hits(q).sum(axis=1),
-        part.mass(q),
-        *class_counts(part, q, dense=dense),
+        part.hits(judging).sum(axis=1),
+        part.mass(judging),
+        *class_counts(part, judging, dense=dense),
     )
 
 
@@ -167,7 +170,7 @@ def figures(sums: Sums, n_labelled: int) -> tuple[Figures, int]:
     ), repeats
 
 
-def annotator_table(crowd: StreamedCrowd, model: Aggregator, posterior: Question, sums: Sums) -> pa.Table:
+def annotator_table(crowd: StreamedCrowd, model: Aggregator, judging: Question, sums: Sums) -> pa.Table:
     """`crowdwise.quality.annotators` from sums, worst first; also sets what the model derives from its posterior."""
     agreeing, right, mass, counts, expected = sums[8:]
     number = crowd.labels_per_annotator
@@ -176,9 +179,10 @@ def annotator_table(crowd: StreamedCrowd, model: Aggregator, posterior: Question
     crowd.progress.title = "annotators"
 
     def slopes(reference: Floats, s: Floats) -> tuple[Floats, Floats]:
-        slope, curvature = crowd.sums(_slopes, posterior, reference, s)
+        slope, curvature = crowd.sums(_slopes, judging, reference, s)
         return slope, curvature
 
+    ends = (model.posterior_, model.raw_posterior_) if small(crowd) else ()
     tally = Tally(
         annotators=crowd.store.vocabulary("annotators"),
         classes=crowd.store.vocabulary("classes"),
@@ -188,7 +192,7 @@ def annotator_table(crowd: StreamedCrowd, model: Aggregator, posterior: Question
         expected=expected,
         confusion=model.confusion_ if small(crowd) else None,
         skill=skill_of(right, number, slopes),
-        independent=independent_skill(crowd.hits(model.raw_posterior_).sum(axis=1), number) if small(crowd) else None,
+        extremes=tuple(independent_skill(crowd.hits(end).sum(axis=1), number) for end in ends),
         comparable=model.comparable_,
     )
     table = pa.table(profile(tally, 0.95))

@@ -350,7 +350,7 @@ def annotator_table(
 ) -> pa.Table:
     """`quality.annotators`, worst first."""
     small = 8.0 * crowd.n_annotators * crowd.n_classes**2 <= TABLES
-    belief = model if small else model.posterior_
+    belief = model if small else model.judging_posterior_
     table = quality.annotators(crowd, belief, timestamps=timestamps, durations=durations, gold=gold)
     return table.sort_by([("annotator_quality", "ascending"), ("num_examples_labeled", "descending")])
 

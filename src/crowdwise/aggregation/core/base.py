@@ -219,6 +219,14 @@ class Aggregator(Fitted, Estimator):
             return crowd.rows(tempering.tempered_shares, raw, vote, rho)  # type: ignore[no-any-return]
         return crowd.rows(tempering.tempered, raw, vote, rho, weight)  # type: ignore[no-any-return]
 
+    @property
+    def judging_posterior_(self) -> Floats:
+        known = self.posterior_ is self.raw_posterior_ or self.holds_shares or not hasattr(self, "tempering_")
+        if known:
+            return super().judging_posterior_
+        rho, crowd = self.tempering_, self._fitted_crowd()
+        return crowd.rows(tempering.halfway, self.raw_posterior_, rho.vote, rho.correlation, self._vote_weights())  # type: ignore[no-any-return]
+
     def _vote_weights(self) -> Floats | None:
         """How many votes a label of each annotator is, (R,); None: one."""
         return None

@@ -11,7 +11,7 @@ not seen, because the votes that are wrong together pass for right: crowds with 
     correlation = excess / (excess + HALF).
 
 Three labels an instance can always be explained by independent annotators, so the excess counts by the pairs beyond them and is
-drawn to what is TYPICAL of real crowds.
+drawn to what is TYPICAL of real crowds, or to what the patterns of two or three labels show instead (`patterns`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import scipy.sparse as sp
 
 from crowdwise.aggregation.core import kernels, queries
 from crowdwise.aggregation.core.kernels import Floats, Layout
+from crowdwise.aggregation.core.patterns import Shown
 
 HALF = 0.134  # excess at which the correlation is one half; these three are learnt in benchmarks/confidence.py
 TYPICAL = 0.07
@@ -90,12 +91,19 @@ def _totals(key: npt.NDArray[np.int64], values: Floats) -> Floats:
     return np.asarray(np.bincount(place, values)[place], dtype=np.float64)
 
 
-def correlation(agreed: float, possible: float, pairs: float) -> float:
-    """The correlation of the labels of an instance from the three sums of `excess_agreement`.
+def typical() -> float:
+    """The correlation in real crowds."""
+    return TYPICAL / (TYPICAL + HALF)
+
+
+def correlation(agreed: float, possible: float, pairs: float, patterns: Shown | None = None) -> float:
+    """The correlation of the labels of an instance from the three sums of `excess_agreement`, and from patterns of votes.
 
     >>> round(correlation(0.0, 0.0, 0.0), 2), round(correlation(40.0, 1_000.0, 50_000.0), 2)
     (0.34, 0.23)
     """
+    rho = typical() if patterns is None else patterns.correlation(typical())
+    usual = HALF * rho / (1.0 - rho)
     seen = agreed / possible * pairs if possible > 0 else 0.0
-    excess = max((seen + TYPICAL * PAIRS) / ((pairs if possible > 0 else 0.0) + PAIRS), LEAST)
+    excess = max((seen + usual * PAIRS) / ((pairs if possible > 0 else 0.0) + PAIRS), LEAST)
     return excess / (excess + HALF)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation.core import bayes_kernels, compiled, kernels, queries
+from crowdwise.aggregation.core import bayes_kernels, compiled, correlation, kernels, patterns, queries
 from crowdwise.aggregation.core.bayes_kernels import GladStep
 from crowdwise.aggregation.core.kernels import Floats, Layout, Step
 from crowdwise.aggregation.core.queries import Tie as Tie
@@ -115,6 +115,14 @@ class Crowd(ABC):
         given = self.label_counts + (0.0 if self.history is None else self.history.sum(axis=2))
         given[given.sum(axis=1) == 0] = 1.0
         return np.where(given > 0, 1.0, 0.0)[:, :, None]
+
+    @cached_property
+    def patterns(self) -> patterns.Shown:
+        """What the instances with two or three labels show about the dependence of labels."""
+        number, c = self.labels_per_instance.astype(np.float64), self.n_classes
+        every = correlation.stride(self.n_annotations, self.n_instances, c)
+        counts = np.asarray(self.total(patterns.count, every)) * every
+        return patterns.shown(counts, c, float(number @ np.maximum(number - 1.0, 0.0)) / 2.0)
 
     @cached_property
     def labels_per_annotator(self) -> npt.NDArray[Any]:

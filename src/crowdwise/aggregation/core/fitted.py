@@ -21,22 +21,31 @@ class Fitted:
     raw_posterior_: Floats
     _crowd: Crowd
 
+    @property
+    def judging_posterior_(self) -> Floats:
+        """The posterior (n, C) by which annotators are judged: halfway between ``posterior_`` and ``raw_posterior_``.
+
+        Honest confidence allows for errors that may be common to all, and would draw every annotator towards chance; without it
+        the crowd would be right too often.
+        """
+        return self.posterior_
+
     @cached_property
     def confusion_(self) -> Floats:
-        """Confusion matrices (R, C, C) under the posterior; a row that no label speaks for is uniform."""
-        return confusion(self._fitted_crowd().counts(self.posterior_))
+        """Confusion matrices (R, C, C) under ``judging_posterior_``; a row that no label speaks for is uniform."""
+        return confusion(self._fitted_crowd().counts(self.judging_posterior_))
 
     @cached_property
     def skill_(self) -> Floats:
         """Expected share of right labels of every annotator, (R,); silent annotators get the mean of the others."""
         crowd = self._fitted_crowd()
-        return share(crowd.hits(self.posterior_).sum(axis=1), crowd.labels_per_annotator, crowd.n_classes)
+        return share(crowd.hits(self.judging_posterior_).sum(axis=1), crowd.labels_per_annotator, crowd.n_classes)
 
     @cached_property
     def class_prior_(self) -> Floats:
-        """Mean posterior of the labelled instances, (C,)."""
+        """Mean of ``judging_posterior_`` over the labelled instances, (C,)."""
         crowd = self._fitted_crowd()
-        return crowd.mass(self.posterior_) / crowd.n_labelled if crowd.n_labelled else uniform(crowd.n_classes)
+        return crowd.mass(self.judging_posterior_) / crowd.n_labelled if crowd.n_labelled else uniform(crowd.n_classes)
 
     def skill_interval(self, level: float = 0.95) -> Floats:
         """Credible interval (R, 2) of every annotator's probability of being right (Beta posterior).

@@ -3,10 +3,11 @@
 One label of every instance with three or more is left out. A posterior q of the rest, with the matrices T that follow from
 it, foretells label l of annotator j on instance i with probability Σ_c q_i(c) T_j[c, l]. Weights of several posteriors are
 
-    w_m ∝ exp(VOTES · N / (N + FEW) · mean log-probability of the N labels left out under m),
+    w_m ∝ exp(VOTES · typical / ρ · N / (N + FEW) · mean log-probability of the N labels left out under m),
 
 as if a few dozen labels had been foretold: votes that err together foretell each other too, so the best forecast is not
-always the right one, and no member is silenced by little.
+always the right one, and no member is silenced by little. Where the patterns of votes show that errors are independent
+(small ρ), the forecast counts for more.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from crowdwise.aggregation.core import kernels
-from crowdwise.aggregation.core.correlation import STRENGTH, crowd_matrix
+from crowdwise.aggregation.core.correlation import STRENGTH, crowd_matrix, typical
 from crowdwise.aggregation.core.crowd import Crowd, MemoryCrowd
 from crowdwise.aggregation.core.kernels import Floats
+from crowdwise.aggregation.core.patterns import Shown
 
 VOTES = 50.0
 FEW = 200.0  # labels left out that are too few to tell members apart
@@ -40,10 +42,11 @@ class HeldOut(NamedTuple):
         rows = table.reshape(-1, self.rest.n_classes)[self.cells]
         return float(np.log(np.maximum((posterior[self.instance] * rows).sum(axis=1), 1e-6)).mean())
 
-    def weights(self, scores: list[float]) -> Floats:
-        """Weights (M,) of posteriors with these scores."""
-        number = len(self.cells)
-        gains = VOTES * number / (number + FEW) * (np.array(scores) - max(scores))
+    def weights(self, scores: list[float], patterns: Shown) -> Floats:
+        """Weights (M,) of posteriors with these scores; ``patterns`` are those of the whole crowd."""
+        number, usual = len(self.cells), typical()
+        votes = VOTES * usual / min(patterns.correlation(usual), usual)
+        gains = votes * number / (number + FEW) * (np.array(scores) - max(scores))
         return np.asarray(np.exp(gains) / np.exp(gains).sum())
 
 

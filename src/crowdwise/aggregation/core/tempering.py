@@ -130,6 +130,11 @@ def tempered(layout: Layout, posterior: Floats, vote: float, rho: float, weight:
     return _with_odds(layout, posterior, against, number > 0)
 
 
+def halfway(layout: Layout, posterior: Floats, vote: float, rho: float, weight: Floats | None = None) -> Floats:
+    """The mean of a posterior (n, C) and the tempered one."""
+    return np.asarray((posterior + tempered(layout, posterior, vote, rho, weight)) / 2.0)
+
+
 def tempered_shares(layout: Layout, posterior: Floats, vote: float, rho: float) -> Floats:
     """`tempered` for shares of votes (n, C)."""
     number, urn = label_numbers(layout), Urn.of(vote, rho)
@@ -157,7 +162,7 @@ def read_votes(
             share = group * (1.0 if weight is None else weight)
             among, of, _ = crowd.total(correlation.excess_agreement, posterior, counts, share, every)
             agreed, possible = agreed - among, possible - of
-    return vote, correlation.correlation(agreed, possible, pairs)
+    return vote, correlation.correlation(agreed, possible, pairs, crowd.patterns if weight is None else None)
 
 
 def _fits(crowd: Crowd) -> bool:
