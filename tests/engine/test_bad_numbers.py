@@ -41,7 +41,7 @@ def test_text_among_numbers_is_named_by_its_column() -> None:
     mixed = X.astype(object)
     mixed[:, 3] = "red"
     for data in (mixed, mixed.tolist()):
-        with pytest.raises(DataError, match="X must hold numbers, got dtype .*: column 3 holds 'red' in row 0"):
+        with pytest.raises(DataError, match=r"X must hold numbers, got dtype .*: column 3 holds 'red' in row 0"):
             CE(**QUICK).fit(data, CROWD)
 
 
