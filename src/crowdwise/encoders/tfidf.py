@@ -64,7 +64,7 @@ class Tfidf(Encoder):
         sample = texts[:: -(-len(texts) // ROWS)] if texts else texts
         least = self.min_texts if len(sample) >= 20 else 1
         for part, cap in (("word", WORDS), ("character", CHARACTERS)) if self.characters else (("word", WORDS),):
-            known, found = self._frequencies(part, sample)
+            known, found = ngrams.frequencies(sample, *self._sizes(part))
             keep = found >= least
             known, found = known[keep], found[keep]
             if len(known) > cap:
@@ -147,9 +147,6 @@ class Tfidf(Encoder):
                 parts.append(weighted)
         joined = parts[0] if len(parts) == 1 else sp.hstack(parts, format="csr")
         return sp.csr_array(joined.astype(np.float32))
-
-    def _frequencies(self, part: str, texts: Sequence[str]) -> tuple[ngrams.Hashes, ngrams.Rows]:
-        return ngrams.frequencies(texts, *self._sizes(part))
 
     def _sizes(self, part: str) -> tuple[int, tuple[int, int] | None]:
         return (self.words, None) if part == "word" else (0, self.characters)

@@ -63,7 +63,7 @@ class AltTest:
 
     def _smallest(self, counts: Ints) -> float | None:
         def passes(epsilon: float) -> bool:
-            return _winning(_p_values(counts, epsilon, self.test), self.fdr) >= 0.5
+            return bool(benjamini_yekutieli(_p_values(counts, epsilon, self.test), self.fdr).mean() >= 0.5)
 
         low, high = -1.0, 1.0
         if not len(counts) or not passes(high):
@@ -307,7 +307,3 @@ def _wilcoxon(differences: Floats) -> float:
     if np.ptp(differences) < 1e-12 and abs(differences[0]) < 1e-12:
         return 1.0
     return float(stats.wilcoxon(differences, alternative="less").pvalue)
-
-
-def _winning(p: Floats, fdr: float) -> float:
-    return float(benjamini_yekutieli(p, fdr).mean())

@@ -18,7 +18,7 @@ from crowdwise.errors import AnnotationError, DataError
 from crowdwise.readers._export import Export, ReadOptions
 from crowdwise.readers._files import load_columns
 from crowdwise.readers._labels import NO_RULES, LabelRules, resolved
-from crowdwise.readers.table import GOLD
+from crowdwise.readers.table import GOLD, record_name
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def read_gold(
 
     try:
         loaded = load_columns(path, choose)
-        ids, truths = (Column.of(loaded[name], f"column {name!r}", _record) for name in columns.values())
+        ids, truths = (Column.of(loaded[name], f"column {name!r}", record_name) for name in columns.values())
         given = np.flatnonzero(truths.data.is_valid().to_numpy())
         ids, truths = (_like(_rows(ids, given), crowd.instance_vocabulary), _rows(truths, given))
         truths, remarks = _in_classes(_like(truths, crowd.class_vocabulary, whole=True), crowd, rules)
@@ -103,10 +103,6 @@ def _in_classes(truths: Column, crowd: Annotations, rules: LabelRules) -> tuple[
     known = rules.classes is None
     _, found, remarks = resolved(LabelRules(False, rules.classes, rules.missing, rules.map), classes, truths)
     return (truths if found is None else found), [one for one in remarks if known and one.startswith("gold ")]
-
-
-def _record(row: int) -> str:
-    return f"record {row + 1}"
 
 
 def _rows(column: Column, rows: Any) -> Column:
