@@ -8,20 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.data.factorise import is_number
 from crowdwise.data.frames import ALIASES, find_column, known_column, listing, same_column
 from crowdwise.data.located import located
 from crowdwise.data.matching import numbered_from
+from crowdwise.data.types import Array
 from crowdwise.encoders import Pictures
 from crowdwise.encoders.rows import object_array
 from crowdwise.errors import DataError, spelled, suggest
 from crowdwise.readers import PICTURE_FIELDS, TEXT_FIELDS, load_columns
 from crowdwise.storage.arrays import read_npy, read_npz
 
-Array = npt.NDArray[Any]
 ARRAYS = (".npy", ".npz")
 _USUAL = ("X", "X_train", "inputs", "features", "images")  # names of the one array that is meant, among several
 

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from crowdwise.data.frames import frame_columns, is_frame
+from crowdwise.data.types import Array
 from crowdwise.errors import DataError, shorten
 
-Array = npt.NDArray[Any]
 Kind = Literal["text", "pictures", "table", "numbers"]
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
 # decoders in use: others run programs, or are hardly ever tested

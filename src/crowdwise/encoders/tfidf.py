@@ -10,8 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from crowdwise.constraints import Interval, PositiveInt
+from crowdwise.data.types import Array
 from crowdwise.encoders import ngrams
-from crowdwise.encoders.base import ENCODERS, Array, Encoder, need
+from crowdwise.encoders.base import ENCODERS, Encoder, need
 from crowdwise.encoders.opinions import learn_opinions
 from crowdwise.encoders.rows import as_texts
 from crowdwise.errors import DataError, ModelFileError

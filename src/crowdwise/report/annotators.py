@@ -11,8 +11,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from crowdwise import graph, quality
+from crowdwise.data.types import Floats, Ints
 from crowdwise.readers import MODEL
-from crowdwise.report.analysis import Analysis, Floats, Ints
+from crowdwise.report.analysis import Analysis
 from crowdwise.report.limits import MATRIX_NUMBERS, MOST_ANNOTATORS, MOST_EDGES, number
 
 if TYPE_CHECKING:
