@@ -80,9 +80,9 @@ def read_gold(
         if not seen.size:
             raise DataError(f"{path}: the table has no gold labels")
         crowd = _with_classes(crowd, truths)
-        instance = _positions(seen, crowd)[found]
-        mine = np.flatnonzero(instance >= 0)
-        gold = truths_of(crowd, instance[mine], crowd.class_vocabulary.lookup(truths)[mine], _rows(ids, mine))
+        codes = _positions(seen, crowd)[found]
+        mine = np.flatnonzero(codes >= 0)
+        gold = truths_of(crowd, codes[mine], crowd.class_vocabulary.lookup(truths)[mine], _rows(ids, mine))
     except AnnotationError as error:
         raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
     if not gold:
