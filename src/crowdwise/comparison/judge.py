@@ -138,9 +138,7 @@ def expectation(annotations: Annotations, predicted: Array, gold: Array | None) 
         both = labelled[gold[labelled] >= 0]
         right = together.posterior_.argmax(1) == gold
         return Expectation(float((predicted == gold)[known].mean()), _mean(right[both]), _mean((votes == gold)[both]))
-    if (
-        annotations.labels_per_instance.max(initial=0) < 2
-    ):  # single labels or a classifier: either could be the better one
+    if annotations.labels_per_instance.max(initial=0) < 2:  # a single label or the classifier: either could be right
         return Expectation(math.nan, math.nan, math.nan)
     posterior = together.posterior_
     return Expectation(
