@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 import time
@@ -407,3 +408,14 @@ def test_a_report_shows_other_columns(tmp_path: Path) -> None:
         ["<b>", "blue", -1],
     ]
     assert more["1"] == [["<b>", "red", -1]]
+
+
+def test_what_is_left_out_takes_all_that_is_known_of_it_along(tmp_path: Path) -> None:
+    path = tmp_path / "argilla.json"
+    said = [{"id": k, "q.responses": ["a"], "q.responses.users": ["ann"]} for k in (1, 2)]
+    path.write_text(json.dumps([record | {"q.suggestion": label, "q.suggestion.score": score}
+                                for record, label, score in zip(said, ("-", "a"), (0.9, 0.8), strict=True)]))  # fmt: skip
+    export = read(path, missing=["-"])
+    assert export.confidences is not None
+    assert export.confidences.shape == (3,)
+    assert export.confidences[-1] == 0.8

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.constraints import check_value
-from crowdwise.data import frames, notebook
+from crowdwise.data import frames, notebook, repeats
 from crowdwise.data.codes import (
     Codes,
     Grouped,
@@ -42,7 +42,6 @@ __all__ = ["Annotations", "Grouped"]
 Duplicates = Literal["keep", "first", "last", "share", "error"]
 Backend = Literal["pyarrow", "pandas", "polars"]
 _COLUMNS = ("instance", "annotator", "label")
-NEGLIGIBLE = 0.01  # probabilities of soft labels below this are left out
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,20 +193,9 @@ class Annotations:
         >>> a.votes().round(2).tolist()
         [[0.8, 0.2], [0.0, 1.0]]
         """
-        given = np.asarray(probabilities, np.float64)
-        given = given[:, None] if given.ndim == 2 else given
-        if given.ndim != 3:
-            raise AnnotationError(f"probabilities must have the shape (n, R, C) or (n, C), got {given.shape}")
-        given = np.where(np.isnan(given).any(axis=2, keepdims=True), 0.0, given)
-        if (given < 0).any() or not np.isfinite(given).all():
-            raise AnnotationError("probabilities must be 0 or more")
-        total = given.sum(axis=2, keepdims=True)
-        shares = np.divide(given, total, out=np.zeros_like(given), where=total > 0)
-        shares[shares < NEGLIGIBLE] = 0.0
-        shares /= np.maximum(shares.sum(axis=2, keepdims=True), NEGLIGIBLE)
+        shares = repeats.soft_shares(probabilities)
         i, j, y = np.nonzero(shares)
-        n, width, c = given.shape
-        sizes = {"n_instances": n, "n_annotators": width, "n_classes": c}
+        sizes = dict(zip(("n_instances", "n_annotators", "n_classes"), shares.shape, strict=True))
         weight = None if np.all(shares[i, j, y] == 1) else shares[i, j, y]
         return cls.from_triples(i, j, y, **sizes, annotators=annotators, classes=classes, weight=weight)
 
@@ -362,15 +350,9 @@ class Annotations:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Annotations):
             return NotImplemented
-        return (
-            self.instance_vocabulary.same_as(other.instance_vocabulary)
-            and self.annotator_vocabulary.same_as(other.annotator_vocabulary)
-            and self.class_vocabulary.same_as(other.class_vocabulary)
-            and np.array_equal(self.instance, other.instance)
-            and np.array_equal(self.annotator, other.annotator)
-            and np.array_equal(self.label, other.label)
-            and (self.weight is None) == (other.weight is None)
-            and (self.weight is None or np.array_equal(self.weight, other.weight))  # type: ignore[arg-type]
+        vocabularies = ("instance_vocabulary", "annotator_vocabulary", "class_vocabulary")
+        return all(getattr(self, name).same_as(getattr(other, name)) for name in vocabularies) and all(
+            np.array_equal(getattr(self, name), getattr(other, name)) for name in (*_COLUMNS, "weight")
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -404,10 +386,8 @@ class Annotations:
 
     def check_size(self) -> None:
         """Refuse a table of all instances and classes that no memory holds: most often something else was taken for labels."""
-        needed, there = (
-            3 * 8 * self.n_instances * self.n_classes,
-            total_memory(),
-        )  # votes, posterior, and one on the way
+        needed = 3 * 8 * self.n_instances * self.n_classes  # votes, posterior, and one on the way
+        there = total_memory()
         if there is not None and needed > there:
             raise AnnotationError(
                 f"{self.n_instances:,} instances by {self.n_classes:,} classes need {needed / 1e9:,.0f} GB, this machine has "
@@ -423,21 +403,11 @@ class Annotations:
     @cached_property
     def n_duplicates(self) -> int:
         """Number of annotations that repeat the (instance, annotator) pair of an earlier one; a soft label is none."""
-        pairs = cells(self.instance, self.n_annotators, self.annotator)
-        if self.weight is not None:
-            return self._weighted_duplicates(pairs)
-        if not np.all(pairs[1:] > pairs[:-1]):
-            pairs.sort()
-        return int(np.count_nonzero(pairs[1:] == pairs[:-1]))
+        return repeats.count_repeats(self._pairs(), self.label, self.n_classes, self.weight)
 
-    def _weighted_duplicates(self, pairs: Ints) -> int:
-        """Repeats among pairs that have a label twice, or more than one label in all."""
-        distinct, number = np.unique(pairs, return_inverse=True)
-        total = np.bincount(number, self.weight)
-        labels = np.unique(cells(number, self.n_classes, self.label))
-        repeated = np.bincount(labels // max(self.n_classes, 1), minlength=len(distinct)) < np.bincount(number)
-        repeated |= (total > 1 + 1e-4) & (np.bincount(number) > 1)
-        return int((np.bincount(number)[repeated] - 1).sum())
+    def _pairs(self) -> Ints:
+        """The number of the (instance, annotator) pair of every annotation, (E,)."""
+        return cells(self.instance, self.n_annotators, self.annotator)
 
     # -- new annotations from these ----------------------------------------------------------------------------------
 
@@ -562,11 +532,8 @@ class Annotations:
         shared = self.deduplicated("share") if self.n_duplicates else self
         if shared.weight is None:
             return shared
-        pairs = cells(shared.instance, shared.n_annotators, shared.annotator)
-        order = np.lexsort((np.arange(len(shared)), -shared.weight, pairs))
-        rows = np.sort(order[np.flatnonzero(np.diff(pairs[order], prepend=-1))])
-        kept = shared._rows(rows, shared.instance, shared.instance_vocabulary)
-        return replace(kept, weight=None)
+        rows = repeats.heaviest(shared._pairs(), shared.weight)
+        return replace(shared, weight=None)._rows(rows, shared.instance, shared.instance_vocabulary)
 
     def deduplicated(self, policy: Duplicates, where: Callable[[int], str] = "row {}".format) -> Annotations:
         """The annotations without repeated (instance, annotator) pairs; errors name rows by ``where``.
@@ -580,8 +547,10 @@ class Annotations:
         if policy == "keep" or not self.n_duplicates:
             return self
         if policy == "share":
-            return self._shared()
-        rows = distinct_rows(cells(self.instance, self.n_annotators, self.annotator), last=policy == "last")
+            rows, share = repeats.shared(self._pairs(), self.label, self.n_classes, self.weight)
+            kept = replace(self, weight=None)._rows(rows, self.instance, self.instance_vocabulary)
+            return kept if np.all(share > 1 - 1e-9) else replace(kept, weight=share.astype(np.float32))
+        rows = distinct_rows(self._pairs(), last=policy == "last")
         if policy == "error":
             row = int(np.setdiff1d(np.arange(len(self)), rows)[0])
             (instance,) = self.instance_vocabulary.take(self.instance[[row]]).to_pylist()
@@ -592,15 +561,6 @@ class Annotations:
                 parameter="duplicates",
             )
         return self._rows(rows, self.instance, self.instance_vocabulary)
-
-    def _shared(self) -> Annotations:
-        pairs, pair = np.unique(cells(self.instance, self.n_annotators, self.annotator), return_inverse=True)
-        given = np.ones(len(self)) if self.weight is None else self.weight.astype(np.float64)
-        _, first, number = np.unique(cells(pair, self.n_classes, self.label), return_index=True, return_inverse=True)
-        weight = np.bincount(number, given) / np.bincount(pair, given, minlength=len(pairs))[pair[first]]
-        order = np.argsort(first)
-        kept = replace(self, weight=None)._rows(first[order], self.instance, self.instance_vocabulary)
-        return kept if np.all(weight > 1 - 1e-9) else replace(kept, weight=weight[order].astype(np.float32))
 
 
 def _vocabulary(codes: Array, kind: str, size: int | None, ids: Ids | None) -> Vocabulary:

@@ -10,15 +10,17 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from crowdwise.bench import paper
-from crowdwise.bench.comparison import holm, paired
+from crowdwise.bench.comparison import paired
 from crowdwise.bench.rendering import plain, show, to_csv, to_latex, to_markdown, to_text, write
 from crowdwise.bench.results import TableCell
 from crowdwise.bench.selection import METRICS, select
 from crowdwise.bench.tables import rank, summarise
+from crowdwise.data.shares import holm
 from crowdwise.errors import ConfigError, DataError
 
 Run = dict[str, Any]
@@ -101,9 +103,9 @@ class TestStatistics:
         assert result.p == 0.0
 
     def test_holm_keeps_the_order_of_p_values_and_caps_them(self) -> None:
-        assert holm({"a": 0.01, "b": 0.04, "c": 0.9}) == pytest.approx({"a": 0.03, "b": 0.08, "c": 0.9})
-        assert holm({"a": 0.6, "b": 0.7}) == {"a": 1.0, "b": 1.0}
-        assert holm({}) == {}
+        assert holm(np.array([0.01, 0.04, 0.9])).tolist() == pytest.approx([0.03, 0.08, 0.9])
+        assert holm(np.array([0.6, 0.7])).tolist() == [1.0, 1.0]
+        assert holm(np.array([])).tolist() == []
 
 
 class TestSummary:

@@ -13,7 +13,7 @@ import crowdwise
 from crowdwise.engine import Engine, Problem, loop, problem, stage_store
 from crowdwise.engine.checkpoint import read_tensors
 from crowdwise.engine.tensors import StreamedInputs
-from crowdwise.errors import NonFiniteError, TrainingError
+from crowdwise.errors import DataError, NonFiniteError, TrainingError
 from crowdwise.methods.ce import CE
 from engine_helpers import QUICK, crowd, quick
 
@@ -35,6 +35,14 @@ def test_all_instances_with_bad_inputs_are_named_by_their_ids(tmp_path: Path) ->
             CE(**QUICK).fit(data, named)
         assert error.value.instances == ["picture 17", "picture 40", "picture 99"]
         assert "'picture 17', 'picture 40', 'picture 99'" in str(error.value)
+
+
+def test_text_among_numbers_is_named_by_its_column() -> None:
+    mixed = X.astype(object)
+    mixed[:, 3] = "red"
+    for data in (mixed, mixed.tolist()):
+        with pytest.raises(DataError, match=r"X must hold numbers, got dtype .*: column 3 holds 'red' in row 0"):
+            CE(**QUICK).fit(data, CROWD)
 
 
 def test_inputs_are_checked_a_chunk_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:

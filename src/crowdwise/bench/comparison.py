@@ -40,17 +40,3 @@ def paired(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Paired | N
     if error <= rounding:  # the same difference at every seed
         return Paired(difference, 0.0)
     return Paired(difference, float(2 * stdtr(len(common) - 1, -abs(difference) / error)))
-
-
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """p values corrected for multiple comparisons (Holm, Scandinavian Journal of Statistics 1979).
-
-    >>> holm({"a": 0.01, "b": 0.04, "c": 0.03})
-    {'a': 0.03, 'c': 0.06, 'b': 0.06}
-    """
-    corrected: dict[str, float] = {}
-    largest = 0.0
-    for passed, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
-        largest = max(largest, min(1.0, p * (len(p_values) - passed)))
-        corrected[name] = largest
-    return corrected

@@ -25,7 +25,7 @@ from scipy import sparse
 from crowdwise.bench.rendering import plain
 from crowdwise.bench.selection import Metric, Record, metric_of, select, value_of
 from crowdwise.errors import ConfigError, DataError, suggest
-from crowdwise.report.pictures import GROUP_COLOURS, INK, MUTED, edges_of, new_figure
+from crowdwise.report.pictures import GROUP_COLOURS, INK, MUTED, edges_of, new_figure, save_picture
 from crowdwise.storage.arrays import read_npz
 from crowdwise.storage.files import replacing
 
@@ -184,17 +184,11 @@ def read_map(path: str | os.PathLike[str]) -> AnnotatorMap:
 
 def save(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 200) -> Path:
     """Write a figure as .png, .svg or .pdf, atomically; the same figure gives the same bytes."""
-    import matplotlib
-
-    path = Path(path)
-    kind = path.suffix.lower().removeprefix(".")
+    kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in FORMATS:
-        raise ConfigError(f"{path.name}: a figure is written as {', '.join(FORMATS)}, not {kind or 'without ending'!r}")
-    undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind, {})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary, matplotlib.rc_context({"svg.hashsalt": "crowdwise"}):
-        figure.savefig(temporary, format=kind, dpi=dpi, metadata=undated)
-    return path
+        name = Path(path).name
+        raise ConfigError(f"{name}: a figure is written as {', '.join(FORMATS)}, not {kind or 'without ending'!r}")
+    return save_picture(figure, path, dpi=dpi)
 
 
 _Line: TypeAlias = dict[float, list[float]]

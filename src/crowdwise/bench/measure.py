@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 import crowdwise
 from crowdwise import graph
@@ -25,6 +24,7 @@ from crowdwise.annotations import Annotations
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.figures import AnnotatorMap, write_map
 from crowdwise.data.training import TrainingData, from_dataset, from_files
+from crowdwise.data.types import Array
 from crowdwise.encoders import take_rows
 from crowdwise.engine.guard import first_try
 from crowdwise.errors import ConfigError, ModelFileError
@@ -32,7 +32,6 @@ from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.registry import METHODS
 from crowdwise.storage.documents import write_json
 
-Array = npt.NDArray[Any]
 Watcher = Callable[[dict[str, Any]], None]
 _INSTANCES, _ANNOTATORS = 300, 10  # to compare estimated and true matrices at
 

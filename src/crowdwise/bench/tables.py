@@ -14,12 +14,15 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from crowdwise.bench import paper
-from crowdwise.bench.comparison import LEAST_SEEDS, LEVEL, holm, paired
+from crowdwise.bench.comparison import LEAST_SEEDS, LEVEL, paired
 from crowdwise.bench.paper import reproduction
 from crowdwise.bench.results import Mark, ResultTable, TableCell, TableColumn
 from crowdwise.bench.selection import HELD_OUT, METRICS, Metric, Place, Record, Runs, metric_of, select, value_of
 from crowdwise.bench.table_notes import failures, missing_metric, not_run, unmeasured_rows, warned
+from crowdwise.data.shares import holm
 from crowdwise.errors import DataError
 
 
@@ -203,7 +206,7 @@ def _mark_columns(
         compared = {row: paired(found[best].values, cell.values) for row, cell in found.items() if row != best}
         left_out += [f"{row} ({column})" for row, result in compared.items() if result is None]
         results = {row: result for row, result in compared.items() if result is not None}
-        corrected = holm({row: result.p for row, result in results.items()})
+        corrected = dict(zip(results, holm(np.array([result.p for result in results.values()])).tolist(), strict=True))
         for row, (difference, p) in results.items():
             worse = p <= LEVEL and sign * difference > 0  # on common seeds, a row can be ahead of the best
             mark: Mark = "" if worse else "like best"

@@ -10,14 +10,7 @@ import typer
 from crowdwise.cli.console import Terminal, number, say, share, show_table, verb
 from crowdwise.cli.options import File, GoldColumn, Seed, TableOut, reads
 
-
-class Level(StrEnum):
-    """What differences between labels mean."""
-
-    nominal = "nominal"
-    ordinal = "ordinal"
-    interval = "interval"
-    ratio = "ratio"
+Level = StrEnum("Level", "nominal ordinal interval ratio")  # what differences between labels mean
 
 
 @verb

@@ -28,16 +28,7 @@ app = typer.Typer(
     no_args_is_help=True, help="Run benchmarks: the paper's experiments, or the methods on your own data."
 )
 
-
-class Format(StrEnum):
-    """How a table is written."""
-
-    terminal = "terminal"
-    markdown = "markdown"
-    latex = "latex"
-    csv = "csv"
-
-
+Format = StrEnum("Format", "terminal markdown latex csv")  # how a table is written
 Experiment = Annotated[
     str, typer.Argument(help="An experiment (see `crowdwise bench list`), or a TOML file of yours.", show_default=False)
 ]

@@ -30,13 +30,6 @@ def convert(
     """Turn a file of annotations into one of another format."""
     from crowdwise.tasks.convert import convert as task
 
-    result = task(
-        file,
-        out,
-        to=to,
-        gold_column=gold_column,
-        reading=reading,
-        observer=Terminal(),
-    )
+    result = task(file, out, to=to, gold_column=gold_column, reading=reading, observer=Terminal())
     say(f"{result.out}: written as {result.format}")
     return result

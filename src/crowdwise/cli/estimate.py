@@ -14,21 +14,8 @@ from crowdwise.cli.options import Files, GoldColumn, TableOut, reads
 if TYPE_CHECKING:
     from crowdwise.judges import Estimate
 
-
-class What(StrEnum):
-    """What is estimated."""
-
-    shares = "shares"
-    accuracy = "accuracy"
-    confusion = "confusion"
-    mean = "mean"
-
-
-class Assume(StrEnum):
-    """How instances with gold relate to the others."""
-
-    random = "random"
-    label_shift = "label-shift"
+What = StrEnum("What", "shares accuracy confusion mean")  # what is estimated
+Assume = StrEnum("Assume", {"random": "random", "label_shift": "label-shift"})  # how gold was drawn
 
 
 @verb

@@ -13,20 +13,8 @@ from crowdwise.cli.options import Files, GoldColumn, Seed, TableOut, reads
 if TYPE_CHECKING:
     from crowdwise.judges import JudgedModel
 
-
-class People(StrEnum):
-    """Who the people are."""
-
-    expert = "expert"
-    skilled = "skilled"
-    crowd = "crowd"
-
-
-class Score(StrEnum):
-    """How labels are compared."""
-
-    accuracy = "accuracy"
-    rmse = "rmse"
+People = StrEnum("People", "expert skilled crowd")  # who the people are
+Score = StrEnum("Score", "accuracy rmse")  # how labels are compared
 
 
 @verb

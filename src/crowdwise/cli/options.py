@@ -64,10 +64,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
 Ray = Annotated[
     str | None,
-    typer.Option(
-        metavar="local|HOST:PORT",
-        help="Run on Ray: one that is started here, or a running cluster.",
-    ),
+    typer.Option(metavar="local|HOST:PORT", help="Run on Ray: one that is started here, or a running cluster."),
 ]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Ray workers to use; by default one for each CPU.", show_default=False)

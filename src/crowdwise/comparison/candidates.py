@@ -7,19 +7,17 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from sklearn.base import clone
 
 from crowdwise.annotations import Annotations
+from crowdwise.data.types import Array
 from crowdwise.engine.intake import Intake
 from crowdwise.engine.prepare import Prepare
 from crowdwise.engine.problem import make_inputs
 from crowdwise.errors import ConfigError, suggest
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.registry import AGGREGATORS, METHODS
-
-Array = npt.NDArray[Any]
 
 PLAIN = {
     "logistic-majority-vote": ("majority-vote", "Logistic regression on majority votes"),

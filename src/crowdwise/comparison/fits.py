@@ -7,25 +7,24 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import clone
 
 from crowdwise import encoders
 from crowdwise.annotations import Annotations
 from crowdwise.comparison.candidates import Candidate, LogisticRegression
 from crowdwise.data.frames import frame_columns, is_frame, take_columns
+from crowdwise.data.types import Array
 from crowdwise.engine.intake import Intake, is_sparse
 from crowdwise.errors import ConfigError, ModelFileError
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.storage.documents import read_json, write_json
 
-Array = npt.NDArray[Any]
 MARKER = "comparison.json"
 
 
@@ -271,11 +270,18 @@ def run_all(
 
 def _limited(task: Task) -> Fit:
     """A fit in one thread: several of them share the processors."""
+    with one_thread():
+        return fit_and_predict(task)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Networks use one thread."""
     import torch
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return fit_and_predict(task)
+        yield
     finally:
         torch.set_num_threads(before)

@@ -11,20 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.stats import norm
 
 from crowdwise.aggregation.hierarchical import HierarchicalDawidSkene
 from crowdwise.aggregation.majority_vote import MajorityVote
 from crowdwise.annotations import Annotations
+from crowdwise.data.types import Array
 from crowdwise.scoring import annotator_weights, support_of
 
-Array = npt.NDArray[Any]
 _ERROR_RATE = (
-    0.01  # of comparisons of methods that learnt nothing: the share in which one is thought to have learnt something
+    0.01  # share of comparisons of methods that learnt nothing in which one is thought to have learnt something
 )
 
 
@@ -139,9 +138,7 @@ def expectation(annotations: Annotations, predicted: Array, gold: Array | None) 
         both = labelled[gold[labelled] >= 0]
         right = together.posterior_.argmax(1) == gold
         return Expectation(float((predicted == gold)[known].mean()), _mean(right[both]), _mean((votes == gold)[both]))
-    if (
-        annotations.labels_per_instance.max(initial=0) < 2
-    ):  # a classifier and single labels: either could be the better one
+    if annotations.labels_per_instance.max(initial=0) < 2:  # a single label or the classifier: either could be right
         return Expectation(math.nan, math.nan, math.nan)
     posterior = together.posterior_
     return Expectation(

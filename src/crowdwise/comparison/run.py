@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import clone
 
 from crowdwise import encoders
@@ -20,12 +19,12 @@ from crowdwise.comparison.judge import Yardstick, expectation, is_at_chance
 from crowdwise.comparison.result import Comparison, Entry
 from crowdwise.data.frames import is_frame
 from crowdwise.data.matching import match
+from crowdwise.data.types import Array
 from crowdwise.engine.device import resolve_device
 from crowdwise.engine.intake import is_sparse, numbers
 from crowdwise.errors import ConfigError, DataError, TrainingError, shorten
 from crowdwise.registry import AGGREGATORS
 
-Array = npt.NDArray[Any]
 PREFERRED = "concord"
 _FEW_GOLD = 50
 

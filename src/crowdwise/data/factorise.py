@@ -213,7 +213,7 @@ def weights_of(column: Column) -> Any:
         array = column.data.cast(pa.float64()).to_numpy()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         text = column.data.to_pylist()
-        row = next((k for k, value in enumerate(text) if not _is_number(value)), 0)
+        row = next((k for k, value in enumerate(text) if not is_number(value)), 0)
         raise column.error(row, f"weight {text[row]!r} is not a number") from None
     bad = ~(np.isfinite(array) & (array >= 0))
     if bad.any():
@@ -222,7 +222,8 @@ def weights_of(column: Column) -> Any:
     return array.astype(np.float32)
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Whether a value is a number, or a text that stands for one."""
     try:
         float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):

@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from crowdwise.data.factorise import is_number
 from crowdwise.data.frames import ALIASES, find_column, known_column, listing, same_column
 from crowdwise.data.located import located
 from crowdwise.data.matching import numbered_from
+from crowdwise.data.types import Array
 from crowdwise.encoders import Pictures
+from crowdwise.encoders.rows import object_array
 from crowdwise.errors import DataError, spelled, suggest
 from crowdwise.readers import PICTURE_FIELDS, TEXT_FIELDS, load_columns
 from crowdwise.storage.arrays import read_npy, read_npz
 
-Array = npt.NDArray[Any]
 ARRAYS = (".npy", ".npz")
 _USUAL = ("X", "X_train", "inputs", "features", "images")  # names of the one array that is meant, among several
 
@@ -78,7 +79,7 @@ def read_inputs(
         found = arrays.get(ids) if ids is not None else None
         source = f"array {ids!r}"
     elif path.suffix.lower() == ".txt":
-        X, found, source = _objects(read_lines(path)), None, ""
+        X, found, source = object_array(read_lines(path)), None, ""
     else:
         X, found, column = _read_table(path, ids, text, image, expects, trained or {})
         source = f"column {column!r}"
@@ -176,7 +177,7 @@ def _read_table(
     if text is not None and image is not None:
         raise DataError(f"{spelled('text')} and {spelled('image')} both say what is read; pass one of them")
     if text is not None:
-        return _objects(_texts(columns[known_column(text, "text", names)])), found, column
+        return object_array(_texts(columns[known_column(text, "text", names)])), found, column
     if image is not None:
         return _texts(columns[known_column(image, "image", names)]), found, column
     numeric = {name: _is_numeric(columns[name]) for name in features}
@@ -208,12 +209,6 @@ def _texts(column: Any) -> list[str]:
     return ["" if value is None else str(value) for value in _list(column)]
 
 
-def _objects(values: Sequence[str | None]) -> Array:
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array
-
-
 def _list(column: Any) -> list[Any]:
     values: list[Any] = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
     return values
@@ -222,14 +217,14 @@ def _list(column: Any) -> list[Any]:
 def _is_numeric(column: Any) -> bool:
     """Whether a column holds numbers: at least half of it, as a few that are none are more likely mistakes than names."""
     given = [value for value in _list(column) if value is not None]
-    return sum(map(_is_number, given)) >= len(given) / 2
+    return sum(map(is_number, given)) >= len(given) / 2
 
 
 def _typed(path: Path, name: str, column: Any, numeric: bool) -> Array:
     """A column of a table with columns of several kinds: numbers, NaN where missing, or objects."""
     values = _list(column)
     if not numeric:
-        return _objects([value if isinstance(value, str) or value is None else str(value) for value in values])
+        return object_array([value if isinstance(value, str) or value is None else str(value) for value in values])
     given = np.array([value is not None for value in values], bool)
     result = np.full(len(values), np.nan)
     if given.any():
@@ -246,7 +241,7 @@ def _numbers(path: Path, name: str, column: Any) -> Array:
     try:
         return np.asarray(values.cast(pa.float64()).to_numpy(), dtype=np.float32)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        row, value = next(((k, v) for k, v in enumerate(values.to_pylist()) if not _is_number(v)), (0, values[0]))
+        row, value = next(((k, v) for k, v in enumerate(values.to_pylist()) if not is_number(v)), (0, values[0]))
         raise DataError(
             f"{path}, record {row + 1}: column {name!r} holds {str(value)[:40]!r}, features must be numbers; "
             f"a column of ids is named by {spelled('ids')}",
@@ -254,18 +249,9 @@ def _numbers(path: Path, name: str, column: Any) -> Array:
         ) from None
 
 
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
 def _values(column: Any) -> Array:
     """A column of ids; text becomes integers where nothing is lost by it."""
-    values = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
-    array = np.array(["" if value is None else value for value in values])
+    array = np.array(["" if value is None else value for value in _list(column)])
     if array.dtype.kind == "U":
         try:
             numbers = array.astype(np.int64)

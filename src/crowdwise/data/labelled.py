@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from crowdwise.data.frames import known_column
 from crowdwise.data.inputs import InputRows, describe
 from crowdwise.data.located import located
+from crowdwise.encoders.rows import object_array
 from crowdwise.errors import DataError, spelled
 from crowdwise.readers import Export, load_columns
 
@@ -43,8 +42,7 @@ def rows_of_export(
         )
     ids = export.annotations.instances
     if what == "text":
-        X: Any = np.empty(len(values), object)
-        X[:] = ["" if value is None else value for value in values]
+        X: Any = object_array(["" if value is None else value for value in values])
         if not any(X.tolist()):
             raise DataError(f"{path}: all texts of {source} are empty", parameter="text")
     else:

@@ -103,8 +103,9 @@ def from_files(
     """
     in_order = ids == POSITION
     export = read(annotations, **(reading or {}), details=inputs is None or Path(inputs).is_dir())
-    named: dict[str, Any] = {"text": text, "image": image, "root": root, "expects": expects, "trained": trained}
-    instances = matching_rows(export, annotations, inputs, None if in_order else ids, **named)
+    columns = {"text": text, "image": image, "root": root}
+    own_ids = None if in_order else ids
+    instances = _matching_rows(export, Path(annotations), inputs, own_ids, columns, expects=expects, trained=trained)
     found = export.annotations if as_they_appear else with_sorted_annotators(export.annotations)
     what, where, n = Path(annotations).name, instances.path.name, instances.n
     if in_order:
@@ -128,29 +129,17 @@ def from_files(
     )
 
 
-def matching_rows(
-    export: Export,
-    annotations: str,
-    inputs: str | None,
-    ids: str | None = None,
-    *,
-    text: str | None = None,
-    image: str | None = None,
-    root: str | None = None,
-    expects: str = "",
-    trained: Mapping[str, str] | None = None,
+def _matching_rows(
+    export: Export, path: Path, inputs: str | None, ids: str | None, columns: dict[str, Any], **more: Any
 ) -> InputRows:
-    """The instances of annotations that were read: rows, ids, and a line that says where they are from."""
-    path, named = Path(annotations), {"text": text, "image": image, "root": root}
+    """The instances of annotations that were read; ``columns`` and ``more`` are arguments of `read_inputs`."""
     if inputs is None:
-        return rows_of_export(path, export, **named)
-    instances = read_inputs(inputs, ids, **named, expects=expects, trained=trained).called(export.annotations.instances)
+        return rows_of_export(path, export, **columns)
+    instances = read_inputs(inputs, ids, **columns, **more).called(export.annotations.instances)
     if Path(inputs).is_dir() and export.pictures is not None and instances.ids is not None:
         asked = set(map(str, export.annotations.instances.tolist()))
-        if not asked.intersection(
-            map(str, instances.ids.tolist())
-        ):  # the export has numbers, and says which file is whose
-            return rows_of_export(path, export, image=image, root=inputs)
+        if asked.isdisjoint(map(str, instances.ids.tolist())):  # the export has numbers, and says which file is whose
+            return rows_of_export(path, export, image=columns["image"], root=inputs)
     return instances
 
 

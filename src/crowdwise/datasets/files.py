@@ -10,12 +10,8 @@ from typing import BinaryIO
 
 from crowdwise.datasets.download import fetch
 from crowdwise.errors import DatasetError
+from crowdwise.storage.files import cache_folder as cache_folder
 from crowdwise.storage.files import replacing
-
-
-def cache_folder() -> Path:
-    """``CROWDWISE_CACHE``, else ``~/.cache/crowdwise``."""
-    return Path(os.environ.get("CROWDWISE_CACHE") or "~/.cache/crowdwise").expanduser()
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object]) -> None:

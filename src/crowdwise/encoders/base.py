@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from crowdwise.constraints import check_parameters, check_settings, refuse_unknown
+from crowdwise.data.types import Array
 from crowdwise.errors import ConfigError, ModelFileError
 from crowdwise.registry import Registry
 
-Array = npt.NDArray[Any]
 ENCODERS: Registry[type[Encoder]] = Registry("encoder", "crowdwise.encoders")
 
 

@@ -14,23 +14,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from crowdwise.data.types import Array
 from crowdwise.errors import ConfigError, DataError, StorageError
 from crowdwise.progress import progress_bar
 from crowdwise.storage.arrays import read_npy
-from crowdwise.storage.files import replacing
+from crowdwise.storage.files import cache_folder, replacing
 from crowdwise.storage.limits import parse_size
 
-Array = npt.NDArray[Any]
 VARIABLE, USUAL = "CROWDWISE_FEATURE_CACHE", "2GB"
 TOGETHER = 512  # items whose features are one file
 
 
 def folder() -> Path:
     """Where features are kept."""
-    base = Path(os.environ.get("CROWDWISE_CACHE") or "~/.cache/crowdwise").expanduser()
-    return base / "features"
+    return cache_folder() / "features"
 
 
 def limit() -> int:

@@ -11,7 +11,8 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from crowdwise.constraints import Interval, PositiveInt
-from crowdwise.encoders.base import ENCODERS, Array
+from crowdwise.data.types import Array
+from crowdwise.encoders.base import ENCODERS
 from crowdwise.encoders.decoding import decode
 from crowdwise.encoders.pretrained import Pretrained, imported
 from crowdwise.errors import ConfigError, DataError, ModelFileError

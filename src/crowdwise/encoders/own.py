@@ -31,7 +31,7 @@ class OwnEncoder(Encoder):
 
         self.transformer = clone(self.transformer).fit(_plain(rows))
         kind = kind_of(rows)
-        self.facts_ = {"kind": kind, "width": int(self.transform(_first(rows)).shape[1])}
+        self.facts_ = {"kind": kind, "width": int(self.transform(take_rows(rows, np.arange(1))).shape[1])}
         if kind == "text":
             self.facts_["probe"] = self._probe()
 
@@ -90,7 +90,3 @@ class OwnEncoder(Encoder):
 def _plain(rows: Any) -> Any:
     """Paths of pictures as a list; everything else as it is."""
     return list(rows.files) if isinstance(rows, Pictures) else rows
-
-
-def _first(rows: Any) -> Any:
-    return take_rows(rows, np.arange(1))

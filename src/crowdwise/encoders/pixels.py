@@ -15,10 +15,8 @@ from crowdwise.encoders.decoding import decode, look
 from crowdwise.errors import DataError, ModelFileError
 from crowdwise.progress import progress_bar
 
-USUAL, KEPT = (
-    32,
-    64,
-)  # pixels on a side where nothing is said; size up to which pictures of equal size are kept as they are
+USUAL = 32  # pixels on a side where nothing is said
+KEPT = 64  # size up to which pictures of equal size are kept as they are
 LARGEST = 8 << 30  # bytes of pixels that are held in memory
 _AHEAD = 64
 

@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from crowdwise.constraints import PositiveInt
+from crowdwise.data.types import Array
 from crowdwise.encoders import cache
-from crowdwise.encoders.base import ENCODERS, Array, Encoder, need
+from crowdwise.encoders.base import ENCODERS, Encoder, need
 from crowdwise.encoders.rows import as_texts, kind_of
 from crowdwise.errors import ConfigError, DataError, ModelFileError
 

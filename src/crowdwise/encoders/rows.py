@@ -9,23 +9,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import scipy.sparse as sp
 
 from crowdwise.data.frames import frame_columns, is_frame
+from crowdwise.data.types import Array
 from crowdwise.errors import DataError, shorten
 
-Array = npt.NDArray[Any]
 Kind = Literal["text", "pictures", "table", "numbers"]
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
-FORMATS = (
-    "JPEG",
-    "PNG",
-    "WEBP",
-    "BMP",
-    "GIF",
-    "TIFF",
-)  # decoders in use: others run programs, or are hardly ever tested
+# decoders in use: others run programs, or are hardly ever tested
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +162,7 @@ def _opened_list(X: Sequence[Any]) -> Any:
         return _listed([Path(value) for value in X])
     if some and all(isinstance(value, str) for value in some):
         named = all(value.lower().endswith(SUFFIXES) and len(value) < 4096 and "\n" not in value for value in some)
-        return _listed([Path(value) for value in X]) if named and Path(some[0]).is_file() else _object_array(X)
+        return _listed([Path(value) for value in X]) if named and Path(some[0]).is_file() else object_array(X)
     return X
 
 
@@ -182,10 +175,11 @@ def _listed(files: list[Path]) -> Pictures:
 
 def _object_texts(values: Array) -> Array:
     """Arrays of texts as arrays of objects, whose rows can be taken without copying them; others as they are."""
-    return _object_array(values.tolist()) if values.ndim == 1 and values.dtype.kind in "UT" else values
+    return object_array(values.tolist()) if values.ndim == 1 and values.dtype.kind in "UT" else values
 
 
-def _object_array(values: Sequence[Any]) -> Array:
+def object_array(values: Sequence[Any]) -> Array:
+    """Values of any kind as an array of objects (n,)."""
     array = np.empty(len(values), object)
     array[:] = values
     return array

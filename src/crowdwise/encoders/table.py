@@ -11,7 +11,8 @@ import numpy as np
 from crowdwise.constraints import Interval, PositiveInt
 from crowdwise.data.frames import frame_columns
 from crowdwise.data.matching import count_rows
-from crowdwise.encoders.base import ENCODERS, Array, Encoder, need
+from crowdwise.data.types import Array
+from crowdwise.encoders.base import ENCODERS, Encoder, need
 from crowdwise.encoders.tfidf import Tfidf
 from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError, shorten
 

@@ -10,8 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from crowdwise.constraints import Interval, PositiveInt
+from crowdwise.data.types import Array
 from crowdwise.encoders import ngrams
-from crowdwise.encoders.base import ENCODERS, Array, Encoder, need
+from crowdwise.encoders.base import ENCODERS, Encoder, need
 from crowdwise.encoders.opinions import learn_opinions
 from crowdwise.encoders.rows import as_texts
 from crowdwise.errors import DataError, ModelFileError
@@ -64,7 +65,7 @@ class Tfidf(Encoder):
         sample = texts[:: -(-len(texts) // ROWS)] if texts else texts
         least = self.min_texts if len(sample) >= 20 else 1
         for part, cap in (("word", WORDS), ("character", CHARACTERS)) if self.characters else (("word", WORDS),):
-            known, found = self._frequencies(part, sample)
+            known, found = ngrams.frequencies(sample, *self._sizes(part))
             keep = found >= least
             known, found = known[keep], found[keep]
             if len(known) > cap:
@@ -147,9 +148,6 @@ class Tfidf(Encoder):
                 parts.append(weighted)
         joined = parts[0] if len(parts) == 1 else sp.hstack(parts, format="csr")
         return sp.csr_array(joined.astype(np.float32))
-
-    def _frequencies(self, part: str, texts: Sequence[str]) -> tuple[ngrams.Hashes, ngrams.Rows]:
-        return ngrams.frequencies(texts, *self._sizes(part))
 
     def _sizes(self, part: str) -> tuple[int, tuple[int, int] | None]:
         return (self.words, None) if part == "word" else (0, self.characters)

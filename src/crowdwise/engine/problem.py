@@ -149,7 +149,7 @@ def make_inputs(X: Any, device: torch.device) -> Inputs:
     if X.ndim == 2 and not X.shape[1]:
         raise DataError(f"X has 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
     if X.dtype == object or not (np.issubdtype(X.dtype, np.number) or X.dtype == bool):
-        raise DataError(f"X must hold numbers, got dtype {X.dtype}")
+        raise DataError(f"X must hold numbers, got dtype {X.dtype}{_where_text(X)}")
     if X.dtype != np.uint8:
         if np.issubdtype(X.dtype, np.floating):
             _check_finite(X)
@@ -167,6 +167,17 @@ def make_inputs(X: Any, device: torch.device) -> Inputs:
             stacklevel=2,
         )
         return StreamedInputs(np.ascontiguousarray(array), device)
+
+
+def _where_text(X: np.ndarray[Any, Any]) -> str:
+    """The first column of an array (n, d) that holds what is no number, and what it holds."""
+    for column in range(X.shape[1]) if X.ndim == 2 else ():
+        for row, value in enumerate(X[:, column].tolist()):
+            try:
+                float(value)
+            except (TypeError, ValueError):
+                return f": column {column} holds {value!r:.40} in row {row}; a data frame may have columns of texts"
+    return ""
 
 
 def _check_finite(X: np.ndarray[Any, Any]) -> None:

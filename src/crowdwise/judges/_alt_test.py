@@ -54,13 +54,16 @@ class AltTest:
         instances each person should label so that it passes at the present epsilon with probability 0.8 if it is as
         good as it seems, null where it does not seem good enough.
         """
-        rows = [(model, self._smallest(counts), self._instances(counts)) for model, counts in self.outcomes.items()]
-        names = ("model", "epsilon", "n_instances")
-        return pa.table({name: [row[k] for row in rows] for k, name in enumerate(names)})
+        return pa.Table.from_pylist(
+            [
+                {"model": model, "epsilon": self._smallest(counts), "n_instances": self._instances(counts)}
+                for model, counts in self.outcomes.items()
+            ]
+        )
 
     def _smallest(self, counts: Ints) -> float | None:
         def passes(epsilon: float) -> bool:
-            return _winning(_p_values(counts, epsilon, self.test), self.fdr) >= 0.5
+            return bool(benjamini_yekutieli(_p_values(counts, epsilon, self.test), self.fdr).mean() >= 0.5)
 
         low, high = -1.0, 1.0
         if not len(counts) or not passes(high):
@@ -136,7 +139,7 @@ def alt_test(
     contest = _Contest.of(said, _likeness(said, score, values), None if expert is None else _expert(sides, expert))
     needed = 1 if expert is not None else max(min_people, 2)
     rows: list[dict[str, Any]] = []
-    tables: list[dict[str, Any]] = []
+    people_rows: list[dict[str, Any]] = []
     outcomes: dict[Any, Ints] = {}
     most = 0
     for code in sides.models:
@@ -156,7 +159,7 @@ def alt_test(
             row["passed"] = bool(rejected.mean() >= 0.5)
             row["advantage_probability"] = float(better.mean())
             row["low"], row["high"] = duels.bootstrap(who, n_bootstrap, rng)
-            tables.extend(
+            people_rows.extend(
                 {"model": name, "annotator": sides.name(j), "n": int(n[k]), "model_advantage": better[k],
                  "person_advantage": worse[k], "difference": worse[k] - better[k], "p_value": p[k],
                  "rejected": bool(rejected[k])}
@@ -164,21 +167,7 @@ def alt_test(
             )  # fmt: skip
         rows.append(row)
     _judge_size(rows, most, min_instances, needed)
-    return AltTest(float(epsilon), fdr, test, _table(rows, ROW), _table(tables, PERSON_ROW), outcomes)
-
-
-ROW = (
-    *("model", "passed", "winning_rate", "advantage_probability", "low", "high"),
-    *("n_people", "n_skipped", "n_instances", "n_abstained"),
-)
-PERSON_ROW = (
-    *("model", "annotator", "n", "model_advantage", "person_advantage"),
-    *("difference", "p_value", "rejected"),
-)
-
-
-def _table(rows: list[dict[str, Any]], names: tuple[str, ...]) -> pa.Table:
-    return pa.table({name: [row[name] for row in rows] for name in names})
+    return AltTest(float(epsilon), fdr, test, pa.Table.from_pylist(rows), pa.Table.from_pylist(people_rows), outcomes)
 
 
 def _judge_size(rows: list[dict[str, Any]], most: int, min_instances: int, min_people: int) -> None:
@@ -318,7 +307,3 @@ def _wilcoxon(differences: Floats) -> float:
     if np.ptp(differences) < 1e-12 and abs(differences[0]) < 1e-12:
         return 1.0
     return float(stats.wilcoxon(differences, alternative="less").pvalue)
-
-
-def _winning(p: Floats, fdr: float) -> float:
-    return float(benjamini_yekutieli(p, fdr).mean())

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
+from crowdwise.aggregation.core.crowd import MemoryCrowd
+from crowdwise.aggregation.core.dependence import MOST, SHRINKAGE, error_correlations
 from crowdwise.constraints import PositiveInt, checked
 from crowdwise.data.types import Floats, Ints
 from crowdwise.errors import CrowdwiseWarning, DataError
 from crowdwise.judges._people import Models, Sides, reference_of
 
-SHRINKAGE = 20.0  # instances as which the belief in no correlation counts
 REDUNDANT = 1.2  # votes below which a group adds next to nothing to one of its members
-MOST = 2000  # annotators compared at most, since all pairs are
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,8 +83,11 @@ def dependence(
     who = sides.models if sides.models.size else np.arange(crowd.n_annotators)
     if len(who) > MOST:
         raise DataError(f"{len(who):,} annotators have too many pairs; pass the ids of at most {MOST:,} as models")
-    errors = _Errors.of(sides, who, truth)
-    plain, correlation = errors.correlation(min_common)
+    reference = np.nan_to_num(np.where(np.isnan(truth).any(axis=1, keepdims=True), 0.0, truth))
+    correlation, common = error_correlations(MemoryCrowd.of(crowd).layout, reference, who, min_common)
+    plain = np.clip(correlation * (1 + SHRINKAGE / np.maximum(common, 1)), -1, 1)
+    np.fill_diagonal(plain, 1.0)
+    seen = np.isin(crowd.annotator, who) & (reference.sum(axis=1) > 0)[crowd.instance]
     names = [sides.name(code) for code in who]
     mean, votes = _effective(plain)
     table = _groups(names, plain, groups)
@@ -99,101 +102,39 @@ def dependence(
     return Dependence(
         names,
         correlation,
-        errors.pairs(names, correlation),
+        _pairs(sides, who, truth, correlation, common),
         table,
         mean,
         votes,
         _weights(correlation),
         source,
-        errors.n,
+        len(np.unique(crowd.instance[seen])),
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Errors:
-    """Errors of K annotators on the instances with a reference, sparse."""
-
-    seen: Any  # (K, n) 1 where labelled
-    error: Any  # (K, n)
-    wrong: Any  # (K, n) 1 where the most frequent label is not the most likely class
-    wrong_label: Any  # (K, n * C) 1 where that label is wrong
-    n: int
-
-    @classmethod
-    def of(cls, sides: Sides, who: Ints, truth: Floats) -> _Errors:
-        crowd, (n, c) = sides.crowd, truth.shape
-        number = np.full(crowd.n_annotators, -1)
-        number[who] = np.arange(len(who))
-        known = np.asarray(~np.isnan(truth).any(axis=1))
-        rows = np.flatnonzero((number[crowd.annotator] >= 0) & known[crowd.instance])
-        k, i, y = number[crowd.annotator[rows]], crowd.instance[rows], crowd.label[rows]
-        shape = len(who), n
-        times = sparse.csr_array(
-            (np.ones(len(rows)), (k, i)), shape=shape
-        )  # repeats are one label, with the mean error
-        times.sum_duplicates()
-        error = sparse.csr_array((1 - truth[i, y], (k, i)), shape=shape)
-        error.sum_duplicates()
-        error.data /= times.data
-        seen = times.copy()
-        seen.data[:] = 1.0
-        best = np.where(known, np.nan_to_num(truth).argmax(axis=1), -1)
-        rng = np.random.default_rng(0)
-        said = [sides.labels_of(code, rng) for code in who]
-        found = [np.flatnonzero((labels >= 0) & known & (labels != best)) for labels in said]
-        row = np.repeat(np.arange(len(who)), [len(one) for one in found])
-        column = np.concatenate([np.empty(0, np.int64), *found])
-        label = np.concatenate([np.empty(0, np.int64), *(labels[one] for labels, one in zip(said, found, strict=True))])
-        ones = np.ones(len(row))
-        wrong = sparse.csr_array((ones, (row, column)), shape=shape)
-        wrong_label = sparse.csr_array((ones, (row, column * c + label)), shape=(len(who), n * max(c, 1)))
-        return cls(seen, error, wrong, wrong_label, int(np.count_nonzero(np.bincount(i, minlength=n))))
-
-    def correlation(self, min_common: int) -> tuple[Floats, Floats]:
-        """Pearson correlations over common instances, as they are and shrunk; 1 on the diagonal."""
-        common = _product(self.seen, self.seen)
-        mean = _over(_product(self.error, self.seen), common)  # [a, b]: of a on the instances that b has too
-        square = _over(_product(self.error.power(2), self.seen), common)
-        variance = np.maximum(square - mean**2, 0)
-        covariance = _over(_product(self.error, self.error), common) - mean * mean.T
-        scale = np.sqrt(variance * variance.T)
-        r = np.divide(
-            covariance, scale, out=np.zeros_like(scale), where=scale > 1e-12
-        )  # without errors: none in common
-        r = np.clip(r, -1, 1)
-        r[common < min_common] = np.nan
-        shrunk = r * common / (common + SHRINKAGE)
-        np.fill_diagonal(r, 1.0)
-        np.fill_diagonal(shrunk, 1.0)
-        return r, shrunk
-
-    def pairs(self, names: list[Any], correlation: Floats) -> pa.Table:
-        first, second = np.triu_indices(len(names), 1)
-        tables = {
-            "n_common": _product(self.seen, self.seen),
-            "both_wrong": _product(self.wrong, self.wrong),
-            "same_wrong": _product(self.wrong_label, self.wrong_label),
+def _pairs(sides: Sides, who: Ints, truth: Floats, correlation: Floats, common: Floats) -> pa.Table:
+    """How often every two are wrong together, by the most frequent label of each and the most likely class."""
+    n, c = truth.shape
+    best = np.where(np.isnan(truth).any(axis=1), -1, np.nan_to_num(truth).argmax(axis=1))
+    rng = np.random.default_rng(0)
+    said = np.array([sides.labels_of(code, rng) for code in who]).reshape(len(who), n)
+    row, column = np.nonzero((said >= 0) & (best >= 0) & (said != best))
+    ones, label = np.ones(len(row)), said[row, column]
+    wrong = sparse.csr_array((ones, (row, column)), shape=(len(who), n))
+    wrong_label = sparse.csr_array((ones, (row, column * c + label)), shape=(len(who), n * max(c, 1)))
+    first, second = np.triu_indices(len(who), 1)
+    both, same = ((table @ table.T).toarray()[first, second] for table in (wrong, wrong_label))
+    r = correlation[first, second]
+    return pa.table(
+        {
+            "first": [sides.name(who[k]) for k in first],
+            "second": [sides.name(who[k]) for k in second],
+            "n_common": common[first, second].astype(np.int64),
+            "correlation": pa.array(r, mask=np.isnan(r)),
+            "both_wrong": both.astype(np.int64),
+            "same_wrong": same.astype(np.int64),
         }
-        counts = {name: table[first, second].astype(np.int64) for name, table in tables.items()}
-        r = correlation[first, second]
-        return pa.table(
-            {
-                "first": [names[k] for k in first],
-                "second": [names[k] for k in second],
-                "n_common": counts["n_common"],
-                "correlation": pa.array(r, mask=np.isnan(r)),
-                "both_wrong": counts["both_wrong"],
-                "same_wrong": counts["same_wrong"],
-            }
-        )
-
-
-def _product(one: Any, other: Any) -> Floats:
-    return np.asarray((one @ other.T).toarray(), np.float64)
-
-
-def _over(total: Floats, number: Floats) -> Floats:
-    return np.divide(total, number, out=np.zeros_like(total), where=number > 0)
+    )
 
 
 def _effective(correlation: Floats) -> tuple[float, float]:

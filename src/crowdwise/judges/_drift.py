@@ -115,15 +115,8 @@ def _compared(
         "high": float(high),
         "shares_p": shares_p,
     }
-    names = [
-        "accuracy_before",
-        "accuracy_after",
-        "accuracy_p",
-        "kappa_before",
-        "kappa_after",
-        "kappa_low",
-        "kappa_high",
-    ]
+    names = ["accuracy_before", "accuracy_after", "accuracy_p"]
+    names += ["kappa_before", "kappa_after", "kappa_low", "kappa_high"]
     row |= {"n_reference": 0, **dict.fromkeys(names)}
     tests = [shares_p]
     if truth is not None and np.any(truth[both] >= 0):

@@ -72,11 +72,9 @@ class Sides:
 
     def of_people(self) -> Annotations:
         """The labels of people; of a repeated (instance, person) the last one."""
-        people = np.isin(self.crowd.annotator, self.people)
-        crowd = self.crowd.where(people)
-        return crowd.where(
-            _mask(distinct_rows(cells(crowd.instance, crowd.n_annotators, crowd.annotator), last=True), crowd)
-        )
+        crowd = self.crowd.where(np.isin(self.crowd.annotator, self.people))
+        last = distinct_rows(cells(crowd.instance, crowd.n_annotators, crowd.annotator), last=True)
+        return crowd.where(np.isin(np.arange(len(crowd)), last))
 
 
 def reference_of(sides: Sides, reference: Any) -> tuple[Floats, str]:
@@ -119,12 +117,6 @@ def people_consensus(sides: Sides) -> Floats:
     consensus = np.array(method.fit(said).posterior_)
     consensus[said.labels_per_instance < FEW] = np.nan
     return consensus
-
-
-def _mask(rows: Ints, crowd: Annotations) -> Any:
-    mask = np.zeros(len(crowd), bool)
-    mask[rows] = True
-    return mask
 
 
 def _codes(crowd: Annotations, models: Iterable[Any]) -> Ints:

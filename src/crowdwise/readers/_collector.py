@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,20 @@ from crowdwise.readers.table import describe, integers, look_alikes
 _PICTURES = (".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff", ".svg", ".avif")
 
 
+class _Row(NamedTuple):
+    """An annotation, where it stands, and what else is known of it."""
+
+    node: Node
+    instance: Id
+    annotator: Id
+    label: Label
+    time: Any
+    duration: Any
+    extra: Mapping[str, Any]
+    weight: float
+    confidence: Any
+
+
 class Collector:
     """Collects annotations, gold and items one by one into an `Export`."""
 
@@ -31,19 +45,11 @@ class Collector:
         self.source, self.options = source, options
         self.left_out: Counter[str] = Counter()
         """Number of annotations left out, by reason."""
-        self._nodes: list[Node] = []
-        self._instance: list[Id] = []
-        self._annotator: list[Id] = []
-        self._label: list[Label] = []
-        self._time: list[Any] = []
-        self._seconds: list[Any] = []
-        self._weight: list[float] = []
-        self._confidence: list[Any] = []
+        self._rows: list[_Row] = []
         self._models: set[Id] = set()
         self._gold: dict[Id, tuple[Label, Node]] = {}
         self._contradicted: set[Id] = set()
         self._items: dict[Id, Mapping[str, Any]] = {}
-        self._extra: list[Mapping[str, Any]] = []
 
     def add(
         self,
@@ -66,20 +72,12 @@ class Collector:
         if model and not self.options.models:
             self.left_out["by models"] += 1
             return
-        self._nodes.append(node)
-        self._instance.append(instance)
-        self._annotator.append(annotator)
-        self._label.append(label)
-        self._time.append(time)
-        self._seconds.append(duration)
-        self._extra.append(extra or {})
-        self._weight.append(weight)
-        self._confidence.append(confidence)
+        self._rows.append(_Row(node, instance, annotator, label, time, duration, extra or {}, weight, confidence))
         if model:
             self._models.add(annotator)
 
     def __len__(self) -> int:
-        return len(self._label)
+        return len(self._rows)
 
     def gold(self, node: Node, instance: Id, label: Label | None) -> None:
         """Set the true class of an instance; contradictory gold is dropped."""
@@ -100,15 +98,15 @@ class Collector:
     ) -> Export:
         """Everything collected."""
         remarks = self._settle_labels()
-        if not self._label:
+        if not self._rows:
             reasons = f" ({self._left_out()})" if self.left_out else ""
             raise ReadError(f"there are no annotations{reasons}")
         every, truths, where = self._encoded()
         annotations, rows = without_repeats(every, self.options.duplicates, where)
-        annotators = dict(zip(self._annotator, every.annotator.tolist(), strict=True))
-        models = {annotators[name] for name in self._models}
+        codes = {row.annotator: code for row, code in zip(self._rows, every.annotator.tolist(), strict=True)}
+        models = {codes[name] for name in self._models}
         details = self.options.details
-        ids = dict(zip(every.instance.tolist(), self._instance, strict=True))
+        ids = {code: row.instance for row, code in zip(self._rows, every.instance.tolist(), strict=True)}
         items = [self._items.get(ids[code], {}) if details else {} for code in range(every.n_instances)]
         notes = [
             describe(annotations, len(every), columns or {}, truths or None),
@@ -130,27 +128,24 @@ class Collector:
             message="; ".join(filter(None, notes)),
             question=question,
             kinds=kinds_of(every.n_annotators, models),
-            timestamps=times_of(self._time, rows) if details else None,
-            durations=durations_of(self._seconds, rows) if details else None,
-            confidences=confidences_of(self._confidence, rows),
+            timestamps=times_of([row.time for row in self._rows], rows) if details else None,
+            durations=durations_of([row.duration for row in self._rows], rows) if details else None,
+            confidences=confidences_of([row.confidence for row in self._rows], rows),
             texts=contents(items, text_of),
             pictures=contents(items, picture_of),
             items=tuple(items) if details and any(items) else None,
             control=control,
-            extra=extra_columns(self._extra, rows) if details else None,
+            extra=extra_columns([row.extra for row in self._rows], rows) if details else None,
         )
 
     def _settle_labels(self) -> list[str]:
         """Bring labels and gold into the vocabulary that the user wants; what a user should know of it."""
         truths = {instance: label for instance, (label, _) in self._gold.items()}
-        found = self.options.rules.resolve(Counter(self._label), Counter(truths.values()))
-        kept = [k for k, label in enumerate(self._label) if found.labels[label] is not None]
-        if len(kept) < len(self._label):
-            self.left_out["without a label"] += len(self._label) - len(kept)
-            columns: list[list[Any]] = [self._nodes, self._instance, self._annotator, self._label, self._time]
-            for values in (*columns, self._seconds, self._extra):
-                values[:] = [values[k] for k in kept]
-        self._label[:] = [found.labels[label] for label in self._label]
+        found = self.options.rules.resolve(Counter(row.label for row in self._rows), Counter(truths.values()))
+        kept = [row for row in self._rows if found.labels[row.label] is not None]
+        if len(kept) < len(self._rows):
+            self.left_out["without a label"] += len(self._rows) - len(kept)
+        self._rows = [row._replace(label=found.labels[row.label]) for row in kept]
         self._gold = {
             instance: (found.gold[label], node)
             for instance, (label, node) in self._gold.items()
@@ -161,30 +156,34 @@ class Collector:
     def _encoded(self) -> tuple[Annotations, dict[Any, Any], Callable[[int], str]]:
         """All annotations, the gold of their instances, and the place of each row in the file."""
         gold = {key: value for key, value in self._gold.items() if key not in self._contradicted}
-        seen = set(self._instance)
+        instances = [row.instance for row in self._rows]
+        seen = set(instances)
         known = [instance for instance in gold if instance in seen]
-        nodes = [*self._nodes, *(gold[instance][1] for instance in known)]
+        nodes = [*(row.node for row in self._rows), *(gold[instance][1] for instance in known)]
 
         def where(row: int) -> str:
             return nodes[row].where
 
         # Gold and labels are typed together: they must be comparable, and gold may have classes that nobody chose.
-        i = self._typed(self._instance, "instance", where)
-        j = self._typed(self._annotator, "annotator", where)
-        y = Column.of([*self._label, *(gold[instance][0] for instance in known)], "label", where)
+        i = self._typed(instances, "instance", where)
+        j = self._typed([row.annotator for row in self._rows], "annotator", where)
+        truths = [gold[instance][0] for instance in known]
+        y = Column.of([*(row.label for row in self._rows), *truths], "label", where)
         if self.source.is_text_table:
             y = integers(y, whole=True)
         _, classes = encode_classes(y, self.options.rules.vocabulary(y.data.type))
-        e = len(self._label)
-        weight = None if all(one == 1 for one in self._weight) else np.array(self._weight, np.float32)
+        e = len(self._rows)
+        weight = np.array([row.weight for row in self._rows], np.float32)
         labels = Column(y.data.slice(0, e), y.name, where)
-        every = Annotations.from_columns(i, j, labels, classes=classes.arrow, weight=weight)
-        codes = dict(zip(self._instance, every.instance.tolist(), strict=True))
-        truths = {
+        every = Annotations.from_columns(
+            i, j, labels, classes=classes.arrow, weight=None if np.all(weight == 1) else weight
+        )
+        codes = dict(zip(instances, every.instance.tolist(), strict=True))
+        known_classes = {
             every.instance_vocabulary.arrow[codes[instance]].as_py(): y.data[e + k].as_py()
             for k, instance in enumerate(known)
         }
-        return every, truths, where
+        return every, known_classes, where
 
     def _left_out(self) -> str:
         return f"left out: {', '.join(f'{number:,} {reason}' for reason, number in self.left_out.items())}"

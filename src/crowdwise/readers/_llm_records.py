@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from crowdwise.readers._answers import Token, name_of
@@ -166,7 +167,9 @@ def _choice(choice: Node, instance: Id, model: Id) -> Answer:
     content = message.get("content") if message is not None else choice.get("text")
     if content is None and message is not None:
         content = _tool_call(message)
-    return Answer(choice, instance, model, _text(content), _tokens(choice.get("logprobs")), failure=failure)
+    logprobs = fields.get("logprobs")
+    tokens = _tokens(logprobs.get("content")) if isinstance(logprobs, dict) else ()
+    return Answer(choice, instance, model, _text(content), tokens, failure=failure)
 
 
 def _tool_call(message: Node) -> Node | None:
@@ -192,32 +195,24 @@ def _response(body: Node, instance: Id, model: Id) -> Answer:
                 failure = REFUSED
             elif part.fields().get("type") == "output_text":
                 texts.append(part.text("text") or "")
-                tokens += _token_list(part.get("logprobs"))
+                tokens += _tokens(part.fields().get("logprobs"))
     return Answer(body, instance, model, "".join(texts), tuple(tokens), failure=failure)
 
 
-def _tokens(logprobs: Node | None) -> tuple[Token, ...]:
-    if logprobs is None or not isinstance(logprobs.value, dict):
-        return ()
-    return tuple(_token_list(logprobs.get("content")))
-
-
-def _token_list(content: Node | None) -> list[Token]:
+def _tokens(chosen: Any, others: list[Any] | None = None, field: str = "logprob") -> tuple[Token, ...]:
     """Tokens with what might have stood in their places; none at all where one is not understood."""
-    if content is None or not isinstance(content.value, list):
-        return []
+
+    def known(one: Any) -> bool:
+        return isinstance(one, dict) and isinstance(one.get("token"), str) and _is_log(one.get(field))
+
+    if not isinstance(chosen, list) or not all(map(known, chosen)):
+        return ()
+    others = [one.get("top_logprobs") for one in chosen] if others is None else others[: len(chosen)]
     tokens = []
-    for one in content.value:
-        if not isinstance(one, dict) or not isinstance(one.get("token"), str) or not _is_log(one.get("logprob")):
-            return []
-        others = one.get("top_logprobs")
-        known = [
-            (other["token"], float(other["logprob"]))
-            for other in (others if isinstance(others, list) else ())
-            if isinstance(other, dict) and isinstance(other.get("token"), str) and _is_log(other.get("logprob"))
-        ]
-        tokens.append(Token(one["token"], float(one["logprob"]), known))
-    return tokens
+    for one, some in zip_longest(chosen, others):
+        rivals = [other for other in (some if isinstance(some, list) else ()) if known(other)]
+        tokens.append(Token(one["token"], float(one[field]), [(each["token"], float(each[field])) for each in rivals]))
+    return tuple(tokens)
 
 
 def _is_log(value: Any) -> bool:
@@ -280,23 +275,11 @@ def _gemini(record: Node, response: Node, instance: Id, stem: str) -> Iterator[A
 def _gemini_tokens(result: Any) -> tuple[Token, ...]:
     if not isinstance(result, dict):
         return ()
-    chosen, top = result.get("chosenCandidates"), result.get("topCandidates")
-    if not isinstance(chosen, list) or not all(map(_is_candidate, chosen)):
-        return ()
-    options = [
+    top = result.get("topCandidates")
+    others = [
         one.get("candidates") if isinstance(one, dict) else None for one in (top if isinstance(top, list) else ())
     ]
-    tokens = []
-    for number, one in enumerate(chosen):
-        found = options[number] if number < len(options) else None
-        others: list[Any] = found if isinstance(found, list) else []
-        known = [(other["token"], float(other["logProbability"])) for other in others if _is_candidate(other)]
-        tokens.append(Token(one["token"], float(one["logProbability"]), known))
-    return tuple(tokens)
-
-
-def _is_candidate(one: Any) -> bool:
-    return isinstance(one, dict) and isinstance(one.get("token"), str) and _is_log(one.get("logProbability"))
+    return _tokens(result.get("chosenCandidates"), others, "logProbability")
 
 
 def _distilabel(record: Node, instance: Id) -> Answer:

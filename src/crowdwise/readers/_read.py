@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,7 @@ def read(
 
 def _read(path: Path, shown: str, layout: Layout, format: str, options: ReadOptions, *, shares: bool) -> Export:
     """Read a file; messages call it as the user does. ``shares``: repeated answers of a model are one label."""
-    try:
+    with _naming(path, shown):
         source = InputFile(path, layout)
         _check_layout(source)
         name, evidence = _detected(source, options) if format == AUTO else (format, "as asked for")
@@ -130,12 +131,6 @@ def _read(path: Path, shown: str, layout: Layout, format: str, options: ReadOpti
             options = replace(options, rules=replace(options.rules, classes=None))
             options = replace(options, duplicates="share") if shares else options
         export = READERS[name]().read(source, options)
-    except (AnnotationError, DataError) as error:
-        message = str(error).removeprefix(f"{path}: ").replace(str(path), shown)
-        message = message if message.startswith(shown) else f"{shown}: {message}"
-        raise ReadError(message, parameter=error.parameter) from error
-    except (pa.ArrowException, csv.Error, OSError, EOFError, zlib.error, UnicodeError) as error:
-        raise ReadError(f"{shown}: cannot be read: {error}") from error
     found = f"{Path(shown).name}: {name}"
     if format == AUTO:
         found += f", as {evidence} ({spelled('format', 'NAME')} reads it otherwise)"
@@ -165,15 +160,21 @@ def detected(path: str | os.PathLike[str], **options: Any) -> str:
     known = {
         key: value for key, value in options.items() if key in ("question", "label", "several", "models", "details")
     }
-    try:
+    with _naming(path, str(path)):
         return _detected(InputFile(path), ReadOptions(**known))[0]
+
+
+@contextmanager
+def _naming(path: Path, shown: str) -> Iterator[None]:
+    """Errors name the file, as the user calls it."""
+    try:
+        yield
     except (AnnotationError, DataError) as error:
-        message = str(error)
-        raise ReadError(
-            message if message.startswith(str(path)) else f"{path}: {message}", parameter=error.parameter
-        ) from error
-    except (pa.ArrowException, csv.Error, OSError, EOFError, zlib.error) as error:
-        raise ReadError(f"{path}: cannot be read: {error}") from error
+        message = str(error).removeprefix(f"{path}: ").replace(str(path), shown)
+        message = message if message.startswith(shown) else f"{shown}: {message}"
+        raise ReadError(message, parameter=error.parameter) from error
+    except (pa.ArrowException, csv.Error, OSError, EOFError, zlib.error, UnicodeError) as error:
+        raise ReadError(f"{shown}: cannot be read: {error}") from error
 
 
 def formats() -> dict[str, str]:

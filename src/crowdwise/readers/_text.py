@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from crowdwise.data.frames import ALIASES, find_column
 from crowdwise.errors import ConfigError, DataError, spelled
-from crowdwise.storage.limits import Bounded
+from crowdwise.storage.limits import Bounded, Wrapped
 
 PACKED = (".gz", ".zst")
 BLOCK = 1 << 20  # bytes decoded at a time
@@ -195,15 +195,12 @@ def _cells(line: str, separator: str) -> list[str]:
     return next(csv.reader([line.rstrip("\r\n")], delimiter=separator), [])
 
 
-class _Recoded(io.RawIOBase):
+class _Recoded(Wrapped):
     """A stream of text in another encoding, as UTF-8."""
 
     def __init__(self, stream: IO[bytes], encoding: str) -> None:
-        self._stream, self._ready = stream, io.BytesIO()
-        self._decoder = codecs.getincrementaldecoder(encoding)()
-
-    def readable(self) -> bool:
-        return True
+        super().__init__(stream)
+        self._ready, self._decoder = io.BytesIO(), codecs.getincrementaldecoder(encoding)()
 
     def readinto(self, buffer: Any) -> int:
         while not (data := self._ready.read(len(buffer))):
@@ -214,10 +211,6 @@ class _Recoded(io.RawIOBase):
             self._ready = io.BytesIO(text.encode())
         buffer[: len(data)] = data
         return len(data)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()
 
 
 @lru_cache(maxsize=64)

@@ -36,7 +36,8 @@ class Cvat(Reader):
         kinds = [(job, job.text("type")) for job in jobs]
         if not any(kind == REPLICA for _, kind in kinds):
             raise content.error(f"no job is of type {REPLICA!r}")
-        several = len({job.value.get("task_id") if _plain(job.value.get("task_id")) else None for job in jobs}) > 1
+        tasks = [job.value.get("task_id") for job in jobs]
+        several = len({task if isinstance(task, int | str) else None for task in tasks}) > 1
         frames = _frames(content)
         collector = Collector(source, options)
         for job, kind in kinds:
@@ -122,7 +123,3 @@ def _frames(content: Node) -> dict[int, str]:
     start = meta.value.get("start_frame") if meta is not None else 0
     first = start if isinstance(start, int) else 0
     return {first + k: name for k, name in enumerate(names) if name is not None}
-
-
-def _plain(value: Any) -> bool:
-    return isinstance(value, int | str)

@@ -18,7 +18,7 @@ from crowdwise.errors import AnnotationError, DataError
 from crowdwise.readers._export import Export, ReadOptions
 from crowdwise.readers._files import load_columns
 from crowdwise.readers._labels import NO_RULES, LabelRules, resolved
-from crowdwise.readers.table import GOLD
+from crowdwise.readers.table import GOLD, record_name, truths_of
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def read_gold(
 
     try:
         loaded = load_columns(path, choose)
-        ids, truths = (Column.of(loaded[name], f"column {name!r}", _record) for name in columns.values())
+        ids, truths = (Column.of(loaded[name], f"column {name!r}", record_name) for name in columns.values())
         given = np.flatnonzero(truths.data.is_valid().to_numpy())
         ids, truths = (_like(_rows(ids, given), crowd.instance_vocabulary), _rows(truths, given))
         truths, remarks = _in_classes(_like(truths, crowd.class_vocabulary, whole=True), crowd, rules)
@@ -80,7 +80,9 @@ def read_gold(
         if not seen.size:
             raise DataError(f"{path}: the table has no gold labels")
         crowd = _with_classes(crowd, truths)
-        gold = _gold(crowd, ids, _positions(seen, crowd)[found], crowd.class_vocabulary.lookup(truths))
+        codes = _positions(seen, crowd)[found]
+        mine = np.flatnonzero(codes >= 0)
+        gold = truths_of(crowd, codes[mine], crowd.class_vocabulary.lookup(truths)[mine], _rows(ids, mine))
     except AnnotationError as error:
         raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
     if not gold:
@@ -103,10 +105,6 @@ def _in_classes(truths: Column, crowd: Annotations, rules: LabelRules) -> tuple[
     known = rules.classes is None
     _, found, remarks = resolved(LabelRules(False, rules.classes, rules.missing, rules.map), classes, truths)
     return (truths if found is None else found), [one for one in remarks if known and one.startswith("gold ")]
-
-
-def _record(row: int) -> str:
-    return f"record {row + 1}"
 
 
 def _rows(column: Column, rows: Any) -> Column:
@@ -144,18 +142,3 @@ def _with_classes(crowd: Annotations, truths: Column) -> Annotations:
         return crowd
     _, union = encode_classes(Column(pa.chunked_array([mine, named.arrow]), truths.name), None)
     return crowd.recoded(classes=(pc.index_in(mine, value_set=union.arrow).to_numpy(), union))
-
-
-def _gold(crowd: Annotations, ids: Column, instance: Any, truth: Any) -> dict[Any, Any]:
-    """Instance id -> class id; an instance with two different gold labels is an error."""
-    first = np.full(crowd.n_instances, -1, np.int64)
-    rows = np.flatnonzero(instance >= 0)
-    first[instance[rows[::-1]]] = truth[rows[::-1]]
-    conflicts = rows[first[instance[rows]] != truth[rows]]
-    if conflicts.size:
-        k = int(conflicts[0])
-        names = crowd.class_vocabulary.take(np.array([truth[k], first[instance[k]]])).to_pylist()
-        raise ids.error(k, f"instance {ids.data[k].as_py()!r} has gold {names[0]!r}, but {names[1]!r} before")
-    codes = np.flatnonzero(first >= 0)
-    labels = crowd.class_vocabulary.take(first[codes]).to_pylist()
-    return dict(zip(crowd.instance_vocabulary.take(codes).to_pylist(), labels, strict=True))

@@ -19,7 +19,7 @@ from crowdwise.readers._collector import confidences_of, durations_of, kinds_of,
 from crowdwise.readers._export import MODEL, PICTURE_FIELDS, READERS, TEXT_FIELDS, Export, Reader, ReadOptions
 from crowdwise.readers._files import Columns
 from crowdwise.readers._source import InputFile, values_of
-from crowdwise.readers.table import TableRead, describe, numbers, read_columns
+from crowdwise.readers.table import TableRead, describe, numbers, read_columns, some_rows
 
 Rows = Ints
 WEIGHT = "weight"
@@ -75,7 +75,7 @@ def _export(
     if "weight" in roles:
         column = Column.of(loaded[roles["weight"]], f"column {roles['weight']!r}", where)
         every, kept = _weighted(every, column, required=options.weight is not None)
-        loaded = {name: _taken(values, kept) for name, values in loaded.items()}
+        loaded = loaded if kept is None else {name: some_rows(values, kept) for name, values in loaded.items()}
     more = {role: loaded[name] for role, name in roles.items()}
     models = _models(every.annotator, more.get("kind"))
     annotations, rows = without_repeats(every, options.duplicates, where)
@@ -138,12 +138,6 @@ def _weighted(every: Annotations, column: Column, *, required: bool) -> tuple[An
     rows = np.flatnonzero(weight)
     kept = every if len(rows) == len(every) else every.where(weight > 0)
     return (kept if np.all(weight[rows] == 1) else replace(kept, weight=weight[rows])), rows
-
-
-def _taken(column: Any, rows: Rows | None) -> Any:
-    if rows is None:
-        return column
-    return [column[k] for k in rows.tolist()] if isinstance(column, list) else column.take(pa.array(rows))
 
 
 def _models(annotator: npt.NDArray[np.int32], kinds: Any) -> set[int]:

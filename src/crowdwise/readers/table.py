@@ -161,11 +161,12 @@ def _labelled(read: dict[str, Column], more: Columns) -> tuple[dict[str, Column]
         return record_name(int(rows[row]))
 
     kept = {role: Column(column.data.take(pa.array(rows)), column.name, where) for role, column in read.items()}
-    taken = {
-        name: [column[row] for row in rows.tolist()] if isinstance(column, list) else column.take(pa.array(rows))
-        for name, column in more.items()
-    }
-    return kept, taken, where, blank
+    return kept, {name: some_rows(column, rows) for name, column in more.items()}, where, blank
+
+
+def some_rows(column: Any, rows: Any) -> Any:
+    """Some rows of a loaded column."""
+    return [column[row] for row in rows.tolist()] if isinstance(column, list) else column.take(pa.array(rows))
 
 
 def write_table(table: pa.Table, path: str | os.PathLike[str]) -> None:
@@ -259,15 +260,18 @@ def _with_gold(
 
 def _gold(annotations: Annotations, known: Column, rows: Any) -> dict[Any, Any]:
     """Instance id -> class id, from a column of gold labels at ``rows``."""
-    truth = annotations.class_vocabulary.lookup(known)
-    instance = annotations.instance[rows]
+    return truths_of(annotations, annotations.instance[rows], annotations.class_vocabulary.lookup(known), known)
+
+
+def truths_of(annotations: Annotations, instance: Any, truth: Any, column: Column) -> dict[Any, Any]:
+    """Instance id -> class id, from codes (k,), which may repeat but not contradict each other; errors are the column's."""
     first = np.full(annotations.n_instances, -1, np.int32)
     first[instance[::-1]] = truth[::-1]
     conflicts = np.flatnonzero(first[instance] != truth)
     if conflicts.size:
         k = int(conflicts[0])
         name, one, other = annotations.instances[instance[k]], first[instance[k]], truth[k]
-        raise known.error(
+        raise column.error(
             k,
             f"instance {str(name)!r} has gold {str(annotations.classes[other])!r}, "
             f"but {str(annotations.classes[one])!r} before",

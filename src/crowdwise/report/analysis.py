@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from crowdwise.aggregation import recommend
 from crowdwise.aggregation.core import kernels, tempering
@@ -16,14 +15,13 @@ from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.majority_vote import MajorityVote
 from crowdwise.annotations import Annotations
 from crowdwise.data.comparing import comparable
+from crowdwise.data.types import Floats, Ints
 from crowdwise.registry import AGGREGATORS
 from crowdwise.report.source import Source
 
 if TYPE_CHECKING:
     from crowdwise.report.transitions import Transitions
 
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 SMOOTHING = 2.0  # labels of the average annotator, added to each row of a counted matrix
 TABLES = 1e9  # bytes of confusion matrices; above that, only the shown annotators get one

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from scipy import sparse
 
 from crowdwise import graph, quality
+from crowdwise.data.types import Floats, Ints
 from crowdwise.readers import MODEL
-from crowdwise.report.analysis import Analysis, Floats, Ints
+from crowdwise.report.analysis import Analysis
 from crowdwise.report.limits import MATRIX_NUMBERS, MOST_ANNOTATORS, MOST_EDGES, number
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def _map(
         before = graph.knn_from_heads(flat, k, similarity="delta-cosine", global_head=average)
         after = graph.purify(before)
         groups = graph.found_groups(after, max_groups=6)
-    groups = _largest_first(groups)
+    groups = largest_first(groups)
     for place, row in enumerate(rows):
         row["group"] = int(groups[place])
         row["similar"] = _strongest(after, before, place)
@@ -235,7 +236,7 @@ def _edges(adjacency: Any) -> tuple[list[list[Any]], int]:
     return [[a, b, number(weight)] for a, b, weight in entries], len(kept)
 
 
-def _largest_first(groups: npt.NDArray[Any]) -> Ints:
+def largest_first(groups: npt.NDArray[Any]) -> Ints:
     """The same groups, numbered by size."""
     values, codes = np.unique(groups, return_inverse=True)
     rank = np.argsort(np.argsort(-np.bincount(codes, minlength=len(values)), kind="stable"))

@@ -44,9 +44,8 @@ def specs(classes: Sequence[str]) -> dict[str, Spec]:
         "comparison": _comparison("standard deviation", "runs"),
         "ranking": _comparison("standard error", "folds"),
     }
-    return {
-        name: _described(chart.to_dict(validate=False)) for name, chart in charts.items()
-    }  # each part has been validated
+    made = {name: chart.to_dict(validate=False) for name, chart in charts.items()}  # each part has been validated
+    return {name: _described(spec) for name, spec in made.items()}
 
 
 def _described(spec: Spec) -> Spec:

@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from crowdwise import quality
+from crowdwise.data.types import Ints
 from crowdwise.readers import MODEL
-from crowdwise.report.analysis import Analysis, Ints
+from crowdwise.report.analysis import Analysis
 from crowdwise.report.limits import (
     LONG_TEXT,
     LONG_TEXTS,

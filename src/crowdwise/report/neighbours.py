@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from crowdwise.data.codes import row_blocks
-from crowdwise.report.analysis import Analysis, Floats, Ints
+from crowdwise.data.types import Floats, Ints
+from crowdwise.report.analysis import Analysis
 from crowdwise.report.limits import number
 
 SHOWN = 3  # neighbours of an item

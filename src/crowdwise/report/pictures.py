@@ -224,11 +224,15 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def save_picture(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150) -> Path:
-    """Write a PNG file atomically; its folder is created if missing."""
+    """Write a picture atomically, .svg and .pdf by its suffix, else as PNG; the same figure gives the same bytes."""
+    import matplotlib
+
     path = Path(path)
+    kind = path.suffix.lower().removeprefix(".")
+    undated: dict[str, Any] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=dpi)
+    with replacing(path) as temporary, matplotlib.rc_context({"svg.hashsalt": "crowdwise"}):
+        figure.savefig(temporary, format=kind if kind in undated else "png", dpi=dpi, metadata=undated.get(kind))
     return path
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.annotations import Annotations
+from crowdwise.data.types import Floats
 from crowdwise.errors import DataError
 from crowdwise.readers import MODEL
 
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from crowdwise.datasets import Dataset
     from crowdwise.methods.core.base import CrowdClassifier
     from crowdwise.readers import Export
-
-Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from crowdwise.data.located import find_picture
+from crowdwise.encoders.rows import FORMATS
 
 SIDE = 96  # pixels
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")  # other decoders of pillow can run programs
 LOSSLESS = 32 * 32  # pixels up to which a grey picture is kept exactly
 
 

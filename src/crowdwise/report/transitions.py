@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from crowdwise.annotations import Annotations
+from crowdwise.data.types import Floats, Ints
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.networks.transition import ConstantTransition, Transition
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 NUMBERS = 2**24  # entries of matrices to evaluate at once
 

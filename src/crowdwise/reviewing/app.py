@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from crowdwise.constraints import check_value
 from crowdwise.errors import CrowdwiseError, DataError
+from crowdwise.report import headline
 from crowdwise.report.thumbnails import encoded
 from crowdwise.reviewing import exporting
 from crowdwise.reviewing.answers import Action
@@ -248,9 +249,7 @@ def percent(share: float) -> str:
     >>> percent(0.971), percent(0.996), percent(0.99999), percent(1.0), percent(0.0004)
     ('97 %', '99.6 %', '>99.9 %', '100 %', '<0.1 %')
     """
-    if share in (0, 1) or 0.005 <= share < 0.995:
-        return f"{100 * share:.0f} %"
-    return "<0.1 %" if share < 0.001 else ">99.9 %" if share >= 0.9995 else f"{100 * share:.1f} %"
+    return headline.percent(share).replace("%", " %")
 
 
 def _number(text: str | None, below: int | None = None) -> int | None:

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 
+from crowdwise.data.types import Array
 from crowdwise.errors import CrowdwiseError, DataError
 from crowdwise.storage.limits import BLOCK, too_large, unpack_limit
 
-Array = npt.NDArray[Any]
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _MOST_EMPTY = 1 << 20  # rows without values
 # What numpy and zipfile raise for damaged files; neither documents a common class.

@@ -16,6 +16,11 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
+def cache_folder() -> Path:
+    """``CROWDWISE_CACHE``, else ``~/.cache/crowdwise``."""
+    return Path(os.environ.get("CROWDWISE_CACHE") or "~/.cache/crowdwise").expanduser()
+
+
 @contextmanager
 def replacing(path: Path, *, keep: Path | None = None, durable: bool = True) -> Iterator[Path]:
     """A temporary path, whose file takes the place of ``path`` when the block ends well, and is removed when it does not.
@@ -82,8 +87,13 @@ def storing(path: Path) -> Iterator[None]:
 def rename(old: Path, new: Path) -> None:
     """Rename a file or folder so that the new name survives a power cut."""
     os.replace(old, new)
+    sync_folder(new.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """See to it that names in a folder survive a power cut."""
     with suppress(OSError):  # some file systems cannot sync folders
-        _sync(new.parent)
+        _sync(folder)
 
 
 def tidy(folder: Path, *, everywhere: bool = False) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from crowdwise.errors import DataError
 from crowdwise.storage.documents import json_value
-from crowdwise.storage.files import storing
+from crowdwise.storage.files import storing, sync_folder
 
 LONGEST = 1 << 20  # bytes of a line
 
@@ -42,7 +42,7 @@ class Journal:
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
             self._file = os.open(path, flags, 0o600)
             if new:
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
             self._size = self._whole_lines()
 
     def __enter__(self) -> Journal:
@@ -101,12 +101,3 @@ class Journal:
             os.ftruncate(self._file, whole)
             os.fsync(self._file)
         return whole
-
-
-def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # some file systems cannot sync folders
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -50,15 +50,27 @@ def too_large(path: Path, limit: int, kind: type[CrowdwiseError] = DataError) ->
     return kind(f"{path}: unpacks to more than {limit:,} bytes; to allow more, set {VARIABLE}=64GB")
 
 
-class Bounded(io.RawIOBase):
-    """An unpacked stream of the file at ``path`` that ends in an error beyond ``limit`` bytes."""
+class Wrapped(io.RawIOBase):
+    """A stream over another one, which is closed with it; subclasses write ``readinto``."""
 
-    def __init__(self, stream: Any, path: Path, limit: int | None = None, kind: type[CrowdwiseError] = DataError):
-        self._stream, self._path, self._read, self._kind = stream, path, 0, kind
-        self._most = unpack_limit(path) if limit is None else limit
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
 
     def readable(self) -> bool:
         return True
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+class Bounded(Wrapped):
+    """An unpacked stream of the file at ``path`` that ends in an error beyond ``limit`` bytes."""
+
+    def __init__(self, stream: Any, path: Path, limit: int | None = None, kind: type[CrowdwiseError] = DataError):
+        super().__init__(stream)
+        self._path, self._read, self._kind = path, 0, kind
+        self._most = unpack_limit(path) if limit is None else limit
 
     def readinto(self, buffer: Any) -> int:
         data = self._stream.read(len(buffer))
@@ -67,7 +79,3 @@ class Bounded(io.RawIOBase):
             raise too_large(self._path, self._most, self._kind)
         buffer[: len(data)] = data
         return len(data)
-
-    def close(self) -> None:
-        self._stream.close()
-        super().close()

@@ -28,11 +28,7 @@ if TYPE_CHECKING:
     from crowdwise.streaming.checkpoint import Checkpoint
 
 TABLES = 5  # confusion tables of one size that a round holds, beside those of the workers
-IN_PLACE = (
-    kernels.em_step,
-    kernels.vote_step,
-    kernels.confusion_counts,
-)  # they can add to the first of the sums so far
+IN_PLACE = kernels.em_step, kernels.vote_step, kernels.confusion_counts  # can add to the first of the sums so far
 
 Cells = tuple[npt.NDArray[np.uint32], tuple[int, int]]  # numbers in place of cells, and the shape of a table of them
 

@@ -311,7 +311,8 @@ class _Preparation:
                 taken = slice(*np.searchsorted(rows, np.array([start, stop]) << 32))
                 rows = rows[taken]
                 if self.table.weight is not None:
-                    weights.append(self._block_weights(k)[taken])
+                    about = read_npz(self._block(k).with_suffix(".npz"), kind=ModelFileError)
+                    weights.append(about["weight"][taken])
                 pair = rows & CELL
                 annotator = pair // labels
                 found.append(rows - pair + annotator * store.n_classes + rank[pair - annotator * labels])
@@ -324,9 +325,6 @@ class _Preparation:
             packed.sort()
         indptr = np.searchsorted(packed, np.arange(start, stop + 1, dtype=np.int64) << 32).astype(np.int64)
         store.write(number, indptr, (packed & CELL).astype(np.uint32), weight)
-
-    def _block_weights(self, number: int) -> npt.NDArray[np.float32]:
-        return np.asarray(read_npz(self._block(number).with_suffix(".npz"), kind=ModelFileError)["weight"])
 
 
 def _weights(column: Column) -> npt.NDArray[np.float32]:

@@ -20,9 +20,7 @@ from crowdwise.streaming._ids import kind_of
 SUFFIXES = (".parquet", ".pq")
 ROLES = ("instance", "annotator", "label")
 WEIGHT = "weight"
-DECODED = (
-    1 << 28
-)  # bytes that the texts of a batch may take once every value is written out; larger batches are divided
+DECODED = 1 << 28  # bytes that the texts of a batch may take, each written out; larger batches are divided
 _PREFIXES, _STEP = "DELTA_BYTE_ARRAY", 256  # an encoding whose values may be longer than the file; rows read at once
 
 
@@ -74,7 +72,8 @@ class Table:
             if not self.names:
                 self.names = choose_columns(names, {role: columns.get(role) for role in ROLES})
                 if self.weight is None and WEIGHT in names and WEIGHT not in self.names.values():
-                    self.weight = WEIGHT if _is_number(parquet.schema_arrow.field(WEIGHT).type) else None
+                    kind = parquet.schema_arrow.field(WEIGHT).type
+                    self.weight = WEIGHT if pa.types.is_floating(kind) or pa.types.is_integer(kind) else None
             if self.weight is not None:
                 self.weight = known_column(self.weight, "weight", names)
             for role, name in self.names.items():
@@ -109,10 +108,6 @@ class Table:
                             done += part.num_rows
                 except (pa.ArrowException, OSError) as error:
                     raise DataError(f"{file}, row group {group}: cannot be read as parquet: {error}") from error
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind))
 
 
 def _column(file: Path, batch: pa.RecordBatch, name: str, group: int, before: int) -> Column:

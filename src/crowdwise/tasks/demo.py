@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from crowdwise import graph, presets, report
 from crowdwise.aggregation import MajorityVote
+from crowdwise.comparison.fits import one_thread
 from crowdwise.data.training import TrainingData, from_dataset
 from crowdwise.errors import ConfigError
 from crowdwise.methods.core.base import CrowdClassifier
@@ -75,7 +73,7 @@ def demonstrate(out: str | Path, *, seed: int = 0, quick: bool = False, observer
         models[name] = model = METHODS[name](**parameters | {"random_state": seed})
         observer.note(f"training {SHOWN[name][0]} ...")
         begun = time.perf_counter()
-        with _one_thread():
+        with one_thread():  # so small are these networks that threads would wait for each other longer than they work
             model.fit(data.X, data.annotations)
             accuracy = model.score(data.X_test, model.classes_[data.y_test])
         results[name] = {
@@ -143,14 +141,3 @@ def _groups(model: TAIDTM, crowd: SimulatedCrowd) -> dict[str, Any]:
         **{f"edge_precision_{when}": graph.edge_precision(one, crowd.groups).overall for when, one in edges.items()},
         **{f"edge_recall_{when}": graph.neighbourhood_recall(one, crowd.groups) for when, one in edges.items()},
     }
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """The demo's networks are so small that threads would wait for each other longer than they work."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

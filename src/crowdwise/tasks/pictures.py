@@ -13,6 +13,7 @@ from crowdwise.data.training import TrainingData
 from crowdwise.encoders import Pictures, take_rows
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.methods.taidtm import TAIDTM
+from crowdwise.report.annotators import largest_first
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +30,7 @@ def save_pictures(model: CrowdClassifier, data: TrainingData, folder: Path) -> l
     if model.transfer == "graph":
         found, kind = model.annotator_graph_, "true"
         if groups is None:
-            groups, kind = _largest_first(graph.found_groups(found.after)), "found"
+            groups, kind = largest_first(graph.found_groups(found.after)), "found"
         purified = model.purify and model.neighbours(len(model.annotators_)) > 1
         figures["annotator-graph.png"] = report.annotator_graph(
             found.before,
@@ -76,13 +77,6 @@ def _rows(X: Any, rows: list[int]) -> tuple[Any, list[Any] | None]:
     found = [X[row] for row in rows]
     pixels = np.stack([row[0] if isinstance(row, tuple) else row for row in found])  # a data set gives (pixels, number)
     return pixels, list(pixels) if pixels.ndim >= 3 else None
-
-
-def _largest_first(groups: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same groups, numbered by size."""
-    rank = np.argsort(np.argsort(-np.bincount(groups), kind="stable"))
-    renumbered: npt.NDArray[np.int64] = rank[groups]
-    return renumbered
 
 
 def _annotators(data: TrainingData, groups: npt.NDArray[Any] | None) -> list[int]:

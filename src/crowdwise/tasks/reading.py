@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from crowdwise.errors import DataError, UsageError, renaming, spelled
 from crowdwise.readers import Export, read_together
+from crowdwise.system import total_memory
 from crowdwise.tasks.observer import Observer
 
 Reading = Mapping[str, Any]
@@ -71,11 +71,8 @@ def _check_size(path: Path, export: Export) -> None:
     """Refuse a table of n by C numbers that no memory holds: most often free text was taken for labels."""
     n, classes = export.annotations.n_instances, export.annotations.n_classes
     needed = 3 * 8 * n * classes  # votes, posterior, and one more while they are made
-    try:
-        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not on this platform
-        return
-    if needed > available:
+    available = total_memory()
+    if available is not None and needed > available:
         raise DataError(
             f"{path}: {n:,} instances by {classes:,} classes need {needed / 1e9:.0f} GB, this machine has "
             f"{available / 1e9:.0f}; is {export.columns.get('label', 'this')!r} the column of labels? "

@@ -17,6 +17,7 @@ from crowdwise.annotations import Annotations
 from crowdwise.data.training import named, with_truth
 from crowdwise.errors import ConfigError, spelled
 from crowdwise.readers import write_table
+from crowdwise.simulate import SimulatedCrowd
 from crowdwise.tasks.parameters import refuse_unknown
 
 _PAIRS = ("labels_per_annotator", "pairs")  # keywords of every process, see simulate.draw_pairs
@@ -78,7 +79,7 @@ def _crowd(
     noise_rate: float,
     common: Mapping[str, Any],
     settings: Mapping[str, Any],
-) -> processes.Crowd:
+) -> SimulatedCrowd:
     X, y = with_truth(data)
     function = getattr(processes, process.replace("-", "_"))
     known = set(inspect.signature(function).parameters) - {"X", "y", "n_classes", "random_state"} | set(_PAIRS)
@@ -95,11 +96,11 @@ def _crowd(
         own = {"accuracies": np.full(annotators, 1 - noise_rate)}
     else:
         own = {"n_annotators": annotators, "accuracy": 1 - noise_rate}
-    crowd: processes.Crowd = function(y, **{**common, **own, **settings})
+    crowd: SimulatedCrowd = function(y, **{**common, **own, **settings})
     return crowd
 
 
-def _truth_table(crowd: processes.Crowd, class_names: tuple[str, ...]) -> pa.Table:
+def _truth_table(crowd: SimulatedCrowd, class_names: tuple[str, ...]) -> pa.Table:
     """One row for each instance (its class) and each annotator (its group)."""
     n, size = len(crowd.y), len(crowd.groups)
     return pa.table(
