@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, Self, cast
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -48,6 +49,7 @@ class NormalisedGraph(nn.Module):
     """The normalised annotator graph, a constant: ``graph(H)`` is A_hat @ H for H (R, Z)."""
 
     matrix: Tensor
+    alike: Tensor  # (R,) the first annotator with the same row
     forward_indptr: Tensor
     forward_indices: Tensor
     forward_values: Tensor
@@ -57,6 +59,7 @@ class NormalisedGraph(nn.Module):
         self.dense = matrix.shape[0] <= DENSE_LIMIT
         if self.dense:
             self.register_buffer("matrix", torch.tensor(matrix.toarray(), dtype=torch.float32))
+            self.register_buffer("alike", first_equal(self.matrix), persistent=False)
             return
         for name, part in (("forward", matrix), ("backward", sp.csr_array(matrix.T))):
             self.register_buffer(f"{name}_indptr", torch.tensor(part.indptr, dtype=torch.int64))
@@ -79,6 +82,8 @@ class NormalisedGraph(nn.Module):
     def rows(self, annotator: Tensor, hidden: Tensor) -> Tensor:
         """The rows of A_hat @ H for annotators (P,), (P, Z); only these are computed if they are few in a large crowd."""
         size = len(hidden)
+        if self.dense and len(annotator) < size:
+            return self.matrix.index_select(0, annotator) @ hidden
         if self.dense or hidden.is_cuda or size <= ROWS_BEYOND or 4 * len(annotator) > size:
             return cast(Tensor, self(hidden)).index_select(0, annotator)
         used, place = torch.unique(annotator, return_inverse=True)
@@ -153,6 +158,14 @@ class GCNHeads(MappedHeads):
             return super().hidden_of(annotator)
         return self.graph.rows(annotator, F.leaky_relu(self.graph(self.first), 0.2))
 
+    def alike(self, annotator: Tensor) -> Tensor:
+        return self.graph.alike[annotator] if self.graph.dense else annotator
+
+    def product_of(self, annotator: Tensor) -> Tensor:
+        if self._full:
+            return self.graph.rows(annotator, self.last.flatten(1))
+        return super().product_of(annotator)
+
     def product(self) -> Tensor:
         return cast(Tensor, self.graph(self.last.flatten(1))) if self._full else super().product()
 
@@ -164,6 +177,17 @@ class GCNHeads(MappedHeads):
     def _full(self) -> bool:
         """Whether the last layer has a row for each annotator."""
         return self.first is None and self.factor is None
+
+
+def first_equal(matrix: Tensor) -> Tensor:
+    """For each row of a matrix (R, M) the number of the first row that equals it, (R,).
+
+    >>> first_equal(torch.tensor([[1, 2], [3, 4], [1, 2]])).tolist()
+    [0, 1, 0]
+    """
+    first: dict[bytes, int] = {}
+    rows = np.ascontiguousarray(matrix.cpu().numpy())
+    return torch.tensor([first.setdefault(row.tobytes(), number) for number, row in enumerate(rows)])
 
 
 def _saved_graph(tensors: dict[str, Tensor]) -> sp.csr_array:
