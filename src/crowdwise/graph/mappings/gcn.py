@@ -49,7 +49,6 @@ class NormalisedGraph(nn.Module):
     """The normalised annotator graph, a constant: ``graph(H)`` is A_hat @ H for H (R, Z)."""
 
     matrix: Tensor
-    alike: Tensor  # (R,) the first annotator with the same row
     forward_indptr: Tensor
     forward_indices: Tensor
     forward_values: Tensor
@@ -57,9 +56,9 @@ class NormalisedGraph(nn.Module):
     def __init__(self, matrix: sp.csr_array) -> None:
         super().__init__()
         self.dense = matrix.shape[0] <= DENSE_LIMIT
+        self._first: Tensor | None = None
         if self.dense:
             self.register_buffer("matrix", torch.tensor(matrix.toarray(), dtype=torch.float32))
-            self.register_buffer("alike", first_equal(self.matrix), persistent=False)
             return
         for name, part in (("forward", matrix), ("backward", sp.csr_array(matrix.T))):
             self.register_buffer(f"{name}_indptr", torch.tensor(part.indptr, dtype=torch.int64))
@@ -78,6 +77,14 @@ class NormalisedGraph(nn.Module):
             return self.matrix @ hidden
         product: Tensor = SparseProduct.apply(self._csr("forward"), self._csr("backward"), hidden)  # type: ignore[no-untyped-call]
         return product
+
+    def alike(self, annotator: Tensor) -> Tensor:
+        """For each of annotators (P,) the first with the same row; in a large graph itself."""
+        if not self.dense:
+            return annotator
+        if self._first is None:  # not before use: a model that is being loaded has no values yet
+            self._first = first_equal(self.matrix)
+        return self._first[annotator]
 
     def rows(self, annotator: Tensor, hidden: Tensor) -> Tensor:
         """The rows of A_hat @ H for annotators (P,), (P, Z); only these are computed if they are few in a large crowd."""
@@ -159,7 +166,7 @@ class GCNHeads(MappedHeads):
         return self.graph.rows(annotator, F.leaky_relu(self.graph(self.first), 0.2))
 
     def alike(self, annotator: Tensor) -> Tensor:
-        return self.graph.alike[annotator] if self.graph.dense else annotator
+        return self.graph.alike(annotator)
 
     def product_of(self, annotator: Tensor) -> Tensor:
         if self._full:
