@@ -103,10 +103,15 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
         Only labels that an annotator gave have entries in the emission, unless the ``whole`` of it is asked for: with many
         classes they are a small part of the table, and the E step reads no others.
         """
-        accuracy, mean = self._crowd_matrix(state.counts, state.shape)
-        history = crowd.history
-        given = state.trust * state.counts.sum(axis=1) + (0.0 if history is None else history.sum(axis=1))  # (R, C)
-        right = state.trust * _diagonals(state.counts) + (0.0 if history is None else _diagonals(history))  # (R, C)
+        annotator, label = np.nonzero(np.ones(state.counts.shape[:2], bool) if whole else _told(crowd))  # (A,) each
+        counts = state.counts[annotator, label]  # (A, C), zero elsewhere
+        accuracy, mean = self._crowd_matrix(_summed(counts, label, crowd.n_classes), state.shape)
+        counts *= state.trust
+        if crowd.history is not None:
+            counts += crowd.history[annotator, label]
+        given = _summed(counts, annotator, crowd.n_annotators)  # (R, C)
+        right = np.zeros(given.shape)
+        right[annotator, label] = counts[np.arange(len(label)), label]
 
         step, all_right, all_given = len(given) // _ENOUGH + 1, right.sum(axis=1), given.sum(axis=1)
         outcomes = np.stack([all_right, all_given - all_right], axis=1)
@@ -114,9 +119,6 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
         tau = self._strength(state.skill_strength, outcomes[::step], chances, all_given[::step])
         elsewhere = (all_right[:, None] - right + tau * accuracy) / (all_given[:, None] - given + tau)  # other rows
 
-        annotator, label = np.nonzero(np.ones(given.shape, bool) if whole else _told(crowd))  # (A,) each
-        counts = state.trust * state.counts[annotator, label]  # (A, C)
-        counts += 0.0 if history is None else history[annotator, label]
         means = scaled_diagonal(mean, _odds(elsewhere) / _odds(accuracy), annotator, label)
         some = slice(None) if step == 1 else annotator % step == 0
         kappa = self._strength(state.row_strength, counts[some], means[some], given[::step])
@@ -130,9 +132,9 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
         prior = normalised(state.mass + 1.0 + state.votes)
         return replace(state, skill_strength=tau, row_strength=kappa, emission=emission, class_prior=prior)
 
-    def _crowd_matrix(self, counts: Floats, shape: float) -> tuple[float, Floats]:
-        """The crowd's accuracy, and its mean matrix (C, C) as [label, class]."""
-        pooled, c = counts.sum(axis=0), counts.shape[1]
+    def _crowd_matrix(self, pooled: Floats, shape: float) -> tuple[float, Floats]:
+        """The crowd's accuracy, and its mean matrix (C, C) as [label, class], from counts of all annotators together."""
+        c = len(pooled)
         accuracy = float(np.clip((np.trace(pooled) + 1.0) / (pooled.sum() + 2.0), 1.0 / c + 0.01, 0.99))
         even = np.full((c, c), (1.0 - accuracy) / (c - 1))
         np.fill_diagonal(even, accuracy)
@@ -154,7 +156,7 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
         self.class_prior_ = normalised(state.mass)
         self.skill_ = np.einsum("jcc,c->j", last.emission, self.class_prior_)
         self.skill_strength_, self.row_strength_ = last.skill_strength, last.row_strength
-        _, self._mean = self._crowd_matrix(state.counts, state.shape)
+        _, self._mean = self._crowd_matrix(state.counts.sum(axis=0), state.shape)
 
     def _believed(self, crowd: Crowd) -> Floats:
         return self.row_strength_ * self._mean if hasattr(self, "row_strength_") else super()._believed(crowd)
@@ -193,9 +195,14 @@ def _told(crowd: Crowd) -> npt.NDArray[np.bool_]:
     return told if crowd.history is None else told | crowd.history.any(axis=2)
 
 
-def _diagonals(tables: Floats) -> Floats:
-    """(R, C, C) -> (R, C)."""
-    return np.einsum("jcc->jc", tables)
+def _summed(rows: Floats, group: npt.NDArray[np.int64], number: int) -> Floats:
+    """Rows (A, C) added up by group (A,) of each: (number, C)."""
+    order = np.argsort(group, kind="stable")
+    ordered = group[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    total = np.zeros((number, rows.shape[1]))
+    total[ordered[starts]] = np.add.reduceat(rows[order], starts, axis=0)
+    return total
 
 
 def _odds(probability: Any) -> Floats:
