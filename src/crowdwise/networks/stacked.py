@@ -84,7 +84,7 @@ class StackedRows(nn.Module):
 
         def block(x: Tensor) -> Tensor:
             h = torch.addmm(bias, x, weight, out=memory[: len(x)])
-            h = h.view(len(x), networks, -1).transpose(0, 1)  # (K, b, d)
+            h = h.view(len(x), networks, first.out_features).transpose(0, 1)  # (K, b, d)
             for layer in rest:
                 h = h.relu_() if type(layer) is nn.ReLU else layer(h)
             return StackedLinear.forward(last, h)

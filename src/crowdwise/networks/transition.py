@@ -228,7 +228,10 @@ class _Groups(NamedTuple):
 
     @classmethod
     def of(cls, annotator: Tensor, theta: Tensor) -> _Groups:
-        size, call = len(theta), _CALL / (theta.shape[1] * theta.shape[2])  # rows that take as long as a product's start
+        size, call = (
+            len(theta),
+            _CALL / (theta.shape[1] * theta.shape[2]),
+        )  # rows that take as long as a product's start
         codes = annotator.numpy()  # whose functions take less time to start
         number = np.bincount(codes, minlength=size)
         counts = number.tolist()

@@ -116,7 +116,10 @@ def em_step(
         cells, table, used = incidence(layout), emission.reshape(-1, k), None
         if _SPARSE * len(layout.cells) < len(table):  # with many classes, nearly all of the table is of no use
             used, place = np.unique(layout.cells, return_inverse=True)
-            cells, table = sp.csr_array((cells.data, place, cells.indptr), shape=(cells.shape[0], len(used))), table[used]
+            cells, table = (
+                sp.csr_array((cells.data, place, cells.indptr), shape=(cells.shape[0], len(used))),
+                table[used],
+            )
         scores = cells @ np.log(np.maximum(table, TINY)) + np.log(prior)
 
         def count(q: Floats) -> Floats:
