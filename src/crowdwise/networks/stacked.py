@@ -38,7 +38,7 @@ class StackedNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         rows = self.norm(x.transpose(0, 1).flatten(1))  # (B, K d)
-        stacked: Tensor = rows.view(x.shape[1], x.shape[0], -1).transpose(0, 1)
+        stacked: Tensor = rows.view(x.shape[1], x.shape[0], x.shape[2]).transpose(0, 1)
         return stacked
 
     def one(self, number: int, x: Tensor) -> Tensor:
