@@ -113,21 +113,19 @@ def em_step(
     """
     k = len(prior)
     if not layout.compiled:
-        cells, table, used = incidence(layout), emission.reshape(-1, k), None
-        if _SPARSE * len(layout.cells) < len(table):  # with many classes, nearly all of the table is of no use
+        cells, entries, used = incidence(layout), emission.reshape(-1, k), None
+        if _SPARSE * len(layout.cells) < len(entries):  # with many classes, nearly all of the table is of no use
             used, place = np.unique(layout.cells, return_inverse=True)
-            cells, table = (
-                sp.csr_array((cells.data, place, cells.indptr), shape=(cells.shape[0], len(used))),
-                table[used],
-            )
-        scores = cells @ np.log(np.maximum(table, TINY)) + np.log(prior)
+            cells = sp.csr_array((cells.data, place, cells.indptr), shape=(cells.shape[0], len(used)))
+            entries = entries[used]
+        scores = cells @ np.log(np.maximum(entries, TINY)) + np.log(prior)
 
         def count(q: Floats) -> Floats:
-            counts = cells.T @ q
-            if used is not None:
-                counts, found = np.zeros((emission.size // k, k)), counts
-                counts[used] = found
-            return np.asarray(counts).reshape(emission.shape)
+            if used is None:
+                return (cells.T @ q).reshape(emission.shape)
+            counts = np.zeros(emission.shape)
+            counts.reshape(-1, k)[used] = cells.T @ q
+            return counts
 
         return _finish(layout, scores, count, out, onto)
     posterior = np.empty((len(layout.indptr) - 1, k)) if out is None else out
