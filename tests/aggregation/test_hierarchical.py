@@ -117,9 +117,24 @@ def test_evidence_grows_with_agreement_and_labels() -> None:
 
 def test_scaling_by_one_changes_nothing_and_columns_sum_to_one() -> None:
     mean = np.array([[0.7, 0.1, 0.2], [0.2, 0.8, 0.2], [0.1, 0.1, 0.6]])
-    np.testing.assert_allclose(scaled_diagonal(mean, np.ones((1, 3)))[0], mean)
-    tables = scaled_diagonal(mean, np.random.default_rng(0).uniform(0.1, 5, (4, 3)))
-    np.testing.assert_allclose(tables.sum(axis=1), 1.0)
+    annotator, label = np.repeat(np.arange(4), 3), np.tile(np.arange(3), 4)
+    np.testing.assert_allclose(scaled_diagonal(mean, np.ones((1, 3)), annotator[:3], label[:3]), mean)
+    tables = scaled_diagonal(mean, np.random.default_rng(0).uniform(0.1, 5, (4, 3)), annotator, label)
+    np.testing.assert_allclose(tables.reshape(4, 3, 3).sum(axis=1), 1.0)
+
+
+def test_labels_that_nobody_gave_change_nothing_but_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)  # far more cells than annotations
+    instance, annotator = np.repeat(np.arange(40), 3), rng.integers(0, 8, 120)
+    crowd = Annotations.from_triples(instance, annotator, rng.integers(0, 60, 120), n_classes=60)
+    compile_never(monkeypatch)
+    few = HierarchicalDawidSkene().fit(crowd)
+    monkeypatch.setattr("crowdwise.aggregation.core.kernels._SPARSE", np.inf)  # every cell is gone through
+    monkeypatch.setattr("crowdwise.aggregation.hierarchical._told", lambda crowd: np.ones((8, 60), bool))
+    every = HierarchicalDawidSkene().fit(crowd)
+    np.testing.assert_allclose(few.posterior_, every.posterior_, atol=1e-12)
+    np.testing.assert_allclose(few.confusion_, every.confusion_, atol=1e-12)
+    np.testing.assert_allclose(few.confusion_.sum(axis=2), 1.0)
 
 
 def test_compiled_and_scipy_agree(monkeypatch: pytest.MonkeyPatch) -> None:

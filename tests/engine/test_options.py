@@ -152,6 +152,17 @@ def test_each_network_of_a_stack_computes_what_it_would_alone():
         torch.testing.assert_close(stacked.eval()(x).exp(), mean)
 
 
+@pytest.mark.parametrize("options", [{}, {"batch_norm": True}, {"dropout": 0.5}])
+def test_logits_of_stacked_networks_in_few_products(options):
+    members = [Classifier("mlp", (4,), 3, {"hidden": 8, **options}) for _ in range(3)]
+    stacked, x = Stacked(members).eval(), torch.randn(700, 4)
+    with torch.no_grad():
+        logits = stacked.member_function()
+        torch.testing.assert_close(logits(x), stacked.member_logits(x))
+        torch.testing.assert_close(logits(x)[:, 1], members[1].eval()(x))
+        assert logits(x[:0]).shape == (0, 3, 3)
+
+
 @pytest.mark.parametrize("image", [False, True])
 def test_networks_train_together_as_they_would_alone(image):
     X, annotations, _ = crowd(200, image=image)

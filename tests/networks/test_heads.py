@@ -79,6 +79,19 @@ def test_sparse_pairs_equal_dense_evaluation(pairs, layers, residual, heads_firs
         torch.testing.assert_close(sparse, dense)
 
 
+def test_annotators_with_equal_rows_share_a_head_that_is_computed_once(pairs, monkeypatch):
+    g, row, annotator, *_ = pairs
+    matrix = random_graph().toarray()
+    matrix[1::2] = matrix[1]
+    heads = GCNHeads(sp.csr_array(matrix), D, C, hidden=6)
+    monkeypatch.setattr(GCNHeads, "heads_first", lambda self, n, p: True)
+    theta, which = heads._heads_of(annotator)
+    assert len(theta) == len(set(torch.where(annotator % 2 == 1, 1, annotator).tolist()))
+    torch.testing.assert_close(theta[which], heads.heads()[annotator])
+    expected = dense_logits(heads.heads(), g.float())[row, annotator]
+    torch.testing.assert_close(heads.pair_logits(g.float(), row, annotator), expected)
+
+
 def test_the_cheaper_order_is_chosen():
     few = GCNHeads(random_graph(5), 64, 10, hidden=64)
     many = GCNHeads(random_graph(300), 64, 10, hidden=64)

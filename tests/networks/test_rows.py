@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch.nn import functional as F
 
+from crowdwise.networks import transition
 from crowdwise.networks.rows import few_log_softmax, few_softmax
 from crowdwise.networks.transition import corrected_loss, pair_products
 
@@ -35,7 +37,9 @@ def test_corrected_loss_and_its_derivatives():
         torch.testing.assert_close(mine, theirs)
 
 
-def test_products_of_pairs_and_their_derivatives():
+@pytest.mark.parametrize("call", [0, 20, 10**9])  # every annotator on its own, the first of them, all at once
+def test_products_of_pairs_and_their_derivatives(call, monkeypatch):
+    monkeypatch.setattr(transition, "_CALL", call)
     generator = torch.Generator().manual_seed(0)
     g = torch.randn(5, 3, generator=generator, requires_grad=True)
     theta = torch.randn(4, 3, 6, generator=generator, requires_grad=True)

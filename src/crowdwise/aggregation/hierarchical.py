@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import digamma
 
 from crowdwise.aggregation.core import correlation
@@ -97,30 +98,44 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
             after, posterior=step.posterior, objective=step.log_likelihood, counts=step.counts, mass=step.mass
         )
 
-    def _maximise(self, crowd: Crowd, state: Hierarchy) -> Hierarchy:
-        """Parameters from expected counts; arrays are [annotator, label, class]."""
-        accuracy, mean = self._crowd_matrix(state.counts, state.shape)
-        counts = state.trust * state.counts + (0.0 if crowd.history is None else crowd.history)
-        given, right = counts.sum(axis=1), np.einsum("jcc->jc", counts)  # (R, C) each
+    def _maximise(self, crowd: Crowd, state: Hierarchy, whole: bool = False) -> Hierarchy:
+        """Parameters from expected counts; arrays are [annotator, label, class].
 
-        of, all_right, all_given = slice(None, None, len(counts) // _ENOUGH + 1), right.sum(axis=1), given.sum(axis=1)
+        Only labels that an annotator gave have entries in the emission, unless the ``whole`` of it is asked for: with many
+        classes they are a small part of the table, and the E step reads no others.
+        """
+        annotator, label = np.nonzero(np.ones(state.counts.shape[:2], bool) if whole else _told(crowd))  # (A,) each
+        counts = state.counts[annotator, label]  # (A, C), zero elsewhere
+        accuracy, mean = self._crowd_matrix(_summed(counts, label, crowd.n_classes), state.shape)
+        counts *= state.trust
+        if crowd.history is not None:
+            counts += crowd.history[annotator, label]
+        given = _summed(counts, annotator, crowd.n_annotators)  # (R, C)
+        right = np.zeros(given.shape)
+        right[annotator, label] = counts[np.arange(len(label)), label]
+
+        step, all_right, all_given = len(given) // _ENOUGH + 1, right.sum(axis=1), given.sum(axis=1)
         outcomes = np.stack([all_right, all_given - all_right], axis=1)
         chances = np.array([accuracy, 1.0 - accuracy])
-        tau = self._strength(state.skill_strength, outcomes[of], chances, all_given[of])
+        tau = self._strength(state.skill_strength, outcomes[::step], chances, all_given[::step])
         elsewhere = (all_right[:, None] - right + tau * accuracy) / (all_given[:, None] - given + tau)  # other rows
 
-        means = scaled_diagonal(mean, _odds(elsewhere) / _odds(accuracy))
-        kappa = self._strength(state.row_strength, counts[of], means[of], given[of])
+        means = scaled_diagonal(mean, _odds(elsewhere) / _odds(accuracy), annotator, label)
+        some = slice(None) if step == 1 else annotator % step == 0
+        kappa = self._strength(state.row_strength, counts[some], means[some], given[::step])
         means *= kappa
         means += counts
         np.maximum(means, FLOOR, out=means)
-        means /= means.sum(axis=1, keepdims=True)
+        means /= (kappa + given)[annotator]  # means of all labels sum to one
+        emission = means.reshape(state.counts.shape) if whole else np.zeros(state.counts.shape)
+        if not whole:
+            emission[annotator, label] = means
         prior = normalised(state.mass + 1.0 + state.votes)
-        return replace(state, skill_strength=tau, row_strength=kappa, emission=means, class_prior=prior)
+        return replace(state, skill_strength=tau, row_strength=kappa, emission=emission, class_prior=prior)
 
-    def _crowd_matrix(self, counts: Floats, shape: float) -> tuple[float, Floats]:
-        """The crowd's accuracy, and its mean matrix (C, C) as [label, class]."""
-        pooled, c = counts.sum(axis=0), counts.shape[1]
+    def _crowd_matrix(self, pooled: Floats, shape: float) -> tuple[float, Floats]:
+        """The crowd's accuracy, and its mean matrix (C, C) as [label, class], from counts of all annotators together."""
+        c = len(pooled)
         accuracy = float(np.clip((np.trace(pooled) + 1.0) / (pooled.sum() + 2.0), 1.0 / c + 0.01, 0.99))
         even = np.full((c, c), (1.0 - accuracy) / (c - 1))
         np.fill_diagonal(even, accuracy)
@@ -137,12 +152,12 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
         return crowd.distance(after.posterior, before.posterior) < self.tol
 
     def _finish(self, crowd: Crowd, state: Hierarchy) -> None:
-        last = self._maximise(crowd, state)
+        last = self._maximise(crowd, state, whole=True)
         self.confusion_ = np.ascontiguousarray(last.emission.transpose(0, 2, 1))
         self.class_prior_ = normalised(state.mass)
         self.skill_ = np.einsum("jcc,c->j", last.emission, self.class_prior_)
         self.skill_strength_, self.row_strength_ = last.skill_strength, last.row_strength
-        _, self._mean = self._crowd_matrix(state.counts, state.shape)
+        _, self._mean = self._crowd_matrix(state.counts.sum(axis=0), state.shape)
 
     def _believed(self, crowd: Crowd) -> Floats:
         return self.row_strength_ * self._mean if hasattr(self, "row_strength_") else super()._believed(crowd)
@@ -165,15 +180,33 @@ def evidence(crowd: Crowd) -> RowEvidence:
     )
 
 
-def scaled_diagonal(mean: Floats, ratio: Floats) -> Floats:
-    """Matrices (R, C, C) like ``mean`` (C, C), with the odds of being right times ``ratio`` (R, C); [label, class]."""
+def scaled_diagonal(
+    mean: Floats, ratio: Floats, annotator: npt.NDArray[np.int64], label: npt.NDArray[np.int64]
+) -> Floats:
+    """Rows (A, C) of matrices like ``mean`` (C, C), with the odds of being right times ``ratio`` (R, C); [label, class]."""
     diagonal = np.diag(mean)
     odds = ratio * _odds(diagonal)
     right = odds / (1.0 + odds)
-    tables = mean * ((1.0 - right) / (1.0 - diagonal))[:, None, :]
-    classes = np.arange(len(mean))
-    tables[:, classes, classes] = right
-    return np.asarray(tables)
+    rows = mean[label]
+    rows *= ((1.0 - right) / (1.0 - diagonal))[annotator]
+    rows[np.arange(len(label)), label] = right[annotator, label]
+    return np.asarray(rows)
+
+
+def _told(crowd: Crowd) -> npt.NDArray[np.bool_]:
+    """Which labels each annotator gave, now or in its history, (R, C)."""
+    told = crowd.label_counts > 0
+    return told if crowd.history is None else told | crowd.history.any(axis=2)
+
+
+def _summed(rows: Floats, group: npt.NDArray[np.int64], number: int) -> Floats:
+    """Rows (A, C) added up by group (A,) of each: (number, C)."""
+    order = np.argsort(group, kind="stable")
+    ordered = group[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    total = np.zeros((number, rows.shape[1]))
+    total[ordered[starts]] = np.add.reduceat(rows[order], starts, axis=0)
+    return total
 
 
 def _odds(probability: Any) -> Floats:

@@ -12,7 +12,8 @@ from crowdwise.engine.problem import Problem
 from crowdwise.engine.tensors import Inputs, ResidentInputs
 
 _EVALUATION_BATCHES = (4096, 256, 16)  # sizes, from the usual one to that for a device with little memory
-_CACHED_ROWS = 1024  # feature vectors at a time on the CPU, whose results stay in its caches
+_CACHED, _CACHED_ROWS = 1 << 17, 2048  # values, and feature vectors, at a time on the CPU, which stay in its caches
+_LEAST_ROWS = 256  # of feature vectors at a time
 _SCALED = 1 << 30  # bytes of features up to which a scaled copy is kept
 
 
@@ -45,9 +46,11 @@ def evaluate(
     module.eval()
     function = function or module
     resident = isinstance(inputs, ResidentInputs) and inputs.resident
-    small = instance.device.type == "cpu" and resident and inputs.take(instance[:0]).ndim == 2
+    cached = _EVALUATION_BATCHES[0]
+    if instance.device.type == "cpu" and resident and (none := inputs.take(instance[:0])).ndim == 2:
+        cached = min(max(_CACHED // max(none.shape[1], 1), _LEAST_ROWS), _CACHED_ROWS)
     for batch_size in _EVALUATION_BATCHES:
-        batch_size = min(batch_size, _CACHED_ROWS) if small else batch_size
+        batch_size = min(batch_size, cached)
         try:
             with torch.no_grad(), torch.autocast(instance.device.type, dtype=dtype, enabled=dtype != torch.float32):
                 if everything and isinstance(inputs, ResidentInputs) and resident:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -11,8 +11,41 @@ from torch import Tensor
 from crowdwise.engine.stage import Group
 from crowdwise.errors import ConfigError
 
+Step = TypeVar("Step", bound=Callable[..., Any])
 
-class RowSGD(torch.optim.Optimizer):
+
+class QuickOptimiser(torch.optim.Optimizer):
+    """An optimiser on the CPU, without hooks around its steps, which take as long as a small network's update.
+
+    torch's own optimisers import its compiler when they are made: a second and a half in every new process.
+    """
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        plain = torch.optim.Optimizer.add_param_group
+        getattr(plain, "__wrapped__", plain)(self, param_group)
+
+    def _with_gradients(self) -> Iterator[tuple[dict[str, Any], list[Tensor], list[Tensor]]]:
+        """Each group, its parameters that have gradients, and these: what had no say in a batch does not move."""
+        for group in self.param_groups:
+            moving = [parameter for parameter in group["params"] if parameter.grad is not None]
+            if moving:
+                yield group, moving, [cast(Tensor, parameter.grad) for parameter in moving]
+
+    def _states(self, parameters: list[Tensor], key: str, start: Callable[[Tensor], Tensor]) -> list[Tensor]:
+        """The state of that name of each parameter; ``start`` makes it where there is none."""
+        states = [self.state[parameter] for parameter in parameters]
+        for parameter, state in zip(parameters, states, strict=True):
+            if key not in state:
+                state[key] = start(parameter)
+        return [state[key] for state in states]
+
+
+def _unhooked(step: Step) -> Step:
+    step.hooked = True  # type: ignore[attr-defined]
+    return step
+
+
+class RowSGD(QuickOptimiser):
     """SGD with momentum for stacked heads (R, ...): a row without gradient does not move, and keeps its momentum.
 
     Training R heads in one tensor then equals training each of them alone.
@@ -21,68 +54,68 @@ class RowSGD(torch.optim.Optimizer):
     def __init__(self, params: Iterable[Tensor], lr: float, momentum: float, weight_decay: float) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
 
+    @_unhooked
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                gradient = parameter.grad
-                active = gradient.flatten(1).ne(0).any(1)
-                rows = torch.nonzero(active).squeeze(1)
-                state = self.state[parameter]
-                if "momentum_buffer" not in state:
-                    state["momentum_buffer"] = torch.zeros_like(parameter)
+        for group, parameters, gradients in self._with_gradients():
+            momenta = self._states(parameters, "momentum_buffer", torch.zeros_like)
+            for parameter, gradient, momentum in zip(parameters, gradients, momenta, strict=True):
+                rows = torch.nonzero(gradient.flatten(1).ne(0).any(1)).squeeze(1)
                 update = gradient[rows] + group["weight_decay"] * parameter[rows]
-                update += group["momentum"] * state["momentum_buffer"][rows]
-                state["momentum_buffer"][rows] = update
+                update += group["momentum"] * momentum[rows]
+                momentum[rows] = update
                 parameter[rows] -= group["lr"] * update
 
 
-class QuickAdamW(torch.optim.AdamW):
-    """AdamW on the CPU, whose fused kernel is called without the checks that take as long as a small network's update."""
+class QuickSGD(QuickOptimiser):
+    """torch's SGD on the CPU."""
 
-    def __init__(self, params: Iterable[dict[str, Any]]) -> None:
-        super().__init__(params, fused=True)
-        self._lists: list[tuple[dict[str, Any], list[list[Tensor]]]] | None = None
+    def __init__(self, params: Iterable[dict[str, Any]], momentum: float) -> None:
+        super().__init__(params, {"lr": 0.01, "momentum": momentum, "weight_decay": 0.0})
 
+    @_unhooked
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        if self._lists is None:
-            super().step()  # makes the state, unless it was restored
-            self._lists = self._collect()
-            return
-        gradients = [[parameter.grad for parameter in lists[0]] for _, lists in self._lists]
-        if any(gradient is None for own in gradients for gradient in own):
-            super().step()  # what had no say in this batch does not move
-            return
-        for (group, (parameters, first, second, steps)), own in zip(self._lists, gradients, strict=True):
+        for group, parameters, gradients in self._with_gradients():
+            if group["weight_decay"]:
+                gradients = list(torch._foreach_add(gradients, parameters, alpha=group["weight_decay"]))
+            if group["momentum"]:
+                momenta = self._states(parameters, "momentum_buffer", torch.zeros_like)
+                torch._foreach_mul_(momenta, group["momentum"])
+                torch._foreach_add_(momenta, gradients)
+                gradients = momenta
+            torch._foreach_add_(parameters, gradients, alpha=-group["lr"])
+
+
+class QuickAdamW(QuickOptimiser):
+    """torch's AdamW on the CPU, by its fused kernel."""
+
+    def __init__(self, params: Iterable[dict[str, Any]]) -> None:
+        super().__init__(params, {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01})
+
+    @_unhooked
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for group, parameters, gradients in self._with_gradients():
+            first = self._states(parameters, "exp_avg", torch.zeros_like)
+            second = self._states(parameters, "exp_avg_sq", torch.zeros_like)
+            steps = self._states(parameters, "step", lambda _: torch.zeros(()))
             torch._foreach_add_(steps, 1)
-            beta1, beta2 = group["betas"]
-            rest = {"lr": group["lr"], "beta1": beta1, "beta2": beta2, "weight_decay": group["weight_decay"]}
             torch._fused_adamw_(
                 parameters,
-                cast(list[Tensor], own),
+                gradients,
                 first,
                 second,
                 [],
                 steps,
-                **rest,
+                lr=group["lr"],
+                beta1=group["betas"][0],
+                beta2=group["betas"][1],
+                weight_decay=group["weight_decay"],
                 eps=group["eps"],
                 amsgrad=False,
                 maximize=False,
             )
-
-    def _collect(self) -> list[tuple[dict[str, Any], list[list[Tensor]]]] | None:
-        """For each group its parameters, moments and counts of steps; None while some of them have no state."""
-        lists = []
-        for group in self.param_groups:
-            states = [self.state[parameter] for parameter in group["params"]]
-            if not all(states):
-                return None
-            kept = [[state[key] for state in states] for key in ("exp_avg", "exp_avg_sq", "step")]
-            lists.append((group, [group["params"], *kept]))
-        return lists
 
 
 def make_optimisers(
@@ -104,8 +137,10 @@ def make_optimisers(
             if group.optimiser is None or group.weight_decay:
                 recorded.add(group.optimiser or name)
     for kind, ordinary in by_kind.items():
-        if kind == "sgd":
-            optimisers.append(torch.optim.SGD(ordinary, lr=0.01, momentum=momentum, fused=cuda or None))
+        if kind == "sgd" and cuda:
+            optimisers.append(torch.optim.SGD(ordinary, lr=0.01, momentum=momentum, fused=True))
+        elif kind == "sgd":
+            optimisers.append(QuickSGD(ordinary, momentum))
         elif not cuda and (kind == "adamw" or (kind == "adam" and kind not in recorded)):
             optimisers.append(QuickAdamW(ordinary))  # without weight decay, Adam is the same
         elif kind in ("adam", "adamw"):

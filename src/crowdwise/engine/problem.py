@@ -153,7 +153,7 @@ def make_inputs(X: Any, device: torch.device) -> Inputs:
     if X.dtype != np.uint8:
         if np.issubdtype(X.dtype, np.floating):
             _check_finite(X)
-        X = X.astype(np.float32)
+        X = X.astype(np.float32, copy=not X.flags.writeable)  # torch warns of memory that must not be written to
     array = to_channels_first(X)
     if device.type == "cuda" and array.nbytes > 0.5 * torch.cuda.mem_get_info(device)[0]:
         return StreamedInputs(array, device)

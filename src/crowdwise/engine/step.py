@@ -90,8 +90,8 @@ class Step:
             self.factor = factor
 
     def __call__(self, batch: Batch) -> None:
-        for optimiser in self.optimisers:
-            optimiser.zero_grad(set_to_none=True)
+        for parameter in self.parameters:
+            parameter.grad = None
         with (
             self.half_weights(),
             torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32),

@@ -52,6 +52,22 @@ class ProductHeads(nn.Module):
         theta = self.product().reshape(-1, *self.last.shape[1:])
         return theta if self.residual is None else theta + self.residual
 
+    def alike(self, annotator: Tensor) -> Tensor:
+        """For each of annotators (P,) one that always has the same head: the first of these, or itself."""
+        return annotator
+
+    def product_of(self, annotator: Tensor) -> Tensor:
+        """The rows of H W for annotators (P,), (P, (d+1) C^2)."""
+        return self.hidden_of(annotator) @ self.last.flatten(1)
+
+    def _heads_of(self, annotator: Tensor) -> tuple[Tensor, Tensor]:
+        """The heads that annotators (P,) have, each once and the most frequent first, and which of them is whose, (P,)."""
+        used, which, counts = np.unique(self.alike(annotator).numpy(), return_inverse=True, return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        theta = self.product_of(torch.from_numpy(used[order])).reshape(-1, *self.last.shape[1:])
+        theta = theta if self.residual is None else theta + self.residual
+        return theta, torch.from_numpy(np.argsort(order)[which])
+
     @torch.no_grad()
     def factors(self) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
         """H (R, Z) and W (Z, d+1, C, C); theta_0, if any, is the last of W, with ones in H."""
@@ -69,7 +85,8 @@ class ProductHeads(nn.Module):
     def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         n_classes = self.last.shape[-1]
         if self.heads_first(len(g), len(row)):
-            return pair_products(g, self.heads().flatten(2), row, annotator).reshape(-1, n_classes, n_classes)
+            heads, which = (self.heads(), annotator) if g.is_cuda else self._heads_of(annotator)
+            return pair_products(g, heads.flatten(2), row, which).reshape(-1, n_classes, n_classes)
         by_instance = g @ self.last.transpose(0, 1).flatten(1)  # (B, Z*C*C)
         by_pair = by_instance.index_select(0, row).reshape(len(row), len(self.last), n_classes**2)  # (P, Z, C*C)
         logits = torch.bmm(self.hidden_of(annotator)[:, None], by_pair).squeeze(1)

@@ -5,7 +5,7 @@ Fully connected networks are stacked into batched products; other backbones are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
@@ -14,6 +14,8 @@ from torch.nn import functional as F
 
 from crowdwise.networks.classifier import Classifier
 from crowdwise.networks.layers import ByteDropout, StackedLinear
+
+_ROWS = 256  # instances that go through K networks at a time on the CPU
 
 
 class LastLayer(StackedLinear):
@@ -36,7 +38,7 @@ class StackedNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         rows = self.norm(x.transpose(0, 1).flatten(1))  # (B, K d)
-        stacked: Tensor = rows.view(x.shape[1], x.shape[0], -1).transpose(0, 1)
+        stacked: Tensor = rows.view(x.shape[1], x.shape[0], x.shape[2]).transpose(0, 1)
         return stacked
 
     def one(self, number: int, x: Tensor) -> Tensor:
@@ -64,6 +66,30 @@ class StackedRows(nn.Module):
         for layer in self.layers:
             x = layer.one(number, x) if isinstance(layer, StackedLinear | StackedNorm) else layer(x)
         return x[0]
+
+    def of_all(self, last: StackedLinear) -> Callable[[Tensor], Tensor] | None:
+        """A function from instances, which are not repeated, to (K, B, out) of all networks and a ``last`` layer.
+
+        For evaluation on the CPU, with the weights as they are now: the first layers are one product, of so few rows at a
+        time that what follows finds them in the caches. None for networks that do not start with a linear layer.
+        """
+        passive = (nn.Flatten, nn.Dropout, nn.Identity)
+        first, *rest = [layer for layer in self.layers if not isinstance(layer, passive)] or [self]
+        if not isinstance(first, StackedLinear):
+            return None
+        networks = len(first.weight)
+        weight, bias = first.weight.transpose(0, 1).flatten(1), first.bias.flatten()  # (in, K d), (K d,)
+
+        memory = weight.new_empty(_ROWS, len(bias))  # new memory for each block would take as long as the product
+
+        def block(x: Tensor) -> Tensor:
+            h = torch.addmm(bias, x, weight, out=memory[: len(x)])
+            h = h.view(len(x), networks, first.out_features).transpose(0, 1)  # (K, b, d)
+            for layer in rest:
+                h = h.relu_() if type(layer) is nn.ReLU else layer(h)
+            return StackedLinear.forward(last, h)
+
+        return lambda x: torch.cat([block(part) for part in x.flatten(1).split(_ROWS)], 1)
 
     @staticmethod
     def fits(backbone: nn.Module) -> bool:
@@ -130,6 +156,16 @@ class Stacked(Classifier):
             return logits
         members = F.log_softmax(logits.unflatten(0, (self.networks, -1)), 2)
         return torch.logsumexp(members, 0) - torch.log(torch.tensor(float(self.networks), device=x.device))
+
+    def member_function(self) -> Callable[[Tensor], Tensor]:
+        """`member_logits` of the weights as they are now, for many batches in evaluation on the CPU."""
+        plain = not (self.training or torch.is_autocast_enabled("cpu"))
+        if plain and isinstance(self.backbone, StackedRows) and self.linear.weight.device.type == "cpu":
+            with torch.no_grad():
+                logits = self.backbone.of_all(cast(LastLayer, self.linear))
+            if logits is not None:
+                return lambda x: logits(x).transpose(0, 1)
+        return self.member_logits
 
     def member_logits(self, x: Tensor) -> Tensor:
         """Logits of every network, for instances that are not repeated: (B, ...) -> (B, K, C)."""

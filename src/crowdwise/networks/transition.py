@@ -6,9 +6,11 @@ C x C matrix of logits. Only annotated (instance, annotator) pairs are evaluated
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -18,6 +20,7 @@ from crowdwise.networks.backbones import build_backbone
 from crowdwise.networks.rows import CorrectedLoss
 
 _GROUPED_LIMIT = 512  # annotators up to which pairs are grouped on the CPU
+_CALL = 300_000  # multiplications that take as long as starting a product
 _PAIRS_AT_ONCE = 4096  # transition matrices evaluated at a time
 
 
@@ -180,39 +183,89 @@ class GroupedProducts(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, g: Tensor, theta: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
-        order = torch.argsort(annotator, stable=True)
-        counts = torch.bincount(annotator, minlength=len(theta)).tolist()
-        place = row[order]
-        features = g.index_select(0, place)
-        products = features.new_empty(len(row), theta.shape[2])
-        for part, head, product in _groups(counts, features, theta, products):
-            torch.mm(part, head, out=product)
-        ctx.save_for_backward(features, theta, place, order)
-        ctx.counts, ctx.size = counts, len(g)
-        return torch.empty_like(products).index_copy_(0, order, products)
+        groups = _Groups.of(annotator, theta)
+        features = g.new_zeros(groups.rows, g.shape[1]).index_copy_(0, groups.place, g.index_select(0, row))
+        products = features.new_empty(groups.rows, theta.shape[2])
+        for part, head, product in groups(features, theta, products):
+            _multiply(part, head, product)
+        ctx.save_for_backward(features, theta, row)
+        ctx.groups, ctx.size = groups, len(g)
+        return products.index_select(0, groups.place)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        features, theta, place, order = ctx.saved_tensors
-        gradient = gradient.index_select(0, order)
+        (features, theta, row), groups = ctx.saved_tensors, ctx.groups
+        slopes = gradient.new_zeros(groups.rows, gradient.shape[1]).index_copy_(0, groups.place, gradient)
         by_theta = by_g = None
         if ctx.needs_input_grad[1]:
-            by_theta = torch.zeros_like(theta)
-            for part, head, slope in _groups(ctx.counts, features, by_theta, gradient):
-                torch.mm(part.T, slope, out=head)
+            by_theta = torch.zeros_like(theta) if 0 in groups.counts else torch.empty_like(theta)
+            for part, head, slope in groups(features, by_theta, slopes):
+                _multiply(part.mT, slope, head)
         if ctx.needs_input_grad[0]:
             by_part = torch.empty_like(features)
-            for part, head, slope in _groups(ctx.counts, by_part, theta, gradient):
-                torch.mm(slope, head.T, out=part)
-            by_g = features.new_zeros(ctx.size, features.shape[1]).index_add_(0, place, by_part)
+            for part, head, slope in groups(by_part, theta, slopes):
+                _multiply(slope, head.mT, part)
+            by_pair = by_part.index_select(0, groups.place)
+            by_g = features.new_zeros(ctx.size, features.shape[1]).index_add_(0, row, by_pair)
         return by_g, by_theta, None, None
 
 
-def _groups(counts: list[int], rows: Tensor, heads: Tensor, others: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """The rows of each annotator that has some, its head, and its part of other rows."""
-    for part, head, other in zip(rows.split(counts), heads.unbind(0), others.split(counts), strict=True):
-        if len(part):
-            yield part, head, other
+def _multiply(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """a @ b, of matrices or batches of them; `torch.matmul` would go through a copy."""
+    torch.mm(a, b, out=out) if a.ndim == 2 else torch.bmm(a, b, out=out)
+
+
+class _Groups(NamedTuple):
+    """Pairs sorted by annotator. The last annotators share one batched product, for which all have as many rows.
+
+    That saves most where those with many pairs come first.
+    """
+
+    place: Tensor  # (P,) the row of each pair
+    counts: list[int]  # rows of each of the first annotators, who have products of their own
+    others: int  # annotators after these
+    width: int  # rows of each of them
+
+    @classmethod
+    def of(cls, annotator: Tensor, theta: Tensor) -> _Groups:
+        size, call = (
+            len(theta),
+            _CALL / (theta.shape[1] * theta.shape[2]),
+        )  # rows that take as long as a product's start
+        codes = annotator.numpy()  # whose functions take less time to start
+        number = np.bincount(codes, minlength=size)
+        counts = number.tolist()
+        widest, least = 0, math.inf
+        first = width = 0
+        for at in range(size - 1, -1, -1):
+            widest = max(widest, counts[at])
+            cost = at * call + (size - at) * widest
+            if cost < least:
+                least, first, width = cost, at, widest
+        rows = number.copy()
+        rows[first:] = width
+        order = np.argsort(codes, kind="stable")
+        skipped = np.cumsum(rows - number) - (rows - number)  # rows before an annotator's that are no pairs
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order)) + np.repeat(skipped, number)
+        return cls(torch.from_numpy(place), counts[:first], size - first, width)
+
+    @property
+    def rows(self) -> int:
+        return sum(self.counts) + self.others * self.width
+
+    def __call__(self, rows: Tensor, heads: Tensor, others: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """The rows of an annotator, its head, and its part of other rows; at the end, those of many at once."""
+        number = len(self.counts)
+        sizes = [*self.counts, self.others * self.width]
+        *parts, last = rows.split(sizes)
+        *slopes, rest = others.split(sizes)
+        for part, head, slope in zip(parts, heads[:number].unbind(0), slopes, strict=True):
+            if len(part):
+                yield part, head, slope
+        if len(last):
+            shape = self.others, self.width, -1
+            yield last.view(shape), heads[number:], rest.view(shape)
 
 
 def row_loss(logits: Tensor, label: Tensor) -> Tensor:

@@ -29,6 +29,7 @@ Cells = npt.NDArray[Any]  # uint32, or int64 where R * C does not fit
 SMALL = 20_000  # annotations below which scipy is as fast
 PATIENT = 300_000  # annotations from which on compiling pays within the first fit
 TINY = 1e-300  # no probability is taken for less
+_SPARSE = 4  # cells of a table for each annotation from which on the others are passed over
 FLOOR = 1e-10  # probabilities are kept at or above this before a logarithm
 APART = 16  # numbers between what two threads write all the time, or they would share cache lines
 
@@ -112,9 +113,21 @@ def em_step(
     """
     k = len(prior)
     if not layout.compiled:
-        cells = incidence(layout)
-        scores = cells @ np.log(np.maximum(emission, TINY).reshape(-1, k)) + np.log(prior)
-        return _finish(layout, scores, lambda q: (cells.T @ q).reshape(emission.shape), out, onto)
+        cells, entries, used = incidence(layout), emission.reshape(-1, k), None
+        if _SPARSE * len(layout.cells) < len(entries):  # with many classes, nearly all of the table is of no use
+            used, place = np.unique(layout.cells, return_inverse=True)
+            cells = sp.csr_array((cells.data, place, cells.indptr), shape=(cells.shape[0], len(used)))
+            entries = entries[used]
+        scores = cells @ np.log(np.maximum(entries, TINY)) + np.log(prior)
+
+        def count(q: Floats) -> Floats:
+            if used is None:
+                return (cells.T @ q).reshape(emission.shape)
+            counts = np.zeros(emission.shape)
+            counts.reshape(-1, k)[used] = cells.T @ q
+            return counts
+
+        return _finish(layout, scores, count, out, onto)
     posterior = np.empty((len(layout.indptr) - 1, k)) if out is None else out
     table = np.ascontiguousarray(emission, np.float64).ravel()
     if layout.weight is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, Self, cast
 
+import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor, nn
@@ -55,6 +56,7 @@ class NormalisedGraph(nn.Module):
     def __init__(self, matrix: sp.csr_array) -> None:
         super().__init__()
         self.dense = matrix.shape[0] <= DENSE_LIMIT
+        self._first: Tensor | None = None
         if self.dense:
             self.register_buffer("matrix", torch.tensor(matrix.toarray(), dtype=torch.float32))
             return
@@ -76,9 +78,19 @@ class NormalisedGraph(nn.Module):
         product: Tensor = SparseProduct.apply(self._csr("forward"), self._csr("backward"), hidden)  # type: ignore[no-untyped-call]
         return product
 
+    def alike(self, annotator: Tensor) -> Tensor:
+        """For each of annotators (P,) the first with the same row; in a large graph itself."""
+        if not self.dense:
+            return annotator
+        if self._first is None:  # not before use: a model that is being loaded has no values yet
+            self._first = first_equal(self.matrix)
+        return self._first[annotator]
+
     def rows(self, annotator: Tensor, hidden: Tensor) -> Tensor:
         """The rows of A_hat @ H for annotators (P,), (P, Z); only these are computed if they are few in a large crowd."""
         size = len(hidden)
+        if self.dense and len(annotator) < size:
+            return self.matrix.index_select(0, annotator) @ hidden
         if self.dense or hidden.is_cuda or size <= ROWS_BEYOND or 4 * len(annotator) > size:
             return cast(Tensor, self(hidden)).index_select(0, annotator)
         used, place = torch.unique(annotator, return_inverse=True)
@@ -153,6 +165,14 @@ class GCNHeads(MappedHeads):
             return super().hidden_of(annotator)
         return self.graph.rows(annotator, F.leaky_relu(self.graph(self.first), 0.2))
 
+    def alike(self, annotator: Tensor) -> Tensor:
+        return self.graph.alike(annotator)
+
+    def product_of(self, annotator: Tensor) -> Tensor:
+        if self._full:
+            return self.graph.rows(annotator, self.last.flatten(1))
+        return super().product_of(annotator)
+
     def product(self) -> Tensor:
         return cast(Tensor, self.graph(self.last.flatten(1))) if self._full else super().product()
 
@@ -164,6 +184,17 @@ class GCNHeads(MappedHeads):
     def _full(self) -> bool:
         """Whether the last layer has a row for each annotator."""
         return self.first is None and self.factor is None
+
+
+def first_equal(matrix: Tensor) -> Tensor:
+    """For each row of a matrix (R, M) the number of the first row that equals it, (R,).
+
+    >>> first_equal(torch.tensor([[1, 2], [3, 4], [1, 2]])).tolist()
+    [0, 1, 0]
+    """
+    first: dict[bytes, int] = {}
+    rows = np.ascontiguousarray(matrix.cpu().numpy())
+    return torch.tensor([first.setdefault(row.tobytes(), number) for number, row in enumerate(rows)])
 
 
 def _saved_graph(tensors: dict[str, Tensor]) -> sp.csr_array:

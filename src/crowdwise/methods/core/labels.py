@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,6 +21,7 @@ from crowdwise.engine.evaluation import evaluate
 from crowdwise.errors import CrowdwiseWarning, DataError, shorten
 from crowdwise.methods.core.label_model import Floats, LabelModel, LabelRows, forget, power_alone, power_by_agreement
 from crowdwise.networks import Stacked
+from crowdwise.networks.rows import few_log_softmax
 
 Array = npt.NDArray[Any]
 POSTERIOR = "posterior"
@@ -70,13 +70,22 @@ def label_arrays(engine: Engine, crowd: Annotations, classifier: nn.Module, hone
 def as_sure_as(classifier: nn.Module, power: float) -> Callable[[Tensor], Tensor]:
     """ln of the classifier's probabilities (B, C), or of the mean over its members', to the given power and normalised."""
 
+    members: Callable[[Tensor], Tensor] | None = None
+
     def log_p(x: Tensor) -> Tensor:
+        nonlocal members
         if not isinstance(classifier, Stacked):
-            return torch.log_softmax(power * classifier(x).float(), 1)
-        members = torch.log_softmax(power * classifier.member_logits(x).float(), 2)
-        return torch.logsumexp(members, 1) - math.log(members.shape[1])
+            return _log_softmax(power * classifier(x).float())
+        members = members or classifier.member_function()
+        each = _log_softmax(power * members(x).float())  # (B, K, C)
+        top = each.amax(1, keepdim=True)
+        return (each - top).exp_().mean(1).log_().add_(top.squeeze(1))
 
     return log_p
+
+
+def _log_softmax(logits: Tensor) -> Tensor:
+    return few_log_softmax(logits)[0] if logits.device.type == "cpu" else torch.log_softmax(logits, -1)
 
 
 def _to_arrays(model: LabelModel) -> dict[str, Array]:

@@ -26,6 +26,7 @@ from crowdwise.engine.tensors import Inputs
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, NonFiniteError, TrainingError, shorten
 from crowdwise.methods.core.labels import POSTERIOR, as_sure_as, label_model, new_posterior
 from crowdwise.networks import ConstantTransition, Transition
+from crowdwise.networks.rows import few_log_softmax
 from crowdwise.networks.transition import stretches
 
 Array = npt.NDArray[Any]
@@ -33,7 +34,7 @@ _NO_LABELS = (
     "this model holds no labels of its training instances: an earlier version saved it, or its training diverged; "
     "fit it again"
 )
-_AT_ONCE = 65_536  # feature vectors in a part of a large array
+_AT_ONCE = 1 << 20  # values in a part of a large array of feature vectors
 _CHECKED = 1000  # instances that are compared with the training data
 
 
@@ -94,9 +95,9 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _log_p(self, X: Any, power: float = 1.0) -> Array:
         """ln f(x), what the networks say, their probabilities to the given power: (len(X), C)."""
         classifier = self._fitted_classifier()
-        function = classifier if power == 1 else as_sure_as(classifier, power)
+        function = as_sure_as(classifier, power)
         function = with_mirror_image(function) if self.mirrored_ else function
-        parts = [torch.log_softmax(part.double(), 1).cpu().numpy() for part in self._evaluated(classifier, X, function)]
+        parts = [few_log_softmax(part.cpu().double())[0].numpy() for part in self._evaluated(classifier, X, function)]
         return self._finite("predictions", parts[0] if len(parts) == 1 else np.concatenate(parts))
 
     def posterior(self, X: Any, annotations: Any, *, ids: Any = None) -> Array:
@@ -222,8 +223,9 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The same part by part: large arrays of features are cut, so that copies of them stay small."""
         device, X = resolve_device(self.device), self._rows(X)
         parts = [X]
-        if isinstance(X, np.ndarray) and X.ndim == 2 and len(X) > _AT_ONCE and self.intake_.encoder is None:
-            parts = [X[start : start + _AT_ONCE] for start in range(0, len(X), _AT_ONCE)]
+        if isinstance(X, np.ndarray) and X.ndim == 2 and X.size > _AT_ONCE and self.intake_.encoder is None:
+            rows = max(1, _AT_ONCE // X.shape[1])
+            parts = [X[start : start + rows] for start in range(0, len(X), rows)]
 
         def inputs_of(part: Any) -> Inputs:
             try:
