@@ -27,6 +27,7 @@ from crowdwise.registry import AGGREGATORS
 
 PREFERRED = "concord"
 _FEW_GOLD = 50
+_ERRORS = 2  # by which another must be ahead of Concord: the best of several is so by luck as well
 
 
 def compare(
@@ -168,10 +169,10 @@ def recommend(ranked: Sequence[Entry], simplest: Entry) -> tuple[Entry, str]:
     preferred = next((entry for entry in ranked if entry.method == PREFERRED and not entry.at_chance), None)
     if preferred is best:
         return best, f"Recommended: {best.title}, which has the highest score."
-    if preferred is not None and preferred.behind <= preferred.behind_error:
+    if preferred is not None and preferred.behind <= _ERRORS * preferred.behind_error:
         return preferred, (
             f"Recommended: {preferred.title}. {best.title} scores {100 * preferred.behind:.1f} points higher, which is within "
-            "one standard error."
+            "two standard errors."
         )
     if preferred is None:
         return best, f"Recommended: {best.title}, which has the highest score."
