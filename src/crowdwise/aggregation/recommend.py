@@ -19,7 +19,7 @@ _CHANCE = 0.02  # agreement beyond chance below which labels carry no common sig
 _DEVIATIONS = 1.0  # standard deviations of agreement within which it may be chance
 _UNANIMOUS = 0.95  # agreement beyond chance above which no method changes anything worth having
 _TABLES = 2e9  # bytes of confusion matrices above which one accuracy per annotator has to do
-_MANY = 1_000_000  # labels times classes above which a committee takes too long
+_MANY = 1_000_000  # labels, and four per annotator and class, times classes: above it a committee takes too long
 _LARGE_GROUP = 0.25  # of the labels, from which on annotators who err alike decide too much
 
 
@@ -114,7 +114,7 @@ def suitable_method(crowd: Crowd, models: Sequence[Any] = ()) -> tuple[str, str]
                 f"{len(members)} annotators ({names}{', ...' if len(members) > 3 else ''}) agree with each other far more than "
                 "their skills explain: they err alike, and share their say."
             )
-        if crowd.n_annotations * crowd.n_classes <= _MANY:
+        if (crowd.n_annotations + 4 * crowd.n_annotators * crowd.n_classes) * crowd.n_classes <= _MANY:
             return "committee", f"Several methods decide together, since none is best for every crowd ({facts})."
     enough = typical >= 2 * crowd.n_classes
     why = "annotators can be compared" if enough else "annotators with few labels each borrow strength from the crowd"
