@@ -342,3 +342,20 @@ def test_label_table_of_new_annotations_knows_all_classes_of_the_model(plain, ne
     table = label_table(few, plain.posterior(X, few), plain.classes_)
     assert set(table["label"].to_pylist()) == set(WORDS)
     assert set(table["majority_vote"].to_pylist()) <= {"ape", "bee", None}
+
+
+def test_shares_of_classes_come_from_labels_alone():
+    rng = np.random.default_rng(0)
+    y = (rng.random(600) < 0.15).astype(int)
+    labels = np.where(rng.random((600, 4)) < 0.8, y[:, None], 1 - y[:, None])  # 29 % of the labels are of class 1
+    shares = LabelRows.of(Annotations.from_dense(labels)).shares()
+    assert abs(shares[1] - y.mean()) < abs(labels.mean() - y.mean()) / 2
+
+
+def test_shares_of_very_many_classes_are_those_of_labels():
+    rows = LabelRows.of(Annotations.from_triples([0, 1, 2], [0, 1, 1], [0, 3, 3], n_classes=10_000))
+    shares = rows.shares()
+    assert shares.sum() == pytest.approx(1)
+    assert shares[3] == pytest.approx(0.5, abs=1e-3)
+    nothing = LabelRows.of(Annotations.from_triples([], [], [], n_instances=2, n_annotators=1, n_classes=4))
+    assert nothing.shares() == pytest.approx(np.full(4, 0.25))

@@ -57,6 +57,7 @@ FEW_LABELS = 1.5  # of an instance, up to which nothing tells errors of labels f
 _PULL_ALONE = 0.3  # of the power of f alone to the usual a
 _USUAL = 0.5, 0.5  # a and b where there are hardly any labels to choose them by
 _ENOUGH = 100_000  # probabilities of labels that are predicted; more would tell the same
+_TABLES = 50_000_000  # entries of annotators' tables above which none are made
 _ROUNDS = 5  # of expectation maximisation, before and after each choice of weights
 _FLOOR = 1e-10
 _BLOCK = 4096  # rows at a time, so that what is computed on the way stays in the cache
@@ -105,13 +106,20 @@ class LabelRows:
         return np.asarray(self.members @ values)
 
     def shares(self) -> Floats:
-        """The classes' shares (C,) by the labels alone, according to hierarchical Dawid-Skene."""
-        n, n_annotators, n_classes = self.size
-        if n_classes < 2 or not len(self.label):
-            return np.full(n_classes, 1 / max(n_classes, 1))
-        sizes = {"n_instances": n, "n_annotators": n_annotators, "n_classes": n_classes}
-        crowd = Annotations.from_triples(self.instance, self.annotator, self.label, weight=self.times, **sizes)
-        return np.asarray(HierarchicalDawidSkene(calibration="none", max_iter=20, tol=1e-3).fit(crowd).class_prior_)
+        """The classes' shares (C,) by labels alone: hierarchical Dawid-Skene's, or of the labels where that needs large tables."""
+        n_classes = self.size[2]
+        chosen = self.instance % (len(self.label) // _ENOUGH + 1) == 0
+        instance, annotator = (
+            np.unique(codes[chosen], return_inverse=True)[1] for codes in (self.instance, self.annotator)
+        )
+        if n_classes < 2 or not len(annotator) or (annotator.max() + 1) * n_classes**2 > _TABLES:
+            given = np.bincount(self.label, self.times, minlength=n_classes) + 1 / max(n_classes, 1)
+            return np.asarray(given / given.sum())
+        crowd = Annotations.from_triples(
+            instance, annotator, self.label[chosen], n_classes=n_classes, weight=self.times[chosen]
+        )
+        alone = HierarchicalDawidSkene(calibration="none", max_iter=20, tol=1e-3).fit(crowd)
+        return np.asarray(alone.class_prior_)
 
     def sample(self, judged: npt.NDArray[np.bool_]) -> tuple[LabelRows, Ints]:
         """The rows of a number of the ``judged`` instances (n,) that tells enough, and these instances."""
