@@ -106,7 +106,7 @@ class LabelRows:
         return np.asarray(self.members @ values)
 
     def shares(self) -> Floats:
-        """The classes' shares (C,) by labels alone: hierarchical Dawid-Skene's, or of the labels where that needs large tables."""
+        """The classes' shares (C,) by labels alone: hierarchical Dawid-Skene's, or the labels' own where tables are large."""
         n_classes = self.size[2]
         chosen = self.instance % (len(self.label) // _ENOUGH + 1) == 0
         instance, annotator = (
