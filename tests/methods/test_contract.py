@@ -41,13 +41,13 @@ def fitted(method: str):
 @every_method
 def test_learns_separable_classes_and_who_guesses(method):
     """Two of the eight annotators guess: the classes are learned all the same, and the two have the least skill."""
-    X, annotations, y = crowd(400)
+    X, annotations, y = crowd(300)
     guess = np.random.default_rng(1).integers(3, size=len(annotations))
     label = np.where(annotations.annotator < 2, guess, annotations.label)
     noisy = Annotations.from_triples(
-        annotations.instance, annotations.annotator, label, n_instances=400, n_annotators=8, n_classes=3
+        annotations.instance, annotations.annotator, label, n_instances=300, n_annotators=8, n_classes=3
     )
-    model = make(method, epochs=20).fit(X, noisy)
+    model = make(method, epochs=12).fit(X, noisy)
     assert model.score(X, y) > 0.9
     assert model.skill_[:2].max() < model.skill_[2:].min()
 

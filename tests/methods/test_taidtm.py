@@ -279,8 +279,8 @@ MAPPING_SETTINGS: list[dict[str, object]] = [{}, {"purify": False}, {"k": 5}, {"
     ids=str,
 )
 def test_variants_train(variant, tmp_path, first_stages):
-    X, annotations, y = crowd(300)
-    model = crowdwise.TAIDTM(**(TAIDTM_QUICK | {"epochs": 6} | variant)).fit(X, annotations, share=first_stages)
+    X, annotations, y = crowd()
+    model = crowdwise.TAIDTM(**(TAIDTM_QUICK | {"epochs": 4} | variant)).fit(X, annotations, share=first_stages)
     assert model.score(X, y) > (0.3 if variant == {"classifier_start": "random"} else 0.85)
     loaded = crowdwise.load(model.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
