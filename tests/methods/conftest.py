@@ -13,8 +13,7 @@ ABOUT_LABELS = {"test_labels.py", "test_concord.py", "test_inputs.py", "test_lar
 def without_labels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Models keep no labels of their training instances, half of a small fit, where no test looks at them.
 
-    How labels are made depends on no method: of the tests of every method, those of one make labels all the same, and so
-    does the model of each method that `test_contract.py` shares.
+    `test_labels.py` looks at those of every method. In other tests of every method, one of them makes labels all the same.
     """
     parameters = getattr(getattr(request.node, "callspec", None), "params", {})
     if request.path.name not in ABOUT_LABELS and parameters.get("method") != "ce":
