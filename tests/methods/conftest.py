@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from crowdwise.methods.core import base
@@ -18,3 +20,9 @@ def without_labels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     parameters = getattr(getattr(request.node, "callspec", None), "params", {})
     if request.path.name not in ABOUT_LABELS and parameters.get("method") != "ce":
         monkeypatch.setattr(base, "label_arrays", lambda *_: {})
+
+
+@pytest.fixture(scope="module")
+def first_stages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where runs that differ only later find each other's warm-up and global transition."""
+    return tmp_path_factory.mktemp("first-stages")

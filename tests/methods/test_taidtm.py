@@ -237,12 +237,6 @@ def test_distilled_examples_are_training_instances_with_classes():
     assert (label == y[at]).mean() > 0.9
 
 
-@pytest.fixture(scope="module")
-def first_stages(tmp_path_factory):
-    """Where runs that differ only later find each other's warm-up and global transition."""
-    return tmp_path_factory.mktemp("first-stages")
-
-
 MAPPING_SETTINGS: list[dict[str, object]] = [{}, {"purify": False}, {"k": 5}, {"residual": True}, {"gcn_layers": 1}]
 
 
