@@ -57,7 +57,7 @@ test: .venv/.installed-dev browser
 	@$(MAKE) --no-print-directory --jobs 2 lint fast-tests
 
 fast-tests: .venv/.installed-dev
-	$(TEST) -m "not slow and not gpu" -n 2 --dist loadfile --no-loadscope-reorder
+	$(TEST) -m "not slow and not gpu" -n 2 --dist loadgroup --no-loadscope-reorder
 
 test-slow: lint browser
 	$(TEST) -m "not gpu" -n 2 --dist loadgroup --no-loadscope-reorder --durations 30

@@ -26,6 +26,6 @@ def browser() -> Iterator[Any]:
         warnings.warn(reason, stacklevel=1)
         pytest.skip(reason)
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox"])
+        chromium = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
         yield chromium
         chromium.close()

@@ -45,17 +45,27 @@ def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 LONGEST = (
-    "methods/test_contract.py",
-    "streaming/test_streaming.py",
-    "bench/test_runner.py",
     "report/test_browser.py",
-    "methods/test_taidtm.py",
+    "reviewing/test_browser.py",
+    "methods/test_contract.py",
     "test_documents.py",
-    "engine/test_loop.py",
-    "cli/test_cli_train.py",
+    "bench/test_runner.py",
+    "methods/test_taidtm.py",
     "streaming/test_resuming.py",
-    "methods/test_large_crowds.py",
+    "streaming/test_streaming.py",
+    "engine/test_loop.py",
     "cli/test_cli_report.py",
+    "aggregation/test_contract.py",
+    "test_under_attack.py",
+    "aggregation/test_hierarchical.py",
+    "report/test_content.py",
+    "comparison/test_compare.py",
+    "aggregation/test_recommend.py",
+    "judges/test_estimate.py",
+    "test_scikit_learn.py",
+    "methods/test_large_crowds.py",
+    "aggregation/test_machine_code.py",
+    "cli/test_cli_train.py",
     "methods/test_type_three.py",
 )
 """Files that take longest come first, so that no process is left with one of them while the others have finished."""
@@ -69,10 +79,14 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With ``--dist loadgroup`` the tests of a file go to one process, for the fixtures they share; damaged files to any."""
+    """With ``--dist loadgroup`` the tests of a file go to one process, for the fixtures they share; damaged files to any.
+
+    Tests of pages share one browser.
+    """
     tests = Path(__file__).parent
     place = {tests / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path, len(place)))
     for item in items:
         if "in_memory" not in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+            file = item.nodeid.partition("::")[0]
+            item.add_marker(pytest.mark.xdist_group("browser" if file.endswith("test_browser.py") else file))

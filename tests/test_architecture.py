@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -38,9 +39,16 @@ LAYERS = [
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 
 
+@functools.cache
+def statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    """All statements of a file that import something."""
+    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(path: Path):
     """Dotted names below crowdwise."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(path):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "crowdwise":
             below = node.module.split(".")[1:]
             yield from (".".join([*below, alias.name]) for alias in node.names)
@@ -79,7 +87,7 @@ def test_files_are_replaced_by_one_writer():
 def private_imports(path: Path):
     """Private names and modules that a file imports from other packages, as dotted names."""
     own = path.relative_to(SOURCE).parts[0].removesuffix(".py").replace("__init__", "_moved")  # crowdwise's own
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(path):
         names = []
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("crowdwise"):
             names = [f"{node.module}.{alias.name}" for alias in node.names]

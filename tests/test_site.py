@@ -13,13 +13,18 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from extras import needs
 from scripts import load_script
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-pytest.importorskip("mkdocs", reason="the extra docs is not installed")
-pytest.importorskip("merm", reason="the extra docs is not installed")
-site = load_script("site", DOCS)
+needs("mkdocs", "the extra docs is not installed")
+needs("merm", "the extra docs is not installed")
+
+
+@pytest.fixture(scope="module")
+def site() -> Any:
+    return load_script("site", DOCS)
 
 
 def test_the_navigation_lists_every_page() -> None:
@@ -27,7 +32,7 @@ def test_the_navigation_lists_every_page() -> None:
     assert listed == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}, "put it into nav of mkdocs.yml"
 
 
-def test_the_reference_holds_everything_public() -> None:
+def test_the_reference_holds_everything_public(site: Any) -> None:
     import crowdwise
 
     pages = site.reference()
@@ -38,14 +43,14 @@ def test_the_reference_holds_everything_public() -> None:
     assert {name for name in crowdwise.__all__ if not name.startswith("_")} <= there
 
 
-def test_examples_become_code() -> None:
+def test_examples_become_code(site: Any) -> None:
     text = "One line.\n\n>>> 1 + 1\n2\n\nMore.\n\n```python\n>>> 2\n```"
     assert (
         site.examples_as_code(text) == "One line.\n\n\n```python\n>>> 1 + 1\n2\n```\n\nMore.\n\n```python\n>>> 2\n```"
     )
 
 
-def test_headings_have_the_anchors_of_github() -> None:
+def test_headings_have_the_anchors_of_github(site: Any) -> None:
     assert site.anchor("What happens to `texts`, and why?", "-") == "what-happens-to-texts-and-why"
 
 

@@ -44,9 +44,9 @@ def simulated(
     return Annotations.from_triples(instance, annotator, label, **sizes), truth
 
 
-def sparse(labels_per_annotator: int, seed: int) -> tuple[Annotations, Codes]:
-    """A crowd in which everybody labels little: three classes, 1,000 instances, three votes each, accuracies U(0.5, 0.95)."""
-    return simulated(1_000, 3_000 // labels_per_annotator, 3, 3, (0.5, 0.95), seed=seed)
+def sparse(labels_per_annotator: int, seed: int, n: int = 1_000) -> tuple[Annotations, Codes]:
+    """A crowd in which everybody labels little: three classes, three votes for each instance, accuracies U(0.5, 0.95)."""
+    return simulated(n, 3 * n // labels_per_annotator, 3, 3, (0.5, 0.95), seed=seed)
 
 
 def accuracy(labels: Codes, truth: Codes) -> float:

@@ -53,11 +53,12 @@ def test_gold_is_passed_on() -> None:
     assert chosen.estimator.labels_[0] == chosen.majority_vote.labels_[0] == (truth[0] + 1) % 3
 
 
+@pytest.mark.parametrize("n", [300, pytest.param(1_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("labels_per_annotator", [1, 5, 50])
-def test_it_does_not_lose_to_majority_vote(labels_per_annotator: int) -> None:
+def test_it_does_not_lose_to_majority_vote(labels_per_annotator: int, n: int) -> None:
     gains = []
     for seed in range(3):
-        crowd, truth = sparse(labels_per_annotator, seed)
+        crowd, truth = sparse(labels_per_annotator, seed, n)
         chosen = recommend(crowd)
         gains.append(accuracy(chosen.estimator.labels_, truth) - accuracy(chosen.majority_vote.labels_, truth))
     assert np.mean(gains) > -0.5

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -228,17 +229,23 @@ class TestDamage:
     class PowerCut(Exception):
         pass
 
-    def interrupted(self, cell: Cell, folder: Path, stage: str) -> Path:
-        """A run that stopped after the second epoch of a stage; its folder."""
+    @pytest.fixture(scope="class")
+    def stopped(self, finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """The folder of a cell that stopped in its last stage."""
+        cell = cells(finished)[1]
+        self.interrupt(cell, folder := tmp_path_factory.mktemp("stopped") / cell.id)
+        return folder
+
+    def interrupt(self, cell: Cell, folder: Path) -> None:
+        """Stop after the second epoch of the last stage."""
 
         def cut(record: Record) -> None:
-            if (record["stage"], record["epoch"]) == (stage, 1):
+            if (record["stage"], record["epoch"]) == ("correction", 1):
                 raise self.PowerCut
 
         folder.mkdir(parents=True)
         with pytest.raises(self.PowerCut):
             measure.run_cell(cell, folder, folder / "shared", watch=cut)
-        return measure.run_folder(folder)
 
     def finish(self, cell: Cell, folder: Path) -> tuple[list[Record], Record]:
         """Go on; the epochs that were trained, and the record."""
@@ -256,7 +263,7 @@ class TestDamage:
     ) -> None:
         cell, whole = bltm
         monkeypatch.setattr(stage_store, "_SLOW_WRITE", 60)  # a checkpoint after every epoch, however slow the disk is
-        self.interrupted(cell, tmp_path / cell.id, "correction")
+        self.interrupt(cell, tmp_path / cell.id)
         trained, record = self.finish(cell, tmp_path / cell.id)
         assert [(one["stage"], one["epoch"]) for one in trained] == [("correction", 1), ("correction", 2)]
         assert results([record]) == results([whole])
@@ -288,17 +295,18 @@ class TestDamage:
         ],
     )
     def test_a_damaged_run_directory_changes_nothing(
-        self, bltm: tuple[Cell, Record], tmp_path: Path, damage: Any
+        self, bltm: tuple[Cell, Record], stopped: Path, tmp_path: Path, damage: Any
     ) -> None:
         cell, whole = bltm
-        damage(self.interrupted(cell, tmp_path / cell.id, "correction"))
+        damage(measure.run_folder(shutil.copytree(stopped, tmp_path / cell.id)))
         _, record = self.finish(cell, tmp_path / cell.id)
         assert results([record]) == results([whole])
 
-    def test_damaged_shared_stages_are_trained_again(self, bltm: tuple[Cell, Record], tmp_path: Path) -> None:
+    def test_damaged_shared_stages_are_trained_again(
+        self, bltm: tuple[Cell, Record], stopped: Path, tmp_path: Path
+    ) -> None:
         cell, whole = bltm
-        folder = tmp_path / cell.id
-        self.interrupted(cell, folder, "correction")
+        folder = shutil.copytree(stopped, tmp_path / cell.id)
         measure.discard_runs(folder)
         shared = sorted((folder / "shared").iterdir())
         assert len(shared) == 2

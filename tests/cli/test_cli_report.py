@@ -19,9 +19,10 @@ import pytest
 import crowdwise
 from crowdwise.registry import METHODS
 from export_samples import TEXTS, sample
+from extras import needs
 
-pytest.importorskip("altair")
-pytest.importorskip("vl_convert")
+needs("altair")
+needs("vl_convert")
 
 
 def page_data(path: Path) -> dict[str, Any]:

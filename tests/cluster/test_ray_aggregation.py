@@ -18,9 +18,6 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-
-pytest.importorskip("ray", reason="needs Ray: pip install crowdwise[ray]")
-
 from crowds import compile_always
 
 import crowdwise
@@ -32,8 +29,10 @@ from crowdwise.cluster import passes as ray_passes
 from crowdwise.errors import ConfigError
 from crowdwise.streaming import aggregate, preparation
 from crowdwise.streaming import crowd as crowds
+from extras import needs
 from streaming_helpers import MODELS, compare, crowd, fresh, text, write
 
+needs("ray", "needs Ray: pip install crowdwise[ray]")
 pytestmark = pytest.mark.slow
 
 

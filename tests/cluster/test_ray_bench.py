@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("ray", reason="needs Ray: pip install crowdwise[ray]")
-
 from bench.test_runner import TINY, Record, files, results
 from cluster_helpers import once, two_workers
 from crowdwise.bench import measure, runner
@@ -20,7 +18,9 @@ from crowdwise.bench.experiments import load_experiment
 from crowdwise.cluster import RayPool
 from crowdwise.cluster import pool as ray_pool
 from crowdwise.errors import ConfigError
+from extras import needs
 
+needs("ray", "needs Ray: pip install crowdwise[ray]")
 pytestmark = pytest.mark.slow
 
 

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("ray", reason="needs Ray: pip install crowdwise[ray]")
-
 import crowdwise
 from cluster_helpers import SOURCES, once, two_workers
 from crowdwise.cluster import Cluster
 from crowdwise.errors import ConfigError, TrainingError
 from crowdwise.tasks.ray_training import place
 from crowdwise.tasks.train import Plan, Run, plan
+from extras import needs
 
+needs("ray", "needs Ray: pip install crowdwise[ray]")
 SETTINGS = {
     "simulate.n_annotators": 12,
     "simulate.noise_rate": 0.1,

@@ -73,7 +73,7 @@ def test_blocks_dense_sparse_and_brute_force_agree_also_with_many_ties(size, k, 
 
 
 @pytest.mark.parametrize("alone", [0, 100, 200])
-@pytest.mark.parametrize("k", [1, 3, 6])
+@pytest.mark.parametrize("k", [1, 6])
 def test_long_rows_agree_with_brute_force_with_and_without_ties(k, alone):
     """Rows that are long beside k are not sorted whole; those of annotators who are similar to nobody not at all."""
     rng = np.random.default_rng(k)

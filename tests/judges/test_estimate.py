@@ -120,7 +120,7 @@ def test_accuracy_of_a_model_and_of_a_consensus():
     right = np.mean(crowd.where(crowd.annotator == 5).label == truth)
     assert model.low <= right <= model.high
     assert model.effective_n > 300
-    crowd, truth, gold = labelled(right=0.4)
+    crowd, truth, gold = labelled(800, right=0.4)
     crowd = crowd.where(crowd.annotator < 5)
     for of in (None, "dawid-skene", DawidSkene(), DawidSkene().fit(crowd).posterior_):
         found = judges.estimate(crowd, gold, "accuracy", of)
@@ -140,7 +140,7 @@ def test_confusions_are_rows_of_distributions():
 
 
 def test_confusions_of_rare_classes_have_no_interval():
-    crowd, truth, _ = labelled()
+    crowd, truth, _ = labelled(600)
     few = [*np.flatnonzero(truth == 0)[:50], *np.flatnonzero(truth == 1)[:50], *np.flatnonzero(truth == 2)[:3]]
     with pytest.warns(CrowdwiseWarning, match="fewer than 5 gold labels, so no interval, for: 2"):
         found = judges.estimate(crowd, {int(i): int(truth[i]) for i in few}, "confusion", 5)
@@ -173,7 +173,7 @@ def test_gold_of_other_instances_with_other_shares():
 
 
 def test_a_labeller_without_errors_on_gold_is_not_taken_for_flawless():
-    crowd, truth, _ = labelled()
+    crowd, truth, _ = labelled(600)
     right = np.flatnonzero(crowd.where(crowd.annotator == 5).label == truth)[:40]
     with pytest.warns(CrowdwiseWarning, match="a rough one"):
         found = judges.estimate(crowd, {int(i): int(truth[i]) for i in right}, "accuracy", 5)
@@ -195,7 +195,7 @@ def test_sampling_probabilities_are_used():
 
 
 def test_rare_cases_are_warned_about_and_nonsense_refused():
-    crowd, _truth, gold = labelled(n_gold=10)
+    crowd, _truth, gold = labelled(600, n_gold=10)
     with pytest.warns(CrowdwiseWarning, match="fewer than 5 gold cases"):
         assert judges.estimate(crowd, gold, of=5).warnings
     with pytest.raises(DataError, match="no gold labels"):

@@ -52,7 +52,7 @@ def test_padding_is_never_mixed_in():
 def test_captured_steps_with_padding_learn_too(alpha, networks, monkeypatch):
     X, annotations, y = crowd(300)
     replay_static_steps(monkeypatch)
-    model = AnnotMix(steps=100, alpha=alpha, networks=networks, verbose=0).fit(X, annotations)
+    model = AnnotMix(steps=60, alpha=alpha, networks=networks, verbose=0).fit(X, annotations)
     assert model.score(X, y) > 0.9
 
 

@@ -42,13 +42,19 @@ SCALINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def problem(quick: bool) -> tuple[np.ndarray, np.ndarray, Annotations]:
     """Images as vectors, their digits, and a crowd's labels of the first 1,347, or of 900 with less noise."""
     data = datasets.load("digits")
-    X = np.concatenate([data.X_train, data.X_test]).reshape(N, D).astype(np.float64)
+    pixels = np.concatenate([data.X_train, data.X_test]).reshape(N, D)
     y = np.concatenate([data.y_train, data.y_test])
     n, annotators, noise = (900, 20, 0.3) if quick else (1347, 60, 0.4)
     crowd = simulate.aidn(
-        X[:n], y[:n], n_annotators=annotators, n_groups=3, labels_per_instance=5.0, noise_rate=noise, random_state=0
+        pixels[:n],
+        y[:n],
+        n_annotators=annotators,
+        n_groups=3,
+        labels_per_instance=5.0,
+        noise_rate=noise,
+        random_state=0,
     )
-    return X, y, crowd.annotations
+    return pixels.astype(np.float64), y, crowd.annotations
 
 
 @functools.cache

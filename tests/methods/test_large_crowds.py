@@ -138,9 +138,10 @@ def test_batches_that_are_too_large_are_cut_between_annotators():
     ],
     ids=str,
 )
-def test_variants_train_and_are_saved_and_loaded(variant, tmp_path):
-    X, annotations, y = crowd(300)
-    model = crowdwise.TAIDTM(**(TAIDTM_QUICK | {"epochs": 6, "head_rank": 3} | variant)).fit(X, annotations)
+def test_variants_train_and_are_saved_and_loaded(variant, tmp_path, first_stages):
+    X, annotations, y = crowd()
+    settings = TAIDTM_QUICK | {"epochs": 4, "head_rank": 3} | variant
+    model = crowdwise.TAIDTM(**settings).fit(X, annotations, share=first_stages)
     assert model.score(X, y) > 0.85
     loaded = crowdwise.load(model.save(tmp_path / "model"))
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))

@@ -19,8 +19,7 @@ def source() -> Source:
     return crowd()
 
 
-@pytest.fixture
-def opened(browser: Any) -> Iterator[Open]:
+def opening(browser: Any) -> Iterator[Open]:
     """Opens a page and waits until all charts are drawn; fails on anything in the console, and on any request."""
     contexts, said, asked = [], [], []
 
@@ -40,3 +39,7 @@ def opened(browser: Any) -> Iterator[Open]:
         context.close()
     assert not said, said
     assert not [url for url in asked if not url.startswith(("file:", "data:", "blob:", "http://127.0.0.1:"))]
+
+
+opened = pytest.fixture(opening)
+opened_once = pytest.fixture(opening, scope="module")  # for pages that several tests share

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import threading
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from crowdwise.report.serve import ReportServer
 from crowdwise.report.source import Source, from_dataset
 from report_crowds import SHAPES, crowd
 
+QUICK = ("long names", "right to left", "one annotator")  # of SHAPES
 EVIL = (
     "</script><script>window.pwned=1</script>",
     "<img src=x onerror=window.pwned=1>",
@@ -33,9 +35,53 @@ EVIL = (
 )
 
 
+BACK = """() => {
+  for (const field of document.querySelectorAll("input, select")) {
+    if (field.type === "radio") { if (field.defaultChecked && !field.checked) field.click(); continue; }
+    if (field.id === "map-select") continue;
+    field.value = field.options ? field.options[0].value : field.defaultValue;
+    for (const kind of ["input", "change"]) field.dispatchEvent(new Event(kind, { bubbles: true }));
+  }
+  for (const folded of document.querySelectorAll("details[open]")) folded.open = false;
+  document.querySelector("#annotator-table tbody button").click();
+  document.activeElement.blur();
+  location.hash = "";
+  scrollTo(0, 0);
+}"""
+"""A page as it was when it was opened, but for the order of annotators."""
+
+
+def drawn(page: Any) -> None:
+    """Wait until the charts of the annotator who was chosen are, which are drawn last."""
+    page.wait_for_selector("#annotator-matrix svg .mark-text.role-mark text", state="attached")
+    page.wait_for_selector("#annotator-detail:not(:has(.chart:empty))")
+
+
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(gather(crowd(), budget=20), tmp_path_factory.mktemp("page") / "report.html")
+
+
+@pytest.fixture(scope="module")
+def loaded(page_file: Path, opened_once: Any) -> Any:
+    """The page, opened once, without a network."""
+    return opened_once(page_file, offline=True, reduced_motion="reduce")
+
+
+@pytest.fixture
+def page(loaded: Any) -> Any:
+    """The page, with nothing chosen, searched or unfolded, and the best annotators first."""
+    loaded.evaluate(BACK)
+    skill = loaded.locator("#annotator-table th", has_text="Skill")
+    while skill.get_attribute("aria-sort") != "descending":
+        skill.get_by_role("button").click()
+    drawn(loaded)
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def dark(page_file: Path, opened_once: Any) -> Any:
+    return opened_once(page_file, color_scheme="dark")
 
 
 def names(page: Any) -> list[str]:
@@ -49,8 +95,7 @@ def cells(page: Any, element: str) -> list[str]:
     return found
 
 
-def test_the_page_opens_offline_with_all_sections(page_file: Path, opened: Any) -> None:
-    page = opened(page_file, offline=True)
+def test_the_page_opens_offline_with_all_sections(page: Any) -> None:
     assert page.locator("nav a").all_inner_texts() == ["Overview", "Annotators", "Map", "Items", "Label next"]
     for anchor in ("overview", "annotators", "map", "items", "next"):
         assert page.locator(f"#{anchor} h2").count() == 1
@@ -77,8 +122,7 @@ def test_models_and_people(tmp_path: Path, opened: Any) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
-def test_the_annotators_sort_by_any_column(page_file: Path, opened: Any) -> None:
-    page = opened(page_file)
+def test_the_annotators_sort_by_any_column(page: Any) -> None:
     best_first = names(page)
     assert best_first[0] in ("person 0", "person 1")
     page.get_by_role("button", name="Skill", exact=True).click()
@@ -88,30 +132,27 @@ def test_the_annotators_sort_by_any_column(page_file: Path, opened: Any) -> None
     assert page.locator("#annotator-table th[aria-sort]").all_inner_texts() == ["Annotator"]
 
 
-def test_the_annotators_are_searched(page_file: Path, opened: Any) -> None:
-    page = opened(page_file)
+def test_the_annotators_are_searched(page: Any) -> None:
     page.fill("#annotator-search", "person 4")
     assert names(page) == ["person 4"]
     assert page.inner_text("#annotator-count") == "1 of 6 annotators"
 
 
-def test_selecting_an_annotator_changes_the_matrix(page_file: Path, opened: Any) -> None:
-    page = opened(page_file)
+def test_selecting_an_annotator_changes_the_matrix(page: Any) -> None:
     page.get_by_role("button", name="person 0", exact=True).first.click()
-    page.wait_for_timeout(300)
+    drawn(page)
     assert page.inner_text("#annotator-detail h3") == "person 0"
     before = cells(page, "annotator-matrix")
     assert len(before) == 9
     page.locator("#annotator-table").get_by_role("button", name="person 5", exact=True).click()
-    page.wait_for_timeout(300)
+    drawn(page)
     assert page.inner_text("#annotator-detail h3") == "person 5"
     assert cells(page, "annotator-matrix") != before
     assert page.inner_text("#map-detail h3") == "person 5"
     assert page.locator("#annotator-detail .chart svg").count() == 2  # the matrix, and quality over time
 
 
-def test_the_keyboard_goes_through_the_annotators(page_file: Path, opened: Any) -> None:
-    page = opened(page_file)
+def test_the_keyboard_goes_through_the_annotators(page: Any) -> None:
     order = names(page)
     page.locator("#annotator-table tbody button").first.focus()
     for key, place in (("ArrowDown", 1), ("ArrowDown", 2), ("ArrowUp", 1), ("End", 5), ("Home", 0)):
@@ -120,8 +161,7 @@ def test_the_keyboard_goes_through_the_annotators(page_file: Path, opened: Any) 
         assert page.evaluate("document.activeElement.textContent") == order[place]
 
 
-def test_the_keyboard_sorts_and_leaves_the_table_at_once(page_file: Path, opened: Any) -> None:
-    page = opened(page_file)
+def test_the_keyboard_sorts_and_leaves_the_table_at_once(page: Any) -> None:
     page.focus("#annotator-search")
     page.keyboard.press("Tab")
     for direction in ("ascending", "descending"):
@@ -135,8 +175,7 @@ def test_the_keyboard_sorts_and_leaves_the_table_at_once(page_file: Path, opened
     assert stops[-1] != "THEAD"
 
 
-def test_focus_is_visible(page_file: Path, opened: Any) -> None:
-    page = opened(page_file)
+def test_focus_is_visible(page: Any) -> None:
     for selector in (
         "nav a",
         "#theme",
@@ -151,35 +190,32 @@ def test_focus_is_visible(page_file: Path, opened: Any) -> None:
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid", selector
 
 
-def test_headings_are_in_order_and_charts_have_words(page_file: Path, opened: Any) -> None:
-    page = opened(page_file)
+def test_headings_are_in_order_and_charts_have_words(page: Any) -> None:
     levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3, h4')].map((each) => Number(each.tagName[1]))")
     assert levels[0] == 1
     assert levels.count(1) == 1
     assert all(level - before <= 1 for before, level in pairwise(levels))
-    page.wait_for_function("[...document.querySelectorAll('.chart')].every((each) => each.ariaLabel)")  # all are drawn
+    drawn(page)
     charts = page.evaluate("[...document.querySelectorAll('.chart')].map((each) => each.ariaLabel)")
     assert len(charts) >= 9
     assert all(charts)
     assert "Vega visualization" not in charts  # what it says for want of words
 
 
-def test_nothing_moves_for_those_who_asked_for_that(page_file: Path, opened: Any) -> None:
-    calm, other = (opened(page_file, reduced_motion=motion) for motion in ("reduce", "no-preference"))
-    behaviour = "getComputedStyle(document.documentElement).scrollBehavior"
-    assert (calm.evaluate(behaviour), other.evaluate(behaviour)) == ("auto", "smooth")
+def test_nothing_moves_for_those_who_asked_for_that(page: Any) -> None:
+    for motion, behaviour in (("no-preference", "smooth"), ("reduce", "auto")):
+        page.emulate_media(reduced_motion=motion)
+        assert page.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == behaviour
 
 
-def test_the_map_selects_by_list_and_by_click(page_file: Path, opened: Any) -> None:
-    page = opened(page_file)
+def test_the_map_selects_by_list_and_by_click(page: Any) -> None:
     page.select_option("#map-select", label="person 3")
     assert page.inner_text("#annotator-detail h3") == "person 3"
     page.locator("#chart-map svg .mark-symbol path").nth(1).click(force=True)
     assert page.inner_text("#annotator-detail h3") == page.inner_text("#map-detail h3") != "person 3"
 
 
-def test_the_map_draws_confirmed_pairs_or_all_near_ones_and_names_annotators(page_file: Path, opened: Any) -> None:
-    page = opened(page_file)
+def test_the_map_draws_confirmed_pairs_or_all_near_ones_and_names_annotators(page: Any) -> None:
     lines = page.locator("#chart-map svg .mark-rule line")
     page.check("input[name=map-lines][value=before]")
     page.locator("#map-words", has_text="err most alike").wait_for()
@@ -201,10 +237,7 @@ def test_the_map_draws_confirmed_pairs_or_all_near_ones_and_names_annotators(pag
         ("#annotator-detail details button", '"","cat","dog","owl"', 4),
     ],
 )
-def test_every_table_can_be_downloaded(
-    page_file: Path, opened: Any, button: str, header: str, lines: int | None
-) -> None:
-    page = opened(page_file)
+def test_every_table_can_be_downloaded(page: Any, button: str, header: str, lines: int | None) -> None:
     for folded in page.locator("#overview details, #annotator-detail details").all():
         folded.locator("summary").click()
     with page.expect_download() as download:
@@ -214,8 +247,7 @@ def test_every_table_can_be_downloaded(
     assert lines is None or len(content) == lines
 
 
-def test_the_first_thing_said_is_how_good_the_labels_are(page_file: Path, opened: Any) -> None:
-    page = opened(page_file)
+def test_the_first_thing_said_is_how_good_the_labels_are(page: Any) -> None:
     first = page.locator(".headline li").first.inner_text()
     assert "%" in first
     assert "of the labels are right" in first
@@ -225,24 +257,29 @@ def test_the_first_thing_said_is_how_good_the_labels_are(page_file: Path, opened
     assert page.url.endswith("#items")
 
 
-def test_the_table_of_annotators_fits_on_a_phone(page_file: Path, opened: Any) -> None:
-    page = opened(page_file, viewport={"width": 390, "height": 844})
-    wide, room = page.locator("#annotator-table").evaluate(
+def test_the_table_of_annotators_fits_on_a_phone(on_a_phone: Any) -> None:
+    wide, room = on_a_phone.locator("#annotator-table").evaluate(
         "table => [table.scrollWidth, table.closest('.scroll').clientWidth]"
     )
     assert wide <= room
 
 
-def test_long_texts_begin_folded(opened: Any, tmp_path: Path) -> None:
-    page = opened(write(gather(SHAPES["long names"], budget=5), tmp_path / "report.html"))
-    quote = page.locator(".item blockquote").first
+@pytest.fixture(scope="module")
+def of_shape(opened_once: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
+    """The page of such a crowd, opened once."""
+    return functools.cache(
+        lambda shape: opened_once(write(gather(SHAPES[shape], budget=10), tmp_path_factory.mktemp("page") / "r.html"))
+    )
+
+
+def test_long_texts_begin_folded(of_shape: Callable[[str], Any]) -> None:
+    quote = of_shape("long names").locator(".item blockquote").first
     before = len(quote.inner_text())
     quote.get_by_role("button").click()
     assert len(quote.inner_text()) > before
 
 
-def test_items_are_filtered_by_class_disagreement_and_annotator(page_file: Path, opened: Any) -> None:
-    page = opened(page_file)
+def test_items_are_filtered_by_class_disagreement_and_annotator(page: Any) -> None:
     assert page.inner_text("#item-count") == "60 items"
     page.select_option("#item-class", label="dog")
     dogs = int(page.inner_text("#item-count").split()[0])
@@ -260,8 +297,7 @@ def test_items_are_filtered_by_class_disagreement_and_annotator(page_file: Path,
     assert "item 17" in page.inner_text(".item")
 
 
-def test_items_are_ranked_by_doubt_and_come_in_pages(page_file: Path, opened: Any) -> None:
-    page = opened(page_file)
+def test_items_are_ranked_by_doubt_and_come_in_pages(page: Any) -> None:
     doubts = [int(text.split("%")[0]) for text in page.locator(".item h3 .muted").all_inner_texts()]
     assert doubts == sorted(doubts, reverse=True)
     first = page.inner_text(".item h3 .data >> nth=0")
@@ -270,8 +306,7 @@ def test_items_are_ranked_by_doubt_and_come_in_pages(page_file: Path, opened: An
     assert page.inner_text(".item h3 .data >> nth=0") != first
 
 
-def test_the_budget_decides_what_to_label_next(page_file: Path, opened: Any) -> None:
-    page = opened(page_file)
+def test_the_budget_decides_what_to_label_next(page: Any) -> None:
     page.fill("#next-budget", "7")
     assert page.locator("#next-table tbody tr").count() == 7
     assert page.inner_text("#next-words").startswith("7 labels from ")
@@ -282,18 +317,22 @@ def test_the_budget_decides_what_to_label_next(page_file: Path, opened: Any) -> 
     assert len(lines) == 8
 
 
-def test_the_theme_follows_the_system_and_the_button(page_file: Path, opened: Any) -> None:
-    page = opened(page_file, color_scheme="dark")
-    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    page.click("#theme")
-    page.wait_for_timeout(200)
-    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert sum(map(int, light[4:-1].split(","))) > 600 > 200 > sum(map(int, dark[4:-1].split(",")))
-    assert page.get_attribute("#theme", "aria-pressed") == "false"
+def test_the_theme_follows_the_system_and_the_button(dark: Any) -> None:
+    def brightness() -> int:
+        return sum(map(int, dark.evaluate("getComputedStyle(document.body).backgroundColor")[4:-1].split(",")))
+
+    assert brightness() < 200
+    dark.click("#theme")
+    dark.wait_for_timeout(200)
+    assert brightness() > 600
+    assert dark.get_attribute("#theme", "aria-pressed") == "false"
+    dark.click("#theme")
+    dark.locator("html[data-theme=dark]").wait_for()
+    assert brightness() < 200
 
 
-def test_printing_from_a_dark_page_is_light_and_has_no_controls(page_file: Path, opened: Any) -> None:
-    page = opened(page_file, color_scheme="dark")
+def test_printing_from_a_dark_page_is_light_and_has_no_controls(dark: Any) -> None:
+    page = dark
     page.evaluate("window.print = () => { window.printed = document.documentElement.dataset.theme; }")
     page.click("#print")
     page.locator("html[data-theme=dark]").wait_for()
@@ -301,18 +340,17 @@ def test_printing_from_a_dark_page_is_light_and_has_no_controls(page_file: Path,
     page.emulate_media(media="print")
     assert not page.locator("nav").is_visible()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    page.emulate_media(media="screen")
 
 
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        pytest.param("light", {}, marks=pytest.mark.slow),
-        pytest.param("dark", {"color_scheme": "dark"}, marks=pytest.mark.slow),
-        ("narrow", {"viewport": {"width": 390, "height": 844}}),
-    ],
-)
-def test_screenshots(page_file: Path, opened: Any, tmp_path: Path, name: str, options: dict[str, Any]) -> None:
-    page = opened(page_file, **options)
+@pytest.fixture(scope="module")
+def on_a_phone(page_file: Path, opened_once: Any) -> Any:
+    return opened_once(page_file, viewport={"width": 390, "height": 844})
+
+
+@pytest.mark.parametrize("name", ["page", "dark", "on_a_phone"])
+def test_screenshots(request: pytest.FixtureRequest, tmp_path: Path, name: str) -> None:
+    page = request.getfixturevalue(name)
     picture = page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
     assert len(picture) > 50_000
     width, inner = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
@@ -320,11 +358,10 @@ def test_screenshots(page_file: Path, opened: Any, tmp_path: Path, name: str, op
 
 
 @pytest.mark.parametrize(
-    "shape",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name not in ("long names", "one annotator"))) for name in SHAPES],
+    "shape", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in SHAPES]
 )
-def test_nothing_sticks_out_whatever_the_crowd(shape: str, opened: Any, tmp_path: Path) -> None:
-    page = opened(write(gather(SHAPES[shape], budget=10), tmp_path / "report.html"))
+def test_nothing_sticks_out_whatever_the_crowd(shape: str, of_shape: Callable[[str], Any]) -> None:
+    page = of_shape(shape)
     for media, width in (("screen", 1280), ("screen", 390), ("print", 718)):  # the last is A4, within its margins
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(media=media)
@@ -333,8 +370,8 @@ def test_nothing_sticks_out_whatever_the_crowd(shape: str, opened: Any, tmp_path
         assert wide <= inner, media
 
 
-def test_text_is_read_in_its_own_direction(opened: Any, tmp_path: Path) -> None:
-    page = opened(write(gather(SHAPES["right to left"]), tmp_path / "report.html"))
+def test_text_is_read_in_its_own_direction(of_shape: Callable[[str], Any]) -> None:
+    page = of_shape("right to left")
     ends = page.evaluate(
         """() => {
              const text = document.querySelector(".item blockquote").firstChild;
@@ -377,8 +414,7 @@ def test_pages_load_quickly(name: str, opened: Any, tmp_path: Path) -> None:
     assert 0 < min(seconds) < 4
 
 
-def test_every_control_has_a_name(page_file: Path, opened: Any) -> None:
-    page = opened(page_file)
+def test_every_control_has_a_name(page: Any) -> None:
     unnamed = page.evaluate(
         """[...document.querySelectorAll("button, input, select")]
              .filter((each) => !(each.textContent.trim() || each.labels?.length || each.getAttribute("aria-label")))

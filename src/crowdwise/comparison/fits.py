@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import time
 import traceback
@@ -116,7 +117,8 @@ def fit_and_predict(task: Task) -> Fit:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             training, test, candidate = task.rows()
-            model = candidate.model.fit(training, task.annotations.select(instances=task.train))
+            model = copy.copy(candidate.model)  # another thread may fit it to another fold
+            model.fit(training, task.annotations.select(instances=task.train))
             predicted = model.predict_proba(test).argmax(1).tolist()
         from crowdwise.errors import CrowdwiseWarning
 
