@@ -84,7 +84,9 @@ def test_patterns_are_counted_in_parts() -> None:
     assert (table[0, 1, 1], table[2, 2, 3], table[1, 1, 1], table.sum()) == (2, 1, 1, 4)
     halves = [layout_of(part) for part in (answers[:2], answers[2:])]
     assert_array_equal(sum(patterns.count(half, 1) for half in halves), table.ravel())
-    assert patterns.count(layout._replace(weight=np.ones(len(layout.cells), np.float32)), 1).sum() == 0
+    weight = np.ones(len(layout.cells), np.float32)
+    assert_array_equal(patterns.count(layout._replace(weight=weight), 1), table.ravel())
+    assert patterns.count(layout._replace(weight=weight / 2), 1).sum() == 0
     assert patterns.count(layout._replace(shape=(3, 100)), 1).sum() == 0  # a table too large
 
 

@@ -34,18 +34,23 @@ ROUNDS, MORE = 30, 6  # of EM at the first place, and at each further one
 def count(layout: Layout, every: int) -> Floats:
     """How many instances have each set of two or three labels, as [smallest, next, largest or C for none]; flat.
 
-    None are counted with weights, or where the table would be too large.
+    A weight of two is a label given twice. None are counted where weights are no whole numbers, or the table would be too large.
     """
-    c = layout.shape[1]
-    if layout.weight is not None or (c + 1) ** 3 > SIZE:
+    c, cells, indptr = layout.shape[1], layout.cells, layout.indptr
+    if (c + 1) ** 3 > SIZE:
         return np.zeros(1)
-    number, first = np.diff(layout.indptr)[::every], layout.indptr[:-1][::every]
+    if layout.weight is not None:
+        times = layout.weight.astype(np.int64)
+        if np.any(times != layout.weight):
+            return np.zeros(1)
+        cells, indptr = np.repeat(cells, times), np.append(0, np.cumsum(times))[indptr]
+    number, first = np.diff(indptr)[::every], indptr[:-1][::every]
     found = np.zeros((c + 1) ** 3)
     for size in (2, 3):
         place = first[number == size]
         labels = np.full((3, len(place)), c)
         for k in range(size):
-            labels[k] = layout.cells[place + k] % c
+            labels[k] = cells[place + k] % c
         labels.sort(axis=0)
         found += np.bincount((labels[0] * (c + 1) + labels[1]) * (c + 1) + labels[2], minlength=len(found))
     return found
