@@ -57,10 +57,10 @@ test: .venv/.installed-dev browser
 	@$(MAKE) --no-print-directory --jobs 2 lint fast-tests
 
 fast-tests: .venv/.installed-dev
-	$(TEST) -m "not slow and not gpu" -n 2 --dist loadgroup --no-loadscope-reorder
+	$(TEST) -m "not slow and not gpu" -n 2 --dist loadscope --no-loadscope-reorder
 
 test-slow: lint browser
-	$(TEST) -m "not gpu" -n 2 --dist loadgroup --no-loadscope-reorder --durations 30
+	$(TEST) -m "not gpu" -n 2 --dist loadscope --no-loadscope-reorder --durations 30
 
 # The fast tests with the oldest versions that pyproject.toml allows, in an environment of its own. It needs uv, and says what it could not test.
 test-oldest:

@@ -17,7 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 HOME = ROOT / ".venv-oldest"
 CUDA = re.compile(r"(nvidia|cuda|triton|torch$)")
-FAST = ["-m", "not slow and not gpu", "-n", "2", "--dist", "loadgroup"]
+FAST = ["-m", "not slow and not gpu", "-n", "2", "--dist", "loadscope"]
 FAST += ["--ignore", "tests/cli/test_golden.py"]  # help and usage are recorded as the pinned typer lays them out
 
 

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,14 +80,24 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With ``--dist loadgroup`` the tests of a file go to one process, for the fixtures they share; damaged files to any.
-
-    Tests of pages share one browser.
-    """
     tests = Path(__file__).parent
     place = {tests / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path, len(place)))
-    for item in items:
-        if "in_memory" not in getattr(item, "fixturenames", ()):
-            file = item.nodeid.partition("::")[0]
-            item.add_marker(pytest.mark.xdist_group("browser" if file.endswith("test_browser.py") else file))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The tests of a file go to one process, for the fixtures they share; those of pages share a browser; long fuzzing goes to any.
+
+    Marks of groups would say the same, but pytest-xdist 3.8 overlooks them with pytest 9.2.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Files(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            if "::test_ten_thousand" in nodeid:
+                return nodeid
+            return "browser" if file.endswith("/test_browser.py") else file
+
+    return Files(config, log)
