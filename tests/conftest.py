@@ -87,7 +87,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """The tests of a file go to one process, for the fixtures they share; those of pages share a browser; long fuzzing goes to any.
+    """The tests of a file go to one process, for the fixtures they share; those of pages share a browser.
 
     Marks of groups would say the same, but pytest-xdist 3.8 overlooks them with pytest 9.2.
     """
