@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from crowdwise import quality
 from crowdwise.aggregation import (
@@ -47,6 +48,11 @@ MODELS: list[Aggregator] = [
     GLAD(max_iter=8, tol=0),
     MACE(max_iter=8, n_restarts=3, random_state=0),
 ]
+FIRST = [
+    pytest.param(model, marks=[pytest.mark.slow] * any(type(model) is type(other) for other in MODELS[:number]))
+    for number, model in enumerate(MODELS)
+]
+"""For tests in which the settings of a method matter little: one of each, the others when there is time."""
 FITTED = ("confusion_", "skill_", "class_prior_", "objective_", "n_iter_", "converged_")
 
 
