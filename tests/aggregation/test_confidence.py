@@ -331,3 +331,18 @@ def test_gold_that_was_chosen_for_its_doubt_does_not_correct_confidence() -> Non
     assert usual.tempering_.n_gold == 0
     assert usual.labels_.tolist() == DawidSkene().fit(votes, gold).labels_.tolist()
     assert DawidSkene().fit(votes, gold).tempering_.n_gold == 20
+
+
+@pytest.mark.parametrize("method", [Committee, HierarchicalDawidSkene, DawidSkene])
+def test_intervals_of_skill_hold_with_many_classes(method: type) -> None:
+    rng = np.random.default_rng(0)
+    n, classes, people = 400, 20, 30
+    truth, skill = rng.integers(classes, size=n), rng.uniform(0.55, 0.9, people)
+    instance, annotator = np.repeat(np.arange(n), 5), np.concatenate([rng.permutation(people)[:5] for _ in range(n)])
+    right = rng.random(5 * n) < skill[annotator]
+    label = np.where(right, truth[instance], (truth[instance] + rng.integers(1, classes, 5 * n)) % classes)
+    model = method(random_state=0).fit(Annotations.from_triples(instance, annotator, label, n_classes=classes))
+    low, high = model.skill_interval(0.95).T
+    share = np.bincount(annotator, right, people) / np.bincount(annotator, minlength=people)
+    assert np.mean((low <= share) & (share <= high)) >= 0.85
+    assert np.mean((low <= model.skill_) & (model.skill_ <= high)) >= 0.9

@@ -69,6 +69,16 @@ class Committee(Aggregator):
             return self.posterior_
         return self.members_[self.members[0]].judging_posterior_
 
+    def _believed(self, crowd: Crowd) -> Floats:
+        if not hasattr(self, "members_"):
+            return super()._believed(crowd)
+        return self.members_[self.members[0]]._believed(crowd)
+
+    def _believed_skill(self, crowd: Crowd) -> tuple[float, float]:
+        if not hasattr(self, "members_"):
+            return super()._believed_skill(crowd)
+        return self.members_[self.members[0]]._believed_skill(crowd)
+
     def _fitted(self, name: str, crowd: Crowd, calibration: str, rng: np.random.Generator) -> Aggregator:
         kind = AGGREGATORS[name]
         asked: dict[str, Any] = {"calibration": calibration, "random_state": rng, "tie": self.tie}

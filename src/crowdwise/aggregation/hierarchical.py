@@ -162,6 +162,12 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
     def _believed(self, crowd: Crowd) -> Floats:
         return self.row_strength_ * self._mean if hasattr(self, "row_strength_") else super()._believed(crowd)
 
+    def _believed_skill(self, crowd: Crowd) -> tuple[float, float]:
+        if not hasattr(self, "row_strength_"):
+            return super()._believed_skill(crowd)
+        right = float(np.trace(self._mean)) / crowd.n_classes
+        return self.skill_strength_ * right, self.skill_strength_ * (1.0 - right)
+
 
 def evidence(crowd: Crowd) -> RowEvidence:
     """What agreement and numbers of labels say about a crowd before any model."""

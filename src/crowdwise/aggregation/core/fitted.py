@@ -57,13 +57,12 @@ class Fitted:
         if not self.comparable_:
             return np.tile([0.0, 1.0], (crowd.n_annotators, 1))
         past_right, past = crowd.past_accuracy()
-        believed = self._believed(crowd)
-        expected, total = np.trace(believed) / crowd.n_classes, believed.sum() / crowd.n_classes
+        given, errors = self._believed_skill(crowd)
         found = []
         for posterior in (self.posterior_, self.raw_posterior_):
             right = crowd.hits(posterior).sum(axis=1) + past_right
             wrong = crowd.labels_per_annotator + past - right
-            found.append(intervals.beta_interval(right + expected, wrong + total - expected, level))
+            found.append(intervals.beta_interval(right + given, wrong + errors, level))
         return np.stack([np.minimum(*found)[:, 0], np.maximum(*found)[:, 1]], axis=1)
 
     @property
@@ -84,6 +83,10 @@ class Fitted:
     def _believed(self, crowd: Crowd) -> Floats:
         """Prior of the intervals in numbers of labels, (C, C) as [label, class]."""
         return np.full((crowd.n_classes, crowd.n_classes), intervals.JEFFREYS)
+
+    def _believed_skill(self, crowd: Crowd) -> tuple[float, float]:
+        """Prior of skills' intervals in numbers of labels, right and wrong."""
+        return intervals.JEFFREYS, intervals.JEFFREYS
 
     @property
     def annotators_(self) -> npt.NDArray[Any]:
