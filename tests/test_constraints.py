@@ -21,7 +21,7 @@ from crowdwise.constraints import (
     constraints_of,
     described,
 )
-from crowdwise.errors import ConfigError
+from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import AGGREGATORS, METHODS
 
 
@@ -116,3 +116,8 @@ def test_the_defaults_of_everything_registered_are_within_their_bounds(name: str
     check_parameters(member())
     known = constraints_of(member)
     assert {"epochs", "lr", "momentum"} <= set(known) if name in METHODS else "tie" in known
+
+
+def test_a_wrong_number_is_answered_by_the_known_ones():
+    assert suggest(7, (1, 2)) == "; known: 1, 2"
+    assert suggest("cee", ("ce", 1)) == "; did you mean 'ce'?"

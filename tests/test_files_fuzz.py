@@ -458,3 +458,15 @@ def test_damaged_files_are_refused_by_an_error_of_crowdwise(in_memory: Path, nam
 def test_ten_thousand_damaged_files_are_refused_by_an_error_of_crowdwise(in_memory: Path, name: str) -> None:
     """Ten thousand of each kind; but of runs that are trained to the end, five hundred."""
     fuzz(in_memory, name, MANY // 20 if TARGETS[name].trains else MANY)
+
+
+def test_partitions_do_not_stand_in_for_each_other(tmp_path: Path) -> None:
+    folder = tmp_path / "whole"
+    folder.mkdir()
+    make_store(folder)
+    one, other = sorted(folder.glob("work/table/parts/*.bin"))[:2]
+    content = one.read_bytes(), other.read_bytes()
+    one.write_bytes(content[1])
+    other.write_bytes(content[0])
+    with pytest.raises(ModelFileError, match="damaged"):
+        load_store(folder)

@@ -459,3 +459,9 @@ class TestRefusals:
         path.write_bytes(path.read_bytes().replace(size, (3).to_bytes(4, "little")))
         with pytest.raises(ReadError, match=r"people\.zip"):
             read(path)
+
+
+def test_a_matrix_without_lines_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("\n\n")
+    with pytest.raises(ReadError, match="no line holds anything"):
+        read(tmp_path / "a.csv", "dense")

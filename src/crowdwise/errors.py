@@ -75,7 +75,7 @@ class CrowdwiseWarning(UserWarning):
     """Something was repaired or degraded, and the result should be read with that in mind."""
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+def suggest(name: object, known: Iterable[str]) -> str:
     """A hint for a misspelt name: ``; did you mean 'x'?``, else the list of what is known.
 
     >>> suggest("taidmt", ["ce", "taidtm"])
@@ -84,7 +84,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
     "; known: 'a', 'b'"
     """
     known = known if isinstance(known, tuple) else sorted(known)  # the values of a Literal have an order of their own
-    close = difflib.get_close_matches(name, known, n=1)
+    close = difflib.get_close_matches(str(name), [each for each in known if isinstance(each, str)], n=1)
     if close:
         return f"; did you mean {close[0]!r}?"
     return "; known: " + ", ".join(map(repr, known)) if known else ""

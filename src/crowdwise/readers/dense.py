@@ -67,6 +67,8 @@ def _read_text(source: InputFile, options: ReadOptions) -> Export:
     ids = _has_ids(_sample(source))
     rows = source.rows()
     first = next(rows, [])
+    if not first:
+        raise ReadError("no line holds anything")
     named = ids or not _is_data(first)
     annotators: list[Any] = first[ids:] if named else list(range(len(first)))
     if len(set(annotators)) < len(annotators):

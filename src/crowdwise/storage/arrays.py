@@ -21,8 +21,8 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 _MOST_EMPTY = 1 << 20  # rows without values
 # What numpy and zipfile raise for damaged files; neither documents a common class.
 DAMAGE = (
-    *(OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, SyntaxError, MemoryError, OverflowError),
-    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, tokenize.TokenError),
+    *(OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, SyntaxError, SystemError, MemoryError),
+    *(OverflowError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, tokenize.TokenError),
 )
 
 

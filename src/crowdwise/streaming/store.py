@@ -28,7 +28,7 @@ from crowdwise.errors import ModelFileError
 from crowdwise.storage.files import replacing
 from crowdwise.streaming.table import WEIGHT
 
-VERSION = 3
+VERSION = 4
 MANIFEST = "manifest.json"
 VOCABULARIES = ("instances", "annotators", "classes")
 _BLOCK = 1 << 22  # bytes read at once for a checksum
@@ -82,7 +82,9 @@ class Store:
             if WEIGHT in self.columns:
                 weight = cells[len(cells) // 2 :].view(np.float32).astype(np.float64)
                 cells = cells[: len(cells) // 2]
-            if indptr[-1] != len(cells) or (check and found[:8].view(np.int64)[0] != zlib.crc32(found[8:].data)):
+            if indptr[-1] != len(cells) or (
+                check and found[:8].view(np.int64)[0] != zlib.crc32(found[8:].data, number)
+            ):
                 raise ValueError("its size or checksum does not match")
         except (OSError, ValueError, IndexError) as error:
             raise ModelFileError(f"{self.path(number)} is damaged: {error}") from error
@@ -98,7 +100,7 @@ class Store:
     ) -> None:
         """Write a partition."""
         arrays = [indptr, cells] if weight is None else [indptr, cells, weight]
-        checksum = 0
+        checksum = number  # so that parts cannot stand in for each other
         for array in arrays:
             checksum = zlib.crc32(array.data, checksum)  # type: ignore[attr-defined]
         with replacing(self.path(number)) as temporary, temporary.open("wb") as file:

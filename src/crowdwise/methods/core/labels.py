@@ -18,7 +18,7 @@ from crowdwise.aggregation.core.queries import against_votes
 from crowdwise.annotations import Annotations
 from crowdwise.engine import Engine
 from crowdwise.engine.evaluation import evaluate
-from crowdwise.errors import CrowdwiseWarning, DataError, shorten
+from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError, shorten
 from crowdwise.methods.core.label_model import Floats, LabelModel, LabelRows, forget, power_alone, power_by_agreement
 from crowdwise.networks import Stacked
 from crowdwise.networks.rows import few_log_softmax
@@ -99,9 +99,11 @@ def label_model(arrays: Mapping[str, Array]) -> LabelModel | None:
     """The label model that is among a fitted model's arrays, if it is."""
     if _PREFIX + "weights" not in arrays:
         return None
-    cells, counts, totals, common, weights = (
-        arrays[_PREFIX + name] for name in ("cells", "counts", "totals", "common", "weights")
-    )
+    names = [_PREFIX + name for name in ("cells", "counts", "totals", "common", "weights")]
+    missing = [name for name in names if name not in arrays]
+    if missing:
+        raise ModelFileError(f"the model is damaged: it has no array {missing[0]!r}")
+    cells, counts, totals, common, weights = (arrays[name] for name in names)
     a, b, strength, alone = [*weights.tolist(), 1.0][:4]  # models of earlier versions have no weight of f alone
     shares = arrays.get(_PREFIX + "shares", np.zeros((2, len(common))))  # models of earlier versions have none
     return LabelModel(cells, counts, totals, common, strength, (a, b), shares, alone)
