@@ -119,3 +119,17 @@ write_tensors(path, {{"a": torch.ones(5000)}}, {{}})
 
     assert [path.name for path in tmp_path.iterdir()] == ["x.safetensors"]
     assert len(read_tensors(tmp_path / "x.safetensors").tensors["a"]) == 5
+
+
+def test_what_killed_processes_left_of_a_file_goes_with_the_next_one(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    mine, theirs, other = (
+        tmp_path / f".tmp-{process}-0123abcd-{name}"
+        for process, name in ((os.getpid(), "a.csv"), (ended.pid, "a.csv"), (ended.pid, "b.csv"))
+    )
+    for path in (mine, theirs, other):
+        path.write_text("begun")
+    with files.replacing_all([tmp_path / "a.csv"]) as staged:
+        staged[tmp_path / "a.csv"].write_text("whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([mine.name, other.name, "a.csv"])

@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from uuid import uuid4
 
@@ -52,9 +53,17 @@ def replacing(path: Path, *, keep: Path | None = None, durable: bool = True) -> 
 
 @contextmanager
 def replacing_all(paths: Iterable[Path]) -> Iterator[dict[Path, Path]]:
-    """As `replacing`, for several files: a temporary path for each; all of them take their places, or none."""
+    """As `replacing`, for several files: a temporary path for each; all of them take their places, or none.
+
+    What processes that have ended left behind of the same files is removed.
+    """
+    paths = list(paths)
     with ExitStack() as stack:
         yield {path: stack.enter_context(replacing(path)) for path in paths}
+    for path in paths:
+        for leftover in path.parent.glob(f".tmp-*-{escape(path.name)}"):
+            if _has_ended(leftover.name.split("-")[1]):
+                leftover.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -101,6 +110,19 @@ def tidy(folder: Path, *, everywhere: bool = False) -> None:
     for pattern in (".tmp-*", ".tmp??????", ".*.tmp", ".*.partial"):  # ours, those of safetensors, and of version 0.1
         for leftover in list(folder.rglob(pattern) if everywhere else folder.glob(pattern)):
             shutil.rmtree(leftover, ignore_errors=True) if leftover.is_dir() else leftover.unlink(missing_ok=True)
+
+
+def _has_ended(process: str) -> bool:
+    """Whether a process of this machine is known to have ended."""
+    if os.name != "posix" or not process.isdecimal():
+        return False
+    try:
+        os.kill(int(process), 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
+        pass
+    return False
 
 
 def _temporary(path: Path) -> Path:
