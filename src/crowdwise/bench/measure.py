@@ -10,6 +10,7 @@ import os
 import platform
 import resource
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.annotations import Annotations
 from crowdwise.bench.cells import Cell
 from crowdwise.bench.figures import AnnotatorMap, write_map
+from crowdwise.bench.sharing import Company, counted
 from crowdwise.data.training import TrainingData, from_dataset, from_files
 from crowdwise.data.types import Array
 from crowdwise.encoders import take_rows
@@ -47,9 +49,10 @@ def run_cell(
     model: CrowdClassifier = METHODS[cell.method](**cell.parameters, random_state=cell.seed, verbose=0)
     curve = Curve(data, watch)
     _reset_peaks()
-    started = time.perf_counter()
-    fit(model, data.X, train, run_folder(folder), shared, curve)
-    seconds = time.perf_counter() - started - curve.seconds
+    with counted(_gpu(), sharing) as curve.company:
+        started = time.perf_counter()
+        fit(model, data.X, train, run_folder(folder), shared, curve)
+        seconds = time.perf_counter() - started - curve.seconds
     seconds += sum(epoch["seconds"] for epoch in model.history_ if (epoch["index"], epoch["epoch"]) not in curve.seen)
     record = cell.as_json() | {
         "cell": cell.id,
@@ -60,7 +63,7 @@ def run_cell(
         **parts(model, data),
         **times(model, seconds),
         **({"warnings": model.warnings_} if model.warnings_ else {}),
-        "sharing": sharing,
+        "sharing": curve.company.most,
         "peak_memory_mb": _peak_memory(),
         **({"peak_gpu_gb": round(torch.cuda.max_memory_allocated() / 1e9, 3)} if torch.cuda.is_available() else {}),
         **versions(),
@@ -137,6 +140,7 @@ class Curve:
         self.data, self.watch, self.seconds = data, watch, 0.0
         self.seen: set[tuple[int, int]] = set()
         """Stage and epoch of what was trained in this process, for this method."""
+        self.company: Company | None = None
 
     def epoch(self, record: dict[str, Any], predict: Callable[[Any], Array] | None) -> None:
         started = time.perf_counter()
@@ -144,6 +148,8 @@ class Curve:
         if predict is not None and self.data.y_test is not None:
             right = predict(self.data.X_test).argmax(1) == self.data.y_test
             record["test_accuracy"] = round(100 * float(right.mean()), 3)
+        if self.company is not None:
+            self.company.count()
         if self.watch is not None:
             self.watch(record)
         self.seconds += time.perf_counter() - started
@@ -254,11 +260,30 @@ def versions() -> dict[str, Any]:
     return {
         "crowdwise": crowdwise.__version__,
         "code": code.hexdigest()[:12],
+        **commit(source),
         "torch": torch.__version__,
         "numpy": np.__version__,
         "python": platform.python_version(),
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu x{os.cpu_count()}",
     }
+
+
+def commit(source: Path) -> dict[str, str]:
+    """The last commit of the source, where it lies in a repository; elsewhere what CROWDWISE_COMMIT says."""
+    if "CROWDWISE_COMMIT" in os.environ:
+        return {"commit": os.environ["CROWDWISE_COMMIT"]}
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        command = ["git", "-C", str(source), "log", "-1", "--format=%h", "--abbrev=12", "--", "."]
+        found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        return {"commit": found} if found else {}
+    return {}
+
+
+def _gpu() -> str | None:
+    """What identifies the GPU in use, for every process of this machine."""
+    import torch
+
+    return str(torch.cuda.get_device_properties().uuid) if torch.cuda.is_available() else None
 
 
 def _reset_peaks() -> None:
