@@ -23,6 +23,7 @@ import own_tables
 import script_tables
 from crowdwise.bench import paper
 from crowdwise.bench.experiments import load_experiment, title_of
+from crowdwise.engine.recipe import PAPER
 from crowdwise.registry import METHODS
 from script_tables import Record, listed, table
 
@@ -109,27 +110,31 @@ def names_in(records: Sequence[Record], setting: Setting, always: Iterable[str] 
 
 def runs(records: Iterable[Record], setting: Setting, name: str) -> list[list[Record]]:
     """Runs of a method that share everything but the seed, by seed; the longest training first, then the most seeds, then
-    the newest."""
+    the newest. A run that was repeated with newer code counts once, as repeated."""
     groups: dict[str, dict[int, Record]] = {}
     for record in in_setting(records, setting):
         if name_of(record) != name:
             continue
         alike = json.dumps([parameters_of(record), record["simulate"], record["device"]], sort_keys=True)
         group = groups.setdefault(alike, {})
-        if record["seed"] in group:
+        other = group.get(record["seed"])
+        if other is not None and other.get("code") == record.get("code"):
             raise SystemExit(
                 f"{setting.title}, {name}: seed {record['seed']} is recorded twice with the same parameters"
             )
-        group[record["seed"]] = record
+        if other is None or record.get("when", "") > other.get("when", ""):
+            group[record["seed"]] = record
     newest = reversed(groups.values())
     found = [[group[seed] for seed in sorted(group)] for group in newest]
     return sorted(found, key=lambda group: (-group[0]["parameters"]["epochs"], -len(group)))
 
 
 def parameters_of(record: Record) -> dict[str, Any]:
-    """Every parameter of a run but the seed; those that older records leave out were the defaults."""
-    method = METHODS[record["method"]]()
-    return method._json_parameters() | record["parameters"] | record.get("all_parameters", {}) | {"random_state": None}
+    """Every parameter of a run but the seed. Older records do not name the recipe, which was always the paper's."""
+    given = {"recipe": "paper", **record["parameters"]}
+    if given.get("lr") == PAPER.lr:
+        del given["lr"]
+    return METHODS[record["method"]](recipe=given["recipe"])._json_parameters() | given
 
 
 def every_run(records: list[Record]) -> Iterable[tuple[Setting, str, list[Record]]]:

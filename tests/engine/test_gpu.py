@@ -26,7 +26,8 @@ def fit(monkeypatch, captured: bool, *, image: bool, **parameters):
     original = Engine.__init__
     with monkeypatch.context() as patch:
         patch.setattr(Engine, "__init__", lambda self, *a, **k: original(self, *a, **(k | {"captured": captured})))
-        model = crowdwise.TAIDTM(k=2, min_examples=5, verbose=0, device="cuda", **parameters).fit(X, annotations)
+        settings = {"recipe": "paper", "k": 2, "min_examples": 5, "verbose": 0, "device": "cuda"}  # nothing is drawn
+        model = crowdwise.TAIDTM(**settings | parameters).fit(X, annotations)
     return model, X, y
 
 
@@ -69,7 +70,8 @@ def test_a_model_from_the_gpu_predicts_on_the_cpu(monkeypatch, tmp_path):
 @pytest.mark.parametrize("optimiser", ["sgd", "adam"])
 def test_a_run_of_convolutions_can_be_interrupted(optimiser, tmp_path):
     X, annotations, y = crowd(1000, image=True)
-    settings = {"backbone": "resnet18", "epochs": 4, "lr": 1e-3, "optimiser": optimiser, "verbose": 0, "device": "cuda"}
+    settings = {"recipe": "paper", "backbone": "resnet18", "epochs": 4, "lr": 1e-3, "optimiser": optimiser}
+    settings |= {"verbose": 0, "device": "cuda"}
 
     def stop(record, _):
         if record["epoch"] == 2:
