@@ -70,6 +70,15 @@ def test_sorting_is_by_instance_and_counts_repeats() -> None:
     assert cells.tolist() == [0, 0, 1, 3]
 
 
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_threads_sort_as_one_does(threads: int) -> None:
+    rng = np.random.default_rng(0)
+    triples = [rng.integers(0, most, 500).astype(np.int32) for most in (40, 9, 3)]
+    one, several = (kernels.sort_by_instance(*triples, 45, 3, number) for number in (1, threads))
+    np.testing.assert_array_equal(one[0], several[0])
+    np.testing.assert_array_equal(one[1], several[1])
+
+
 def test_more_cells_than_32_bits_hold() -> None:
     instance, annotator, label = (np.array(x, np.int32) for x in ([1, 0], [2**30, 0], [7, 3]))
     cells, _ = kernels.sort_by_instance(instance, annotator, label, 2, 8)

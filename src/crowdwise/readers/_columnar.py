@@ -28,12 +28,10 @@ def read_parquet(path: Path, choose: Choose) -> dict[str, pa.ChunkedArray]:
     with pq.ParquetFile(path) as file:
         wanted = list(choose(file.schema_arrow.names))
         about, fields = file.metadata, {name: file.schema_arrow.field(name).type for name in wanted}
-        chunks = [
-            about.row_group(group).column(place)
-            for group in range(about.num_row_groups)
-            for place in range(about.num_columns)
-        ]
-        chunks = [chunk for chunk in chunks if chunk.path_in_schema.partition(".")[0] in fields]
+        places = [at for at in range(about.num_columns) if file.schema.column(at).path.partition(".")[0] in fields]
+        for group in range(about.num_row_groups):  # damaged metadata are an error here, and end the process below
+            next(file.iter_batches(1, row_groups=[group], columns=wanted), None)
+        chunks = [about.row_group(group).column(at) for group in range(about.num_row_groups) for at in places]
         size = sum(max(chunk.total_uncompressed_size, 0) for chunk in chunks)
         if max(size, CELL * about.num_rows * len(wanted)) > limit:  # a repeated value takes no space
             raise too_large(path, limit)

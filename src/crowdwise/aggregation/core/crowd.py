@@ -266,13 +266,14 @@ class MemoryCrowd(Crowd):
     ) -> MemoryCrowd:
         """Prepare ``annotations``; ``gold`` (n,) holds class codes, -1 where the truth is unknown."""
         a = annotations
-        cells, indptr = kernels.sort_by_instance(a.instance, a.annotator, a.label, a.n_instances, a.n_classes)
+        fast, shape = kernels.use_numba(len(a)), (a.n_annotators, a.n_classes)
+        threads = threads if fast else 1
+        cells, indptr = kernels.sort_by_instance(a.instance, a.annotator, a.label, a.n_instances, a.n_classes, threads)
         weight = None
         if a.weight is not None and not np.all(a.weight == 1):
             weight = a.weight[np.lexsort((a.weight, a.label, a.annotator, a.instance))].astype(np.float64)
         known = np.empty(0, np.int32) if gold is None or not np.any(gold >= 0) else gold
-        fast, shape = kernels.use_numba(len(a)), (a.n_annotators, a.n_classes)
-        layout = Layout(cells, indptr, known, shape, threads if fast else 1, fast, weight)
+        layout = Layout(cells, indptr, known, shape, threads, fast, weight)
         return MemoryCrowd(layout, a, history, earlier)
 
     def drawn_for_instances(self, draws: Floats) -> Floats:

@@ -79,7 +79,12 @@ _patience = _Patience()
 
 
 def sort_by_instance(
-    instance: npt.NDArray[np.int32], annotator: npt.NDArray[np.int32], label: npt.NDArray[np.int32], n: int, c: int
+    instance: npt.NDArray[np.int32],
+    annotator: npt.NDArray[np.int32],
+    label: npt.NDArray[np.int32],
+    n: int,
+    c: int,
+    threads: int = 1,
 ) -> tuple[Cells, npt.NDArray[np.int64]]:
     """Cells (E,) in the order of instances, and where each instance begins (n + 1,).
 
@@ -96,9 +101,16 @@ def sort_by_instance(
     packed = instance.astype(np.int64)
     packed <<= 32
     packed |= cells
-    packed.sort()
-    packed &= 0xFFFFFFFF
-    return packed.astype(np.uint32), indptr
+    result = np.empty(len(packed), np.uint32)
+
+    def sort(_: int, start: int, stop: int) -> None:
+        own = packed if threads == 1 else packed[(packed >= start << 32) & (packed < stop << 32)]
+        own.sort()
+        own &= 0xFFFFFFFF
+        result[indptr[start] : indptr[stop]] = own
+
+    compiled.spread(indptr, sort, threads)
+    return result, indptr
 
 
 def em_step(
