@@ -17,6 +17,7 @@ from crowdwise.registry import AGGREGATORS
 
 MEMBERS = ("hierarchical-dawid-skene", "ebcc", "mace", "wawa")
 RESTARTS = 3  # of members that restart: the committee needs no member's best
+TRIAL = 1  # and of those that are to foretell labels
 
 
 @AGGREGATORS.register("committee")
@@ -48,9 +49,9 @@ class Committee(Aggregator):
         scores = []
         self.members_: dict[str, Aggregator] = {}
         for name in self.members:
-            self.members_[name] = self._fitted(name, crowd, self.calibration, rng)
+            self.members_[name] = self._fitted(name, crowd, self.calibration, rng, RESTARTS)
             if part is not None:
-                scores.append(part.score(self._fitted(name, part.rest, "none", rng).raw_posterior_))
+                scores.append(part.score(self._fitted(name, part.rest, "none", rng, TRIAL).raw_posterior_))
         weights = np.full(len(self.members), 1.0 / len(self.members))
         if part is not None:
             weights = part.weights(scores, crowd.patterns)
@@ -79,11 +80,11 @@ class Committee(Aggregator):
             return super()._believed_skill(crowd)
         return self.members_[self.members[0]]._believed_skill(crowd)
 
-    def _fitted(self, name: str, crowd: Crowd, calibration: str, rng: np.random.Generator) -> Aggregator:
+    def _fitted(self, name: str, crowd: Crowd, calibration: str, rng: np.random.Generator, restarts: int) -> Aggregator:
         kind = AGGREGATORS[name]
         asked: dict[str, Any] = {"calibration": calibration, "random_state": rng, "tie": self.tie}
         defaults = kind().get_params()
-        asked |= {"n_restarts": RESTARTS} if "n_restarts" in defaults else {}
+        asked |= {"n_restarts": restarts} if "n_restarts" in defaults else {}
         asked |= {"n_jobs": self.n_jobs} if "n_jobs" in defaults else {}
         with warnings.catch_warnings():  # a member that does not settle, or has few labels, is one voice among others
             warnings.simplefilter("ignore", CrowdwiseWarning)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 
 class Company:
@@ -45,9 +46,9 @@ def _join(folder: Path) -> IO[bytes] | None:
         import fcntl
 
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = tempfile.NamedTemporaryFile(suffix=".run", dir=folder, delete=False)  # noqa: SIM115
+        file = open(folder / f"{os.getpid()}-{time.monotonic_ns()}.run", "xb")  # noqa: SIM115
         fcntl.flock(file, fcntl.LOCK_EX)
-        return cast(IO[bytes], file)
+        return file
     return None
 
 
