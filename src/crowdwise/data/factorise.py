@@ -52,6 +52,10 @@ class Column:
                 f"{name}: cannot be read as ids ({error})"
             ) from error
 
+    def take(self, rows: Any) -> Column:
+        """Some rows of the column; errors still call them as before."""
+        return Column(self.data.take(pa.array(rows)), self.name, lambda k: self.where(int(rows[k])))
+
     def error(self, row: int, problem: str) -> AnnotationError:
         """An error about ``row`` of this column."""
         return AnnotationError(f"{self.name}, {self.where(row)}: {problem}")
@@ -144,16 +148,15 @@ class Vocabulary:
 
 def factorise(column: Column) -> tuple[Codes, Vocabulary]:
     """Codes (E,) of a column and its vocabulary, in order of first appearance."""
-    data, kind = column.data, column.data.type
-    if pa.types.is_dictionary(kind):  # categories may be unused, unsorted or differ by chunk: treat as plain values
-        data, kind = data.cast(kind.value_type), kind.value_type
+    data = decoded(column.data)
+    kind = data.type
     if pa.types.is_nested(kind):
         raise AnnotationError(f"{column.name}: ids cannot be of type {kind}; use a column of strings or integers")
     if is_text(kind) and not pa.types.is_string(kind):  # older versions of arrow cannot hash string views
         data = data.cast(pa.large_string())
     if pa.types.is_floating(kind):
         data = pc.add(data.cast(pa.float64()), 0.0)  # -0.0 is 0.0
-    _check_complete(Column(data, column.name, column.where))
+    _check_complete(replace(column, data=data))
     if len(data) == 0:
         return freeze(np.empty(0, np.int32)), Vocabulary(0)
     # arrow encodes all chunks with one hash table, so every chunk has the same, complete dictionary
@@ -234,6 +237,11 @@ def is_number(value: object) -> bool:
 def is_text(kind: pa.DataType) -> bool:
     """Whether an arrow type is text, in any layout."""
     return str(kind) in ("string", "large_string", "string_view")
+
+
+def decoded(data: Any) -> Any:
+    """Arrow data with categories, which may be unused, unsorted or differ by chunk, written out as values."""
+    return data.cast(data.type.value_type) if pa.types.is_dictionary(data.type) else data
 
 
 def plain(values: pa.Array) -> pa.Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -47,12 +46,17 @@ def find_column(aliases: Iterable[str], columns: Sequence[Any]) -> Any:
     >>> find_column(ALIASES["annotator"], ["HITId", "WorkerId"])
     'WorkerId'
     """
-    simple = [re.sub(r"[\W_]", "", str(column)).lower() for column in columns]
+    simple = [simple_name(str(column)) for column in columns]
     for names in (simple, [name.removesuffix("id") for name in simple]):
         for alias in aliases:
             if alias in names:
                 return columns[names.index(alias)]
     return None
+
+
+def simple_name(name: str) -> str:
+    """A name without case and punctuation."""
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def choose_columns(columns: Sequence[Any], chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.annotations import Annotations
-from crowdwise.data.factorise import Ids, Vocabulary, is_text, plain
+from crowdwise.data.factorise import Ids, Vocabulary, decoded, is_text, plain
 from crowdwise.data.frames import ALIASES, drop_column, find_column, frame_columns, is_frame, row_ids, take_columns
 from crowdwise.data.types import Ints
 from crowdwise.errors import CrowdwiseWarning, DataError, shorten, spelled
@@ -287,7 +287,7 @@ def _rows_and_ids(X: Any, ids: Ids | str | None, crowd: Annotations) -> tuple[An
 
 def _has_all(values: pa.Array, crowd: Annotations) -> bool:
     """Whether a column has the ids of all labelled instances, each once."""
-    values = values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+    values = decoded(values)
     if values.null_count or len(values.unique()) < len(values):
         return False
     mine, theirs = plain(values), crowd.instance_vocabulary.take(np.flatnonzero(crowd.labels_per_instance))

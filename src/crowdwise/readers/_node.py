@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
-
-import numpy as np
 
 from crowdwise.errors import DataError, ReadError
 
@@ -66,13 +65,16 @@ class Node:
         value = self.fields().get(key)
         return None if value is None else Node(value, self, key)
 
+    def first(self, *keys: str) -> Node | None:
+        """The first of these fields that is present; None if none is."""
+        return next((found for key in keys if (found := self.get(key)) is not None), None)
+
     def need(self, *keys: str) -> Node:
         """The first of these fields that is present; an error if none is."""
-        for key in keys:
-            found = self.get(key)
-            if found is not None:
-                return found
-        raise self.error(f"field {' or '.join(map(repr, keys))} is missing")
+        found = self.first(*keys)
+        if found is None:
+            raise self.error(f"field {' or '.join(map(repr, keys))} is missing")
+        return found
 
     def fields(self) -> dict[str, Any]:
         """The fields of an object."""
@@ -234,4 +236,15 @@ def seconds(value: Any) -> float | None:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return number if np.isfinite(number) and number >= 0 and not isinstance(value, bool) else None
+    return number if math.isfinite(number) and number >= 0 and not isinstance(value, bool) else None
+
+
+def probability(value: Any) -> float | None:
+    """A number from 0 to 1; None if it is something else."""
+    number = seconds(value)  # a number of 0 or more
+    return number if number is not None and number <= 1 else None
+
+
+def storable(text: str) -> str:
+    """Text without halves of surrogate pairs, which no file can hold."""
+    return text if text.isascii() else text.encode(errors="replace").decode()

@@ -156,12 +156,8 @@ def _labelled(read: dict[str, Column], more: Columns) -> tuple[dict[str, Column]
     if blank == len(given):
         raise AnnotationError(f"there are no annotations (left out: {blank:,} without a label)")
     rows = np.flatnonzero(given.to_numpy())
-
-    def where(row: int) -> str:
-        return record_name(int(rows[row]))
-
-    kept = {role: Column(column.data.take(pa.array(rows)), column.name, where) for role, column in read.items()}
-    return kept, {name: some_rows(column, rows) for name, column in more.items()}, where, blank
+    kept = {role: column.take(rows) for role, column in read.items()}
+    return kept, {name: some_rows(column, rows) for name, column in more.items()}, kept["label"].where, blank
 
 
 def some_rows(column: Any, rows: Any) -> Any:
@@ -208,24 +204,21 @@ def _typed(columns: dict[str, Column]) -> dict[str, Column]:
     return typed
 
 
-def numbers(column: Column) -> Column:
-    """A text column as numbers where all of it is."""
-    try:
-        return Column(column.data.cast(pa.float64()), column.name, column.where)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return column
+def whole_numbers(text: Any) -> Any:
+    """Arrow text in which 1.0 is written 1."""
+    return pc.replace_substring_regex(text, r"^(-?\d+)\.0+$", r"\1")
 
 
 def integers(column: Column, *, whole: bool) -> Column:
     """A text column as int64 if every value survives the round trip; ``whole`` also reads 1.0 as 1."""
     text = numbers = column.data
     for part in (text.slice(0, 100), text):  # the head first: it rules out most columns of names
-        text = pc.replace_substring_regex(part, r"^(-?\d+)\.0+$", r"\1") if whole else part
+        text = whole_numbers(part) if whole else part
         try:
             numbers = text.cast(pa.int64())
         except pa.ArrowInvalid:
             return column
-    return Column(numbers, column.name, column.where) if numbers.cast(text.type).equals(text) else column
+    return replace(column, data=numbers) if numbers.cast(text.type).equals(text) else column
 
 
 def _with_gold(
@@ -233,34 +226,34 @@ def _with_gold(
 ) -> tuple[Annotations, dict[Any, Any] | None, str]:
     """Annotations of all rows, the gold labels, and a remark if a column that looks like gold is not."""
     i, j, y = columns["instance"], columns["annotator"], columns["label"]
-    listed = rules.vocabulary(y.data.type)
+    classes = rules.vocabulary(y.data.type)
     if "gold" not in columns:
-        return Annotations.from_columns(i, j, y, classes=listed), None, ""
-    gold = columns["gold"]
-    given = np.flatnonzero(gold.data.is_valid().to_numpy())
-    known = Column(gold.data.drop_null(), gold.name, lambda k: gold.where(int(given[k])))
-    if not required:
-        every = Annotations.from_columns(i, j, y, classes=listed)
-        try:
-            return every, _gold(every, known, given), ""
-        except AnnotationError as error:
-            return every, None, f" (not taken for gold: {error})"
-    _, labels = encode_classes(y, listed)
-    _, truths = encode_classes(known, None)
+        return Annotations.from_columns(i, j, y, classes=classes), None, ""
+    given = np.flatnonzero(columns["gold"].data.is_valid().to_numpy())
+    gold = columns["gold"].take(given)
+    if required:
+        classes = _all_classes(y, gold, classes)
+    every = Annotations.from_columns(i, j, y, classes=classes)
+    try:
+        truths = truths_of(every, every.instance[given], every.class_vocabulary.lookup(gold), gold)
+    except AnnotationError as error:
+        if required:
+            raise
+        return every, None, f" (not taken for gold: {error})"
+    return every, truths, ""
+
+
+def _all_classes(label: Column, gold: Column, listed: pa.Array | None) -> pa.Array:
+    """The classes that the user lists, else those of labels and of gold, which may be some that nobody chose."""
+    _, labels = encode_classes(label, listed)
+    _, truths = encode_classes(gold, None)
     if labels.size and truths.size and labels.arrow.type != truths.arrow.type:
         raise AnnotationError(
             f"{gold.name}: gold such as {truths.arrow[0].as_py()!r} is {truths.arrow.type}, "
             f"but labels such as {labels.arrow[0].as_py()!r} are {labels.arrow.type}"
         )
     both = pa.chunked_array([v.arrow for v in (labels, truths) if v.size])
-    _, classes = encode_classes(Column(both, y.name), None)
-    every = Annotations.from_columns(i, j, y, classes=classes.arrow if listed is None else listed)
-    return every, _gold(every, known, given), ""
-
-
-def _gold(annotations: Annotations, known: Column, rows: Any) -> dict[Any, Any]:
-    """Instance id -> class id, from a column of gold labels at ``rows``."""
-    return truths_of(annotations, annotations.instance[rows], annotations.class_vocabulary.lookup(known), known)
+    return encode_classes(Column(both, label.name), None)[1].arrow if listed is None else listed
 
 
 def truths_of(annotations: Annotations, instance: Any, truth: Any, column: Column) -> dict[Any, Any]:
