@@ -25,6 +25,7 @@ from crowdwise.readers._text import Layout, bare_suffix
 from crowdwise.readers.gold import with_gold
 
 AUTO = "auto"
+ROLES = ("instance", "annotator", "label", "gold", "weight")  # columns that a user may name
 TABLE = "table"  # if no format is recognised, the error of this one says best what is missing
 
 
@@ -154,14 +155,10 @@ def _check_layout(source: InputFile) -> None:
             raise ReadError(f"{spelled(name)} is for {', '.join(known)}, but this is {source.kind}", parameter=name)
 
 
-def detected(path: str | os.PathLike[str], **options: Any) -> str:
+def detected(path: Path, **options: Any) -> str:
     """The format of a file, by its content."""
-    path = Path(path)
-    known = {
-        key: value for key, value in options.items() if key in ("question", "label", "several", "models", "details")
-    }
     with _naming(path, str(path)):
-        return _detected(InputFile(path), ReadOptions(**known))[0]
+        return _detected(InputFile(path), ReadOptions(label=options.get("label")))[0]
 
 
 @contextmanager
@@ -183,8 +180,7 @@ def formats() -> dict[str, str]:
 
 
 def _named(options: ReadOptions) -> list[str]:
-    roles = ("instance", "annotator", "label", "gold", "weight")
-    return [role for role in roles if getattr(options, role) is not None]
+    return [role for role in ROLES if getattr(options, role) is not None]
 
 
 def _known(classes: Sequence[Any] | None) -> list[Any] | None:

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 from crowdwise.annotations import Annotations
 from crowdwise.data.factorise import Column, Vocabulary, encode_classes, factorise, is_text
 from crowdwise.data.frames import ALIASES, find_column, listing
-from crowdwise.errors import AnnotationError, DataError
+from crowdwise.errors import DataError
 from crowdwise.readers._export import Export, ReadOptions
 from crowdwise.readers._files import load_columns
 from crowdwise.readers._labels import NO_RULES, LabelRules, resolved
-from crowdwise.readers.table import GOLD, record_name, truths_of, whole_numbers
+from crowdwise.readers.table import GOLD, naming, record_name, truths_of, whole_numbers
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def read_gold(
         columns.update(instance=own, gold=truth)
         return list(columns.values())
 
-    try:
+    with naming(path):
         loaded = load_columns(path, choose)
         ids, truths = (Column.of(loaded[name], f"column {name!r}", record_name) for name in columns.values())
         given = np.flatnonzero(truths.data.is_valid().to_numpy())
@@ -84,8 +84,6 @@ def read_gold(
         codes = _positions(seen, crowd)[found]
         mine = np.flatnonzero(codes >= 0)
         gold = truths_of(crowd, codes[mine], crowd.class_vocabulary.lookup(truths)[mine], ids.take(mine))
-    except AnnotationError as error:
-        raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
     if not gold:
         raise DataError(
             f"{path}: none of its {seen.size:,} instances (such as {seen.arrow[0].as_py()!r}) is in the crowd, whose "

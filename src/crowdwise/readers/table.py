@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from crowdwise.annotations import Annotations, Duplicates
 from crowdwise.data.codes import count
 from crowdwise.data.factorise import Column, encode_classes
-from crowdwise.data.frames import ALIASES, choose_columns, find_column, known_column
+from crowdwise.data.frames import ALIASES, choose_columns, find_column, known_column, named_columns
 from crowdwise.errors import AnnotationError, DataError
 from crowdwise.readers._files import WRITTEN, Choose, Columns, format_of, load_columns
 from crowdwise.readers._guess import guess_columns
@@ -67,10 +67,8 @@ def read_table(
     path = Path(path)
     chosen = {"instance": instance, "annotator": annotator, "label": label}
     read, _, where = read_columns(path, partial(load_columns, path), chosen, gold)
-    try:
+    with naming(path):
         annotations = read.annotations.deduplicated(duplicates, where)
-    except AnnotationError as error:
-        raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
     message = f"{path.name}: {describe(annotations, read.n_rows, read.columns, read.gold)}{read.message}"
     return replace(read, annotations=annotations, message=message)
 
@@ -96,11 +94,7 @@ def read_columns(
     text = typed or (typed is None and format_of(path) in ("csv", "tsv", "sheet"))
 
     def choose(names: Sequence[str]) -> Sequence[str]:
-        free = [name for name in names if name not in chosen.values()]
-        for role, aliases in ALIASES.items():
-            named = chosen.get(role)
-            found = find_column(aliases, free) if named is None else known_column(named, role, names)
-            known.update({} if found is None else {role: found})
+        known.update(named_columns(names, chosen))
         if names and len(known) < len(ALIASES) and len(names) <= WIDEST:
             return list(names)  # all of them, to guess by content
         return settle(names, choose_columns(names, chosen))
@@ -114,7 +108,7 @@ def read_columns(
         others.extend(further([name for name in free if name != truth]))
         return list(dict.fromkeys([*columns.values(), *others]))
 
-    try:
+    with naming(path):
         loaded, remarks = load(choose), []
         if not columns:
             truths_in = (gold, find_column(GOLD, list(loaded)))
@@ -131,8 +125,6 @@ def read_columns(
         if text:
             read = _typed(read)
         every, truths, note = _with_gold(read, rules, required=gold is not None)
-    except AnnotationError as error:
-        raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
     remarks += [*([f"left out: {blank:,} without a label"] if blank else []), *more, *look_alikes(every)]
     if truths is None:
         columns.pop("gold", None)
@@ -140,11 +132,19 @@ def read_columns(
     return TableRead(every, columns, truths, len(every), message), loaded, where
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors in annotations name the file."""
+    try:
+        yield
+    except AnnotationError as error:
+        raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
+
+
 def look_alikes(annotations: Annotations) -> list[str]:
     """Remarks on ids that may be the same one."""
-    found = [similar_ids(annotations.annotator_vocabulary, "annotators")]
-    found.append(similar_ids(annotations.instance_vocabulary, "instances"))
-    return [remark for remark in found if remark is not None]
+    people, things = annotations.annotator_vocabulary, annotations.instance_vocabulary
+    return [*filter(None, (similar_ids(people, "annotators"), similar_ids(things, "instances")))]
 
 
 def _labelled(read: dict[str, Column], more: Columns) -> tuple[dict[str, Column], Columns, Callable[[int], str], int]:
