@@ -7,8 +7,8 @@ import io
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.errors import DataError, spelled
-from crowdwise.readers._columnar import read_arrow, read_parquet
-from crowdwise.readers._node import parse_line
+from crowdwise.readers._columnar import arrow_names, parquet_names, read_arrow, read_parquet
+from crowdwise.readers._node import parse_text
 from crowdwise.readers._sheets import SHEETS, read_sheet
-from crowdwise.readers._text import (
-    PLAIN,
-    Layout,
-    bare_suffix,
-    header,
-    is_plain,
-    lines,
-    open_text,
-    packing,
-    skipped_lines,
-)
+from crowdwise.readers._text import PLAIN, Layout, arrow_input, bare_suffix, head, lines, open_text, packing
 from crowdwise.storage.text import restored
 
 Columns = dict[str, Any]  # name -> arrow column, or list of Python values
@@ -50,6 +40,7 @@ WRITTEN = {
 }
 FORMATS = WRITTEN | {"txt": "csv", "psv": "csv"} | dict.fromkeys(SHEETS, "sheet")
 NESTED = 500  # brackets in a line beyond which arrow might crash
+DAMAGE = (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error, UnicodeError)  # what broken files raise
 BLOCK = 1 << 24  # bytes that arrow's text readers take at a time: the longest record that can be read
 
 
@@ -70,7 +61,7 @@ def load_columns(path: Path, choose: Choose, layout: Layout = PLAIN) -> Columns:
     """The columns that ``choose`` picks; the suffix decides the format."""
     kind = format_of(path)
     check_file(path)
-    try:
+    with _explained(path, kind):
         if kind == "parquet":
             return dict(read_parquet(path, choose))
         if kind == "arrow":
@@ -79,21 +70,20 @@ def load_columns(path: Path, choose: Choose, layout: Layout = PLAIN) -> Columns:
             columns = read_sheet(path, layout).columns()
             return {name: pa.chunked_array([pa.array(columns[name], pa.string())]) for name in choose(list(columns))}
         return _jsonl(path, choose, layout) if kind == "jsonl" else _delimited(path, choose, layout)
-    except (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error, UnicodeError) as error:
-        raise DataError(f"{path}: cannot be read as {kind}: {error}") from error
 
 
 def schema_names(path: Path) -> list[str]:
     """Column names of a parquet or arrow file; no values are read."""
     kind = format_of(path)
-    try:
-        if kind == "parquet":
-            import pyarrow.parquet as pq
+    with _explained(path, kind):
+        return parquet_names(path) if kind == "parquet" else arrow_names(path)
 
-            return list(pq.read_schema(path).names)
-        with pa.memory_map(str(path)) as source:
-            return list(_open_arrow(source).schema.names)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+
+@contextmanager
+def _explained(path: Path, kind: str) -> Iterator[None]:
+    try:
+        yield
+    except DAMAGE as error:
         raise DataError(f"{path}: cannot be read as {kind}: {error}") from error
 
 
@@ -105,19 +95,10 @@ def check_file(path: Path) -> None:
         raise DataError(f"{path}: the file is empty")
 
 
-def _open_arrow(source: Any) -> Any:
-    try:
-        return pa.ipc.open_file(source)
-    except pa.ArrowInvalid:  # not the file format (feather): the stream format, or broken
-        source.seek(0)
-        return pa.ipc.open_stream(source)
-
-
 def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
     from pyarrow import csv as arrow_csv
 
-    names, delimiter = header(path, layout)
-    skip, own = skipped_lines(path, layout), None if layout.columns is None else names
+    names, delimiter, before = head(path, layout)
     repeated = [name for name, number in Counter(names).items() if number > 1]
     if repeated:
         raise DataError(
@@ -126,15 +107,14 @@ def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
             parameter="columns",
         )
     wanted = list(choose(names))
+    own = {} if layout.columns is None else {"column_names": names, "skip_rows": before}
 
     def read(use_threads: bool, invalid_row: Callable[[Any], str] | None) -> pa.Table:
         # All columns are read as text: type inference would turn the id 007 into 7.
-        with nullcontext(path) if is_plain(path, layout) else open_text(path, layout) as file:
+        with arrow_input(path, layout) as file:
             return arrow_csv.read_csv(
                 file,
-                read_options=arrow_csv.ReadOptions(
-                    block_size=BLOCK, use_threads=use_threads, column_names=own, skip_rows=skip
-                ),
+                read_options=arrow_csv.ReadOptions(block_size=BLOCK, use_threads=use_threads, **own),
                 parse_options=arrow_csv.ParseOptions(
                     delimiter=delimiter, newlines_in_values=True, invalid_row_handler=invalid_row
                 ),
@@ -149,9 +129,10 @@ def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
     try:
         table = read(True, None)
     except pa.ArrowInvalid as error:
-        _check_encoding(path, layout)
+        for _ in lines(path, layout):  # which finds what is not in its encoding
+            pass
         _check_last_quote(path, delimiter, layout)
-        _check_width(path, read, headed=own is None)
+        _check_width(path, read, headed=not own)
         raise DataError(f"{path}: cannot be read: {error}") from error
     _check_last_quote(path, delimiter, layout)
     return {name: restored(table.column(name)) for name in wanted}
@@ -163,7 +144,7 @@ def _jsonl(path: Path, choose: Choose, layout: Layout) -> Columns:
     if _crashes_arrow(path, layout):
         return _jsonl_by_line(path, choose, layout)
     try:
-        with nullcontext(path) if is_plain(path, layout) else open_text(path, layout) as file:
+        with arrow_input(path, layout) as file:
             table = arrow_json.read_json(file, read_options=arrow_json.ReadOptions(block_size=BLOCK))
         if not table.num_rows:
             raise DataError(f"{path}: the file has no records")
@@ -207,7 +188,7 @@ def _jsonl_by_line(path: Path, choose: Choose, layout: Layout) -> Columns:
     for number, line in enumerate(lines(path, layout), start=1):
         if not line.strip():
             continue
-        record = parse_line(line, f"{path}, line {number}", DataError)
+        record = parse_text(line, f"{path}, ", number, DataError)
         if not isinstance(record, dict):
             raise DataError(f"{path}, line {number}: expected an object {{...}}, got {line.strip()[:40]!r}")
         records.append(record)
@@ -233,11 +214,6 @@ def _check_width(path: Path, read: Callable[[bool, Callable[[Any], str]], object
                 f"{path}, record {row.number - headed}: {row.actual_columns} fields, but "
                 f"{'the header has' if headed else 'expected'} {row.expected_columns}: {text!r}"
             ) from error
-
-
-def _check_encoding(path: Path, layout: Layout) -> None:
-    for _ in lines(path, layout):
-        pass
 
 
 def _check_last_quote(path: Path, delimiter: str, layout: Layout) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import os
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from crowdwise.annotations import Duplicates
 from crowdwise.constraints import check_value
 from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError, spelled
 from crowdwise.readers._export import READERS, Export, ReadOptions, Several
-from crowdwise.readers._files import FORMATS, check_file
+from crowdwise.readers._files import DAMAGE, FORMATS, check_file
 from crowdwise.readers._labels import LabelRules
 from crowdwise.readers._source import ARCHIVES, SHEET, STDIN, TEXT, InputFile, standard_input
 from crowdwise.readers._text import Layout, bare_suffix
@@ -170,7 +167,7 @@ def _naming(path: Path, shown: str) -> Iterator[None]:
         message = str(error).removeprefix(f"{path}: ").replace(str(path), shown)
         message = message if message.startswith(shown) else f"{shown}: {message}"
         raise ReadError(message, parameter=error.parameter) from error
-    except (pa.ArrowException, csv.Error, OSError, EOFError, zlib.error, UnicodeError) as error:
+    except DAMAGE as error:
         raise ReadError(f"{shown}: cannot be read: {error}") from error
 
 

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from crowdwise.errors import DataError, spelled, suggest
-from crowdwise.readers._text import Layout, is_header
+from crowdwise.errors import DataError, suggest
+from crowdwise.readers._text import Layout
 from crowdwise.storage.limits import BLOCK, too_large, unpack_limit
 
 SHEETS = ("xlsx", "xlsm", "ods")
 SPARE = 5_000_000  # cells that a sheet may span
 WIDER = 20  # times the cells that are filled in that it may span, unless that is less
+_DAMAGE = (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error)
 _PLACE = re.compile(r"\s*([A-Za-z]{1,9})(\d{1,18})\s*")
 
 
@@ -69,15 +70,8 @@ def _sheet(path: Path, layout: Layout, size: int, changed: int) -> Sheet:
     if not filled:
         raise DataError(f"{path}: the {'file' if layout.sheet is None else f'sheet {layout.sheet!r}'} is empty")
     name, rows = filled[0]
-    first = [(cell or "").strip() for cell in rows[0]]
-    headed = layout.columns is None or is_header(first, layout.columns)
-    header = _names(path, first) if layout.columns is None else list(layout.columns)
-    if len(first) != len(header):
-        raise DataError(
-            f"{path}: {len(first)} columns, but {spelled('columns')} names {len(header)}: {', '.join(header)}",
-            parameter="columns",
-        )
-    return Sheet(name, tuple(other for other, _ in filled[1:]), header, rows[headed:])
+    header, headed = layout.names(path, [(cell or "").strip() for cell in rows[0]])
+    return Sheet(name, tuple(other for other, _ in filled[1:]), _names(path, header), rows[headed:])
 
 
 def _filled(sheet: Any) -> list[list[str | None]]:
@@ -129,11 +123,9 @@ def _check_size(path: Path) -> None:
             else:
                 lengths = [length for each in strings for length in _lengths(file, each)]
                 spans = [_span_of_xlsx(file, each, lengths) for each in sheets]
-    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path}: cannot be read as a spreadsheet: {error}") from error
-    except ElementTree.ParseError as error:
+    except DataError:
+        raise
+    except (*_DAMAGE, ElementTree.ParseError) as error:
         raise DataError(f"{path}: cannot be read as a spreadsheet: {error}") from error
     for cells, filled, characters in spans:
         if cells > SPARE + WIDER * filled:

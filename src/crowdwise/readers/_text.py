@@ -7,11 +7,12 @@ import csv
 import gzip
 import io
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -82,8 +83,31 @@ class Layout:
             )
         return cls(None if encoding is None else codec, separator, names, sheet)
 
+    def names(self, path: Path, first: list[str]) -> tuple[list[str], bool]:
+        """The names of a file's columns, from its first line, and whether that is a header: it is replaced by the user's."""
+        if self.columns is None:
+            return first, True
+        if len(first) != len(self.columns):
+            raise DataError(
+                f"{path}: {len(first)} columns, but {spelled('columns')} names {len(self.columns)}: "
+                f"{', '.join(self.columns)}",
+                parameter="columns",
+            )
+        usual = sum(find_column(aliases, first) is not None for aliases in ALIASES.values())
+        return list(self.columns), usual >= 2 or first == list(self.columns)
+
 
 PLAIN = Layout()
+
+
+class Head(NamedTuple):
+    """The first line of a csv or tsv file."""
+
+    names: list[str]
+    """Of its columns."""
+    separator: str
+    data: int
+    """Lines before the data."""
 
 
 def packing(path: Path) -> str:
@@ -112,9 +136,10 @@ def open_text(path: Path, layout: Layout = PLAIN) -> IO[bytes]:
     return file if encoding == UTF8 else io.BufferedReader(_Recoded(file, encoding))
 
 
-def is_plain(path: Path, layout: Layout = PLAIN) -> bool:
-    """Whether a file is UTF-8 as it lies there."""
-    return not packing(path) and encoding_of(path, layout) == UTF8
+def arrow_input(path: Path, layout: Layout) -> Any:
+    """A text file as arrow's readers take it, to be closed: its path, which they read in threads, or its text in UTF-8."""
+    plain = not packing(path) and encoding_of(path, layout) == UTF8
+    return nullcontext(path) if plain else open_text(path, layout)
 
 
 def encoding_of(path: Path, layout: Layout = PLAIN) -> str:
@@ -144,39 +169,14 @@ def not_text(path: Path, line: int, byte: int) -> DataError:
     )
 
 
-def header(path: Path, layout: Layout = PLAIN) -> tuple[list[str], str]:
-    """The names of the columns of a csv or tsv file, and their separator."""
-    first, separator, _ = head(path, layout)
-    return (first if layout.columns is None else list(layout.columns)), separator
-
-
-def head(path: Path, layout: Layout = PLAIN) -> tuple[list[str], str, int]:
-    """The cells of the first line that is not blank, the separator, and how many lines stand before that line."""
+def head(path: Path, layout: Layout = PLAIN) -> Head:
+    """The names of the columns of a csv or tsv file, from the first line that is not blank, and their separator."""
     numbered = ((number, line) for number, line in enumerate(lines(path, layout)) if line.strip())
     sample = list(islice(numbered, ROWS))
     text = [line for _, line in sample]
     separator = layout.separator or ("\t" if bare_suffix(path) in ("tsv", "tab") else _separator(text))
-    return _cells(text[0], separator) if text else [], separator, sample[0][0] if sample else 0
-
-
-def skipped_lines(path: Path, layout: Layout) -> int:
-    """Lines before the data of a file whose columns the user names: its own header is replaced."""
-    if layout.columns is None:
-        return 0
-    first, _, before = head(path, layout)
-    if len(first) != len(layout.columns):
-        raise DataError(
-            f"{path}: {len(first)} columns, but {spelled('columns')} names {len(layout.columns)}: "
-            f"{', '.join(layout.columns)}",
-            parameter="columns",
-        )
-    return before + is_header(first, layout.columns)
-
-
-def is_header(first: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether a first line holds names of columns: those that the user gives, or usual ones."""
-    usual = sum(find_column(aliases, list(first)) is not None for aliases in ALIASES.values())
-    return usual >= 2 or list(first) == list(names)
+    names, headed = layout.names(path, _cells(text[0], separator) if text else [])
+    return Head(names, separator, (sample[0][0] if sample else 0) + headed)
 
 
 def _separator(sample: list[str]) -> str:

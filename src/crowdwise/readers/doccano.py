@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from crowdwise.errors import ReadError
 from crowdwise.readers._collector import Collector
 from crowdwise.readers._export import READERS, Export, Reader, ReadOptions
-from crowdwise.readers._node import Node, parse_json, parse_jsonl
+from crowdwise.readers._node import Node, checked, parse_json, parse_jsonl
 from crowdwise.readers._source import ARCHIVES, InputFile
 
 ALL = "all"  # name of the file of a project in which annotators share their annotations
@@ -60,7 +60,4 @@ def _is_records(name: str) -> bool:
 def _records(name: str, data: bytes) -> list[Node]:
     if name.lower().endswith(".jsonl"):
         return parse_jsonl(data, f"{name}, ")
-    records = [*Node(parse_json(data, f"{name}, "), name).items()]
-    for record in records:
-        record.fields()
-    return records
+    return checked([*Node(parse_json(data, f"{name}, "), name).items()])
