@@ -82,9 +82,13 @@ def known_column(name: Any, role: str, columns: Sequence[Any]) -> Any:
     found = same_column(name, columns)
     if found is not None:
         return found
-    hint = suggest(str(name), map(str, columns))
-    hint = hint if "did you mean" in hint else ""  # the list of columns follows anyway
-    raise AnnotationError(f"no column {name!r} for the {role}{hint}; columns: {listing(columns)}")
+    raise AnnotationError(f"no column {name!r} for the {role}{close_to(name, columns)}; columns: {listing(columns)}")
+
+
+def close_to(name: Any, known: Iterable[Any]) -> str:
+    """A hint for a misspelt name, where something like it is known; a message goes on with the list of all."""
+    hint = suggest(str(name), map(str, known))
+    return hint if "did you mean" in hint else ""
 
 
 def same_column(name: Any, columns: Sequence[Any]) -> Any:

@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.annotations import Duplicates
+from crowdwise.data.frames import close_to
 from crowdwise.data.types import Floats
-from crowdwise.errors import ReadError, spelled, suggest
+from crowdwise.errors import ReadError, spelled
 from crowdwise.readers._labels import NO_RULES, LabelRules
 from crowdwise.readers._node import Label, Node
 from crowdwise.readers._source import TABLES, InputFile
@@ -84,8 +85,7 @@ class ReadOptions:
         if self.question in known:
             return self.question
         if self.question is not None:
-            close = suggest(self.question, known)
-            hint = close if "did you mean" in close else ""
+            hint = close_to(self.question, known)
             raise ReadError(f"there is no question {self.question!r}{hint}; questions: {listed or 'none'}")
         if not known:
             raise ReadError("no question was answered by choosing a class")

@@ -33,7 +33,7 @@ class Argilla(Reader):
         question = options.choose(questions)
         collector = Collector(source, options)
         for number, record in enumerate(source.records):
-            known = record.get("id") or record.get("_server_id")
+            known = record.first("id", "_server_id")
             instance = known.id() if known is not None else number
             collector.item(instance, _item(record, list(questions)))
             for value, user, status in _responses(record, question):
@@ -86,9 +86,7 @@ def _suggestion(record: Node, question: str) -> tuple[Node | None, Node | None, 
     """What a model suggests, the model, and its score."""
     nested = record.get("suggestions")
     if nested is not None and isinstance(nested.value, dict):
-        found = nested.record(question)
-        return (
-            (None, None, None) if found is None else (found.get("value"), found.get("agent"), found.value.get("score"))
-        )
+        found = nested.record(question) or Node({}, nested)
+        return found.get("value"), found.get("agent"), found.value.get("score")
     own = f"{question}.suggestion"
     return record.get(own), record.get(f"{own}.agent"), record.value.get(f"{own}.score")

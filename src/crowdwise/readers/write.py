@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crowdwise.annotations import Annotations
+from crowdwise.data.repeats import heaviest
 from crowdwise.errors import ConfigError, DataError, suggest
 from crowdwise.readers._collector import plain_column
 from crowdwise.readers._export import MODEL, Export
@@ -43,16 +42,8 @@ def write(
     """
     path = Path(path)
     kind = output_format(path, to)
-    if kind == LABEL_STUDIO and labels is not None:
-        rows = {row["instance"]: row for row in labels.to_pylist()}
-
-        def both(code: int, one: Any) -> dict[str, Any]:
-            answers = _given(export, code, one)
-            return answers | {"predictions": answers["predictions"] + _consensus(rows.get(one), export, _own(model))}
-
-        _write_json(_tasks(export, both), path)
-    elif kind == LABEL_STUDIO:
-        _write_json(_tasks(export, partial(_given, export)), path)
+    if kind == LABEL_STUDIO:
+        _write_tasks(export, path, labels, model, given=True)
     else:
         write_table(_annotation_table(export, kind), path)
 
@@ -75,10 +66,7 @@ def write_labels(
     if kind == LABEL_STUDIO:
         if export is None:
             raise ConfigError("to='label-studio' needs export=..., which has the tasks")
-        rows = {row["instance"]: row for row in labels.to_pylist()}
-        _write_json(
-            _tasks(export, lambda _, one: {"predictions": _consensus(rows.get(one), export, _own(model))}), path
-        )
+        _write_tasks(export, path, labels, model, given=False)
         return
     if kind == CROWD_KIT:
         names = {"instance": "task", "label": "agg_label"}
@@ -148,10 +136,15 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
     return next(each for each in names if each not in taken)
 
 
-def _tasks(export: Export, more: Callable[[int, Any], dict[str, Any]]) -> list[dict[str, Any]]:
-    """A Label Studio task for every instance; ``more`` adds its annotations or predictions."""
-    ids = export.annotations.instance_vocabulary.arrow.to_pylist()
-    return [{"id": one, "data": _data(export, code)} | more(code, one) for code, one in enumerate(ids)]
+def _write_tasks(export: Export, path: Path, labels: pa.Table | None, model: str, *, given: bool) -> None:
+    """A Label Studio task for every instance, with the annotations that were ``given``, and consensus labels."""
+    rows = {} if labels is None else {row["instance"]: row for row in labels.to_pylist()}
+    tasks = []
+    for code, one in enumerate(export.annotations.instance_vocabulary.arrow.to_pylist()):
+        task = {"id": one, "data": _data(export, code)} | (_given(export, code, one) if given else {"predictions": []})
+        task["predictions"] += _consensus(rows.get(one), export, _own(model))
+        tasks.append(task)
+    _write_json(tasks, path)
 
 
 def _data(export: Export, code: int) -> Mapping[str, Any]:
@@ -166,7 +159,10 @@ def _data(export: Export, code: int) -> Mapping[str, Any]:
 def _given(export: Export, code: int, instance: Any) -> dict[str, Any]:
     """The annotations of an instance; labels by models are predictions, gold is an annotation marked as such."""
     crowd, people, models = export.annotations, [], []
-    for row in _heaviest(crowd, crowd.by_instance[code].tolist()):
+    rows = crowd.by_instance[code]
+    if crowd.weight is not None:  # of a soft label, which the tool does not know, the class that weighs most
+        rows = rows[heaviest(crowd.annotator[rows], crowd.weight[rows])]
+    for row in rows.tolist():
         who = crowd.annotator_vocabulary.take(crowd.annotator[[row]])[0].as_py()
         label = crowd.class_vocabulary.take(crowd.label[[row]])[0].as_py()
         answer: dict[str, Any] = {"result": [_result(export, label)]}
@@ -189,18 +185,6 @@ def _given(export: Export, code: int, instance: Any) -> dict[str, Any]:
 def _own(model: str) -> str:
     """The name by which a consensus is known again, and not taken for a model's labels."""
     return model if model.startswith(OWN) else f"{OWN}-{model}"
-
-
-def _heaviest(crowd: Annotations, rows: list[int]) -> list[int]:
-    """The rows of an instance; of a soft label, which the tool does not know, the class that weighs most."""
-    if crowd.weight is None:
-        return rows
-    best: dict[int, int] = {}
-    for row in rows:
-        before = best.setdefault(int(crowd.annotator[row]), row)
-        if crowd.weight[row] > crowd.weight[before]:
-            best[int(crowd.annotator[row])] = row
-    return sorted(best.values())
 
 
 def _score(export: Export, row: int) -> float | None:
