@@ -113,9 +113,7 @@ class Vocabulary:
         """The place of every code among the sorted ids; None where codes are in the order that the user gave."""
         if self.ids is None or self.ordered:
             return None
-        rank = np.empty(self.size, np.int64)
-        rank[self.sorted_codes()] = np.arange(self.size)
-        return rank
+        return np.argsort(self.sorted_codes())
 
     def sorted_codes(self) -> Array:
         """Codes by ascending id; numbers in texts count as such: "p7" is before "p10"."""
@@ -185,9 +183,7 @@ def encode_classes(column: Column, ids: Ids | None) -> tuple[Codes, Vocabulary]:
         order = np.array(sorted(range(len(texts)), key=lambda code: (int(texts[code]), texts[code])))
     else:
         order = pc.array_sort_indices(classes).to_numpy()
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    return freeze(rank[codes]), vocabulary.subset(order)
+    return freeze(np.argsort(order).astype(np.int32)[codes]), vocabulary.subset(order)
 
 
 def merge(parts: Sequence[tuple[Codes, Vocabulary]], kind: str) -> tuple[Codes, Vocabulary]:
@@ -239,6 +235,11 @@ def is_text(kind: pa.DataType) -> bool:
     return str(kind) in ("string", "large_string", "string_view")
 
 
+def is_plain(kind: pa.DataType) -> bool:
+    """Whether an arrow type is one of classes: text, numbers or booleans."""
+    return is_text(kind) or any(is_a(kind) for is_a in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean))
+
+
 def decoded(data: Any) -> Any:
     """Arrow data with categories, which may be unused, unsorted or differ by chunk, written out as values."""
     return data.cast(data.type.value_type) if pa.types.is_dictionary(data.type) else data
@@ -247,9 +248,7 @@ def decoded(data: Any) -> Any:
 def plain(values: pa.Array) -> pa.Array:
     """One arrow type per kind of id (int64, double, large_string), so that equal ids from different sources are equal."""
     kind = values.type
-    if pa.types.is_integer(kind) and kind != pa.uint64():
-        return values.cast(pa.int64())
-    if kind == pa.uint64() and pc.max(values).as_py() < 2**63:
+    if pa.types.is_integer(kind) and (kind != pa.uint64() or pc.max(values).as_py() < 2**63):
         return values.cast(pa.int64())
     if pa.types.is_floating(kind):
         return values.cast(pa.float64())

@@ -155,13 +155,8 @@ def _pick(path: Path, arrays: dict[str, Array], name: str | None) -> Array:
 def _read_table(
     path: Path, ids: str | None, text: str | None, image: str | None, expects: str, trained: Mapping[str, str]
 ) -> tuple[Any, Array | None, str | None]:
-    names: list[str] = []
-
-    def choose(columns: Sequence[str]) -> Sequence[str]:
-        names.extend(columns)
-        return columns
-
-    columns = load_columns(path, choose)
+    columns = load_columns(path, list)
+    names = list(columns)
     column = ids if ids in names else None
     if ids is None:
         known = same_column(trained["ids"], names) if "ids" in trained else None
@@ -206,23 +201,23 @@ def _meant(
 
 def _texts(column: Any) -> list[str]:
     """A column as texts; a missing one is empty."""
-    return ["" if value is None else str(value) for value in _list(column)]
+    return ["" if value is None else str(value) for value in values_of(column)]
 
 
-def _list(column: Any) -> list[Any]:
-    values: list[Any] = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
-    return values
+def values_of(column: Any) -> list[Any]:
+    """The values of a loaded column."""
+    return list(column.to_pylist() if hasattr(column, "to_pylist") else column)
 
 
 def _is_numeric(column: Any) -> bool:
     """Whether a column holds numbers: at least half of it, as a few that are none are more likely mistakes than names."""
-    given = [value for value in _list(column) if value is not None]
+    given = [value for value in values_of(column) if value is not None]
     return sum(map(is_number, given)) >= len(given) / 2
 
 
 def _typed(path: Path, name: str, column: Any, numeric: bool) -> Array:
     """A column of a table with columns of several kinds: numbers, NaN where missing, or objects."""
-    values = _list(column)
+    values = values_of(column)
     if not numeric:
         return object_array([value if isinstance(value, str) or value is None else str(value) for value in values])
     given = np.array([value is not None for value in values], bool)
@@ -251,7 +246,7 @@ def _numbers(path: Path, name: str, column: Any) -> Array:
 
 def _values(column: Any) -> Array:
     """A column of ids; text becomes integers where nothing is lost by it."""
-    array = np.array(["" if value is None else value for value in _list(column)])
+    array = np.array(["" if value is None else value for value in values_of(column)])
     if array.dtype.kind == "U":
         try:
             numbers = array.astype(np.int64)

@@ -37,6 +37,11 @@ def imported(module: str, extra: str) -> Any:
         ) from error
 
 
+def first_line(error: Exception) -> str:
+    """What a library says is wrong, without the pages that may follow."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def fetched(model: str, revision: str | None) -> tuple[Path, str | None]:
     """The folder of a model, and its revision where it came from a hub. Only data files are fetched."""
     path = Path(model).expanduser()
@@ -47,9 +52,8 @@ def fetched(model: str, revision: str | None) -> tuple[Path, str | None]:
         try:
             folder = Path(hub.snapshot_download(model, revision=revision, allow_patterns=_WEIGHTS))
         except Exception as error:  # no network, no such model: the hub has a dozen classes for it
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise DataError(
-                f"there is no folder {model}, and no model of that name can be fetched: {reason}"
+                f"there is no folder {model}, and no model of that name can be fetched: {first_line(error)}"
             ) from error
         found = folder.name
     if not any(folder.rglob("*.safetensors")):
@@ -158,7 +162,7 @@ class Transformers(Pretrained):
                 return network, library.AutoTokenizer.from_pretrained(folder, **safe)
             return network, library.AutoImageProcessor.from_pretrained(folder, **safe)
         except (OSError, ValueError, KeyError, ImportError) as error:
-            raise DataError(f"{self.model} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
+            raise DataError(f"{self.model} cannot be loaded: {first_line(error)}") from error
 
     def encode(self, items: Sequence[Any]) -> Array:
         import torch
@@ -211,7 +215,7 @@ class SentenceTransformers(Pretrained):
                 model_kwargs={"use_safetensors": True},
             )
         except (OSError, ValueError, KeyError, ImportError) as error:
-            raise DataError(f"{self.model} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
+            raise DataError(f"{self.model} cannot be loaded: {first_line(error)}") from error
 
     def encode(self, items: Sequence[Any]) -> Array:
         return np.asarray(self.network_.encode(list(items), batch_size=self.batch_size, show_progress_bar=False))

@@ -72,11 +72,6 @@ class Pictures(Sequence[Any]):
         return iter(self.files)
 
 
-def is_sparse(X: Any) -> bool:
-    """Whether X is a sparse matrix or array of scipy."""
-    return bool(sp.issparse(X))
-
-
 def opened_folder(X: Any) -> Any:
     """The pictures of a folder, where X names one; else X itself."""
     if not isinstance(X, str | os.PathLike):
@@ -91,13 +86,11 @@ def opened_folder(X: Any) -> Any:
 def opened(X: Any) -> Any:
     """X with what stands for rows in its place: a folder becomes its pictures, a series of texts an array of them."""
     X = opened_folder(X)
-    if is_sparse(X):
+    if sp.issparse(X):
         return X.tocsr()  # of the other formats, some have no rows to take
-    if isinstance(X, Pictures | np.ndarray):
-        return _object_texts(X) if isinstance(X, np.ndarray) else X
-    if isinstance(X, list | tuple):
-        return _opened_list(X)
-    return X
+    if isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype.kind in "UT":
+        return object_array(X.tolist())  # whose rows can be taken without copying them
+    return _opened_list(X) if isinstance(X, list | tuple) else X
 
 
 def kind_of(X: Any) -> Kind:
@@ -112,16 +105,16 @@ def kind_of(X: Any) -> Kind:
         return "text" if X.ndim == 1 and _texts(X[:1000].tolist()) else "numbers"
     if isinstance(X, list | tuple):
         return "text" if _texts(X[:1000]) else "numbers"
-    if not is_sparse(X) and _is_series(X):
+    if not sp.issparse(X) and _is_series(X):
         return "text" if _texts(X[:1000].to_list()) else "numbers"
-    if is_sparse(X) or hasattr(X, "detach") or not is_frame(X):
+    if sp.issparse(X) or hasattr(X, "detach") or not is_frame(X):
         return "numbers"
     return "table" if any(not _numeric(X[name]) for name in frame_columns(X)) else "numbers"
 
 
 def take_rows(X: Any, rows: Array) -> Any:
     """Some rows of X, as X is: array, sparse matrix, list, frame of any library, pictures."""
-    if is_sparse(X):
+    if sp.issparse(X):
         return sp.csr_array(X)[rows]
     if isinstance(X, np.ndarray | Pictures) or hasattr(X, "detach"):
         return X[rows]
@@ -171,11 +164,6 @@ def _listed(files: list[Path]) -> Pictures:
     if missing:
         raise DataError(f"{len(missing):,} of {len(files):,} pictures do not exist: {shorten(missing, 3)}")
     return Pictures(tuple(files), tuple(map(str, files)))
-
-
-def _object_texts(values: Array) -> Array:
-    """Arrays of texts as arrays of objects, whose rows can be taken without copying them; others as they are."""
-    return object_array(values.tolist()) if values.ndim == 1 and values.dtype.kind in "UT" else values
 
 
 def object_array(values: Sequence[Any]) -> Array:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.data.codes import count
-from crowdwise.data.factorise import Column, Vocabulary, decoded, is_text
+from crowdwise.data.factorise import Column, Vocabulary, decoded, is_plain, is_text
 from crowdwise.data.frames import close_to
 from crowdwise.errors import AnnotationError, ConfigError, spelled
 
@@ -251,7 +251,7 @@ def _plain(column: Column) -> pa.DictionaryArray | None:
     """A column of text, numbers or booleans, encoded; NaN is null."""
     data = decoded(column.data)
     kind = data.type
-    if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+    if not is_plain(kind):
         return None
     data = data.cast(pa.large_string()) if is_text(kind) else data
     if pa.types.is_floating(kind):
