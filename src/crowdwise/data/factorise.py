@@ -262,7 +262,8 @@ def row_of(mask: pa.ChunkedArray | pa.Array) -> int:
 
 def is_missing(value: Any) -> bool:
     """Whether a Python value is missing: None, NaN, or the missing value of pandas."""
-    return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value))) or _is_na(value)
+    nan = isinstance(value, float | np.floating) and bool(np.isnan(value))
+    return value is None or nan or type(value).__name__ in ("NAType", "NaTType")  # pandas may not be installed
 
 
 def _fits_fixed_width(ids: pa.Array) -> bool:
@@ -274,14 +275,6 @@ def _fits_fixed_width(ids: pa.Array) -> bool:
 def _natural(text: str) -> list[str | int]:
     """Text and numbers in turn."""
     return [int(part) if place % 2 else part for place, part in enumerate(_NUMBER.split(text))]
-
-
-def _are_objects(values: Any) -> bool:
-    return isinstance(values, list) or values.dtype.kind == "O"
-
-
-def _is_na(value: Any) -> bool:
-    return type(value).__name__ in ("NAType", "NaTType")  # by name: pandas may not be installed
 
 
 def _check_complete(column: Column) -> None:
@@ -301,8 +294,8 @@ def _chunked(values: Any) -> pa.ChunkedArray:
     if isinstance(values, np.ma.MaskedArray):
         return pa.chunked_array([pa.array(values.data, mask=np.ma.getmaskarray(values), from_pandas=True)])
     values = np.asarray(values) if hasattr(values, "__array__") else list(values)
-    first = next((value for value in values if not is_missing(value)), None) if _are_objects(values) else None
-    if isinstance(first, UUID):
+    objects = isinstance(values, list) or values.dtype.kind == "O"
+    if objects and isinstance(next((value for value in values if not is_missing(value)), None), UUID):
         values = [str(value) if isinstance(value, UUID) else value for value in values]
     return pa.chunked_array([pa.array(values, from_pandas=True)])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -60,10 +61,9 @@ class Classes:
     @cached_property
     def by_folded(self) -> dict[str, Label]:
         """Without case, where that leaves names distinct."""
-        names: dict[str, list[Label]] = {}
-        for value in self.values:
-            names.setdefault(name_of(value).casefold(), []).append(value)
-        return {name: values[0] for name, values in names.items() if len(values) == 1}
+        folded = [name_of(value).casefold() for value in self.values]
+        times = Counter(folded)
+        return {name: value for name, value in zip(folded, self.values, strict=True) if times[name] == 1}
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -147,12 +147,9 @@ def find_object(text: str) -> tuple[dict[str, Any], int] | None:
 
 
 def _in_object(content: dict[str, Any], start: int, classes: Classes, question: str | None, text: str) -> Found:
-    if question is not None and question in content:
-        return _checked(content[question], classes, _value_start(text, start, question))
     fitting = [field for field, value in content.items() if isinstance(value, str) and classes.exact(value) is not None]
-    if len(fitting) == 1:
-        return _checked(content[fitting[0]], classes, _value_start(text, start, fitting[0]))
-    named = next((field for field in FIELDS if field in content), None)
+    likely = (question, *(fitting if len(fitting) == 1 else ()), *FIELDS)
+    named = next((field for field in likely if field in content), None)
     if named is None:
         return Found(None, SEVERAL if fitting else NO_FIELD)
     return _checked(content[named], classes, _value_start(text, start, named))

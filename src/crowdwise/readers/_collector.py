@@ -240,11 +240,11 @@ def plain_column(values: Any) -> pa.ChunkedArray:
             return pa.chunked_array([made])
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError):
         pass
-    return pa.chunked_array([pa.array([None if value is None else _as_text(value) for value in values], pa.string())])
-
-
-def _as_text(value: Any) -> str:
-    return storable(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str))
+    known = (
+        value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False, default=str)
+        for value in values
+    )
+    return pa.chunked_array([pa.array([None if text is None else storable(text) for text in known], pa.string())])
 
 
 def contents(items: Sequence[Mapping[str, Any]], pick: Any) -> pa.Array | None:

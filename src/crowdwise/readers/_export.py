@@ -96,6 +96,10 @@ class ReadOptions:
             )
         return known[0]
 
+    def label_of(self, answer: Node | None) -> Label | None:
+        """The label in an answer, which may be a list of choices; None if there is none."""
+        return None if answer is None else self.one_label(answer.each(), answer)
+
     def one_label(self, choices: Sequence[Node], where: Node) -> Label | None:
         """The label among the choices of an annotator; None if there is none."""
         if len(choices) <= 1 or self.several == "first":

@@ -26,18 +26,8 @@ from crowdwise.storage.text import restored
 Columns = dict[str, Any]  # name -> arrow column, or list of Python values
 Choose = Callable[[Sequence[str]], Sequence[str]]  # names of all columns -> names of the wanted ones
 
-WRITTEN = {
-    "csv": "csv",
-    "tsv": "tsv",
-    "tab": "tsv",
-    "jsonl": "jsonl",
-    "ndjson": "jsonl",
-    "parquet": "parquet",
-    "pq": "parquet",
-    "arrow": "arrow",
-    "feather": "arrow",
-    "ipc": "arrow",
-}
+_SUFFIXES = {"csv": (), "tsv": ("tab",), "jsonl": ("ndjson",), "parquet": ("pq",), "arrow": ("feather", "ipc")}
+WRITTEN = {suffix: kind for kind, others in _SUFFIXES.items() for suffix in (kind, *others)}
 FORMATS = WRITTEN | {"txt": "csv", "psv": "csv"} | dict.fromkeys(SHEETS, "sheet")
 NESTED = 500  # brackets in a line beyond which arrow might crash
 DAMAGE = (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error, UnicodeError)  # what broken files raise

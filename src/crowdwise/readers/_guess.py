@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.data.codes import count
-from crowdwise.data.factorise import is_text
+from crowdwise.data.factorise import decoded, is_text
 from crowdwise.data.frames import ALIASES, listing
 from crowdwise.data.types import Floats, Ints
 from crowdwise.errors import AnnotationError, spelled
@@ -166,8 +166,7 @@ def _candidate(name: str, column: Any) -> _Candidate | None:
     """A column as codes; None for one that holds no ids."""
     try:
         data = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([pa.array(column)])
-        if pa.types.is_dictionary(data.type):
-            data = data.cast(data.type.value_type)
+        data = decoded(data)
         if pa.types.is_nested(data.type) or data.null_count > BLANK * len(data):
             return None
         if is_text(data.type):
@@ -185,7 +184,7 @@ def _check_header(columns: Mapping[str, Any], known: Mapping[str, str]) -> None:
     """Refuse a file whose first line is data: what stands there occurs again below."""
     if known or not columns:
         return
-    again = [name for name, column in columns.items() if name in _values(column)]
+    again = [name for name, column in columns.items() if name in pc.unique(column).to_pylist()]
     numbers = all(name.strip().lstrip("-").replace(".", "", 1).isdecimal() for name in columns)
     if numbers or len(again) >= min(2, len(columns)):
         raise AnnotationError(
@@ -194,11 +193,6 @@ def _check_header(columns: Mapping[str, Any], known: Mapping[str, str]) -> None:
             f"{spelled('format', 'dense')}",
             parameter="columns",
         )
-
-
-def _values(column: Any) -> set[Any]:
-    data = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([pa.array(column, pa.string())])
-    return set(pc.unique(data).to_pylist())
 
 
 def _unclear(

@@ -40,12 +40,11 @@ class Argilla(Reader):
                 if status not in (None, "submitted"):
                     collector.left_out[str(status)] += 1
                     continue
-                collector.add(value, instance, user.id(), options.one_label(value.each(), value))
+                collector.add(value, instance, user.id(), options.label_of(value))
             suggested, agent, score = _suggestion(record, question)
             if suggested is not None:
                 who = agent.id() if agent is not None else "suggestion"
-                label = options.one_label(suggested.each(), suggested)
-                collector.add(suggested, instance, who, label, model=True, confidence=score)
+                collector.add(suggested, instance, who, options.label_of(suggested), model=True, confidence=score)
         return collector.export(question)
 
 

@@ -139,10 +139,11 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
 def _write_tasks(export: Export, path: Path, labels: pa.Table | None, model: str, *, given: bool) -> None:
     """A Label Studio task for every instance, with the annotations that were ``given``, and consensus labels."""
     rows = {} if labels is None else {row["instance"]: row for row in labels.to_pylist()}
+    model = model if model.startswith(OWN) else f"{OWN}-{model}"  # by which readers know it is no annotator
     tasks = []
     for code, one in enumerate(export.annotations.instance_vocabulary.arrow.to_pylist()):
         task = {"id": one, "data": _data(export, code)} | (_given(export, code, one) if given else {"predictions": []})
-        task["predictions"] += _consensus(rows.get(one), export, _own(model))
+        task["predictions"] += _consensus(rows.get(one), export, model)
         tasks.append(task)
     _write_json(tasks, path)
 
@@ -180,11 +181,6 @@ def _given(export: Export, code: int, instance: Any) -> dict[str, Any]:
     if export.gold is not None and instance in export.gold:
         people.append({"result": [_result(export, export.gold[instance])], "ground_truth": True})
     return {"annotations": people, "predictions": models}
-
-
-def _own(model: str) -> str:
-    """The name by which a consensus is known again, and not taken for a model's labels."""
-    return model if model.startswith(OWN) else f"{OWN}-{model}"
 
 
 def _score(export: Export, row: int) -> float | None:
