@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crowdwise.data.factorise import is_number
+from crowdwise.data.factorise import is_number, row_of
 from crowdwise.data.frames import ALIASES, find_column, known_column, listing, same_column
 from crowdwise.data.located import located
 from crowdwise.data.matching import numbered_from
@@ -217,26 +217,22 @@ def _is_numeric(column: Any) -> bool:
 
 def _typed(path: Path, name: str, column: Any, numeric: bool) -> Array:
     """A column of a table with columns of several kinds: numbers, NaN where missing, or objects."""
-    values = values_of(column)
-    if not numeric:
-        return object_array([value if isinstance(value, str) or value is None else str(value) for value in values])
-    given = np.array([value is not None for value in values], bool)
-    result = np.full(len(values), np.nan)
-    if given.any():
-        result[given] = _numbers(path, name, [value for value in values if value is not None])
-    return result
+    if numeric:
+        return _numbers(path, name, column, complete=False).astype(np.float64)
+    return object_array([None if value is None else str(value) for value in values_of(column)])
 
 
-def _numbers(path: Path, name: str, column: Any) -> Array:
-    """A column as float32; what is not a number is an error that says where."""
+def _numbers(path: Path, name: str, column: Any, *, complete: bool = True) -> Array:
+    """A column as float32; what is not a number, or is missing, is an error that says where."""
     values = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([pa.array(column)])
-    if values.null_count:
-        row = values.is_null().to_pylist().index(True)
+    if complete and values.null_count:
+        row = row_of(values.is_null())
         raise DataError(f"{path}, record {row + 1}: column {name!r} is empty; fill in or drop missing values")
     try:
         return np.asarray(values.cast(pa.float64()).to_numpy(), dtype=np.float32)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        row, value = next(((k, v) for k, v in enumerate(values.to_pylist()) if not is_number(v)), (0, values[0]))
+        wrong = ((k, v) for k, v in enumerate(values.to_pylist()) if v is not None and not is_number(v))
+        row, value = next(wrong, (0, values[0]))
         raise DataError(
             f"{path}, record {row + 1}: column {name!r} holds {str(value)[:40]!r}, features must be numbers; "
             f"a column of ids is named by {spelled('ids')}",

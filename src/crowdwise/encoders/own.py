@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from crowdwise.encoders.base import Encoder
-from crowdwise.encoders.rows import Pictures, kind_of, take_rows
+from crowdwise.encoders.rows import Pictures, is_sparse, kind_of, take_rows
 from crowdwise.errors import DataError, ModelFileError
 
 PREFIX = "transformer:"
@@ -37,7 +37,7 @@ class OwnEncoder(Encoder):
 
     def transform(self, rows: Any) -> Any:
         encoded = self.transformer.transform(_plain(rows))
-        if sp.issparse(encoded):
+        if is_sparse(encoded):
             return sp.csr_array(encoded)
         if hasattr(encoded, "to_numpy"):
             encoded = encoded.to_numpy()
@@ -60,7 +60,7 @@ class OwnEncoder(Encoder):
     def _probe(self) -> str:
         """A checksum of what it makes of a few texts, and of its columns' names, by which another transformer is noticed."""
         encoded = self.transform(PROBE)
-        values = encoded.toarray() if sp.issparse(encoded) else encoded
+        values = encoded.toarray() if is_sparse(encoded) else encoded
         digest = hashlib.sha256(np.round(values.astype(np.float64), 4).astype(np.float32).tobytes())
         with contextlib.suppress(AttributeError, ValueError, NotImplementedError):
             digest.update("\n".join(map(str, self.transformer.get_feature_names_out())).encode("utf-8", "replace"))

@@ -72,6 +72,11 @@ class Pictures(Sequence[Any]):
         return iter(self.files)
 
 
+def is_sparse(X: Any) -> bool:
+    """Whether X is a sparse matrix or array of scipy."""
+    return bool(sp.issparse(X))
+
+
 def opened_folder(X: Any) -> Any:
     """The pictures of a folder, where X names one; else X itself."""
     if not isinstance(X, str | os.PathLike):
@@ -86,7 +91,7 @@ def opened_folder(X: Any) -> Any:
 def opened(X: Any) -> Any:
     """X with what stands for rows in its place: a folder becomes its pictures, a series of texts an array of them."""
     X = opened_folder(X)
-    if sp.issparse(X):
+    if is_sparse(X):
         return X.tocsr()  # of the other formats, some have no rows to take
     if isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype.kind in "UT":
         return object_array(X.tolist())  # whose rows can be taken without copying them
@@ -105,16 +110,16 @@ def kind_of(X: Any) -> Kind:
         return "text" if X.ndim == 1 and _texts(X[:1000].tolist()) else "numbers"
     if isinstance(X, list | tuple):
         return "text" if _texts(X[:1000]) else "numbers"
-    if not sp.issparse(X) and _is_series(X):
+    if not is_sparse(X) and _is_series(X):
         return "text" if _texts(X[:1000].to_list()) else "numbers"
-    if sp.issparse(X) or hasattr(X, "detach") or not is_frame(X):
+    if is_sparse(X) or hasattr(X, "detach") or not is_frame(X):
         return "numbers"
     return "table" if any(not _numeric(X[name]) for name in frame_columns(X)) else "numbers"
 
 
 def take_rows(X: Any, rows: Array) -> Any:
     """Some rows of X, as X is: array, sparse matrix, list, frame of any library, pictures."""
-    if sp.issparse(X):
+    if is_sparse(X):
         return sp.csr_array(X)[rows]
     if isinstance(X, np.ndarray | Pictures) or hasattr(X, "detach"):
         return X[rows]

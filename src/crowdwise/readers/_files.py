@@ -8,7 +8,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,14 +99,20 @@ def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
     wanted = list(choose(names))
     own = {} if layout.columns is None else {"column_names": names, "skip_rows": before}
 
-    def read(use_threads: bool, invalid_row: Callable[[Any], str] | None) -> pa.Table:
+    wrong: list[Any] = []
+
+    def refuse(row: Any) -> str:
+        wrong.append(row)
+        return "error"
+
+    def read(use_threads: bool) -> pa.Table:
         # All columns are read as text: type inference would turn the id 007 into 7.
         with arrow_input(path, layout) as file:
             return arrow_csv.read_csv(
                 file,
                 read_options=arrow_csv.ReadOptions(block_size=BLOCK, use_threads=use_threads, **own),
                 parse_options=arrow_csv.ParseOptions(
-                    delimiter=delimiter, newlines_in_values=True, invalid_row_handler=invalid_row
+                    delimiter=delimiter, newlines_in_values=True, invalid_row_handler=refuse
                 ),
                 convert_options=arrow_csv.ConvertOptions(
                     include_columns=wanted,
@@ -117,13 +123,22 @@ def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
             )
 
     try:
-        table = read(True, None)
+        table = read(True)
     except pa.ArrowInvalid as error:
         for _ in lines(path, layout):  # which finds what is not in its encoding
             pass
         _check_last_quote(path, delimiter, layout)
-        _check_width(path, read, headed=not own)
-        raise DataError(f"{path}: cannot be read: {error}") from error
+        wrong.clear()
+        with suppress(pa.ArrowInvalid):
+            read(False)  # arrow only counts records without threads
+        if not wrong:
+            raise DataError(f"{path}: cannot be read: {error}") from error
+        row, expected = wrong[0], "expected" if own else "the header has"
+        text = row.text if len(row.text) <= 80 else row.text[:77] + "..."
+        raise DataError(
+            f"{path}, record {row.number - (not own)}: {row.actual_columns} fields, but {expected} {row.expected_columns}: "
+            f"{text!r}"
+        ) from error
     _check_last_quote(path, delimiter, layout)
     return {name: restored(table.column(name)) for name in wanted}
 
@@ -184,26 +199,6 @@ def _jsonl_by_line(path: Path, choose: Choose, layout: Layout) -> Columns:
         records.append(record)
     names = dict.fromkeys(name for record in records for name in record)
     return {name: [record.get(name) for record in records] for name in choose(list(names))}
-
-
-def _check_width(path: Path, read: Callable[[bool, Callable[[Any], str]], object], *, headed: bool) -> None:
-    """Refuse a record with too few or too many fields; arrow only counts records without threads."""
-    rows: list[Any] = []
-
-    def take(row: Any) -> str:
-        rows.append(row)
-        return "error"
-
-    try:
-        read(False, take)
-    except pa.ArrowInvalid as error:
-        if rows:
-            row = rows[0]
-            text = row.text if len(row.text) <= 80 else row.text[:77] + "..."
-            raise DataError(
-                f"{path}, record {row.number - headed}: {row.actual_columns} fields, but "
-                f"{'the header has' if headed else 'expected'} {row.expected_columns}: {text!r}"
-            ) from error
 
 
 def _check_last_quote(path: Path, delimiter: str, layout: Layout) -> None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
-from typing import Any
+from typing import Any, TypeGuard
 
 from crowdwise.data.frames import simple_name
 from crowdwise.readers._answers import Token, name_of
@@ -196,7 +196,7 @@ def _tokens(chosen: Any, others: list[Any] | None = None, field: str = "logprob"
     return tuple(tokens)
 
 
-def _is_log(value: Any) -> bool:
+def _is_log(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value and value < 1e-3
 
 
@@ -245,7 +245,7 @@ def _gemini(record: Node, response: Node, instance: Id, stem: str) -> Iterator[A
         text = None if content is None else _text(content.get("parts"))
         average = fields.get("avgLogprobs")
         tokens = _gemini_tokens(fields.get("logprobsResult"))
-        sure = math.exp(float(average)) if not tokens and _is_log(average) else None
+        sure = math.exp(average) if not tokens and _is_log(average) else None
         yield Answer(candidate, instance, model, text, tokens, sure, failure)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -64,7 +63,10 @@ class Node:
 
     def first(self, *keys: str) -> Node | None:
         """The first of these fields that is present; None if none is."""
-        return next((found for key in keys if (found := self.get(key)) is not None), None)
+        for key in keys:
+            if (found := self.get(key)) is not None:
+                return found
+        return None
 
     def need(self, *keys: str) -> Node:
         """The first of these fields that is present; an error if none is."""
@@ -79,15 +81,15 @@ class Node:
             raise self.expected("an object {...}")
         return self.value
 
-    def items(self) -> Iterator[Node]:
+    def items(self) -> list[Node]:
         """The elements of a list."""
         if not isinstance(self.value, list):
             raise self.expected("a list [...]")
-        return (Node(value, self, k) for k, value in enumerate(self.value))
+        return [Node(value, self, k) for k, value in enumerate(self.value)]
 
     def each(self) -> list[Node]:
         """The elements of a list; any other value by itself."""
-        return [*self.items()] if isinstance(self.value, list) else [self]
+        return self.items() if isinstance(self.value, list) else [self]
 
     def record(self, key: str) -> Node | None:
         """A field that is an object."""
@@ -99,7 +101,7 @@ class Node:
     def list(self, key: str) -> list[Node]:
         """The elements of a field that is a list; empty if it is missing."""
         found = self.get(key)
-        return [] if found is None else [*found.items()]
+        return [] if found is None else found.items()
 
     def text(self, key: str) -> str | None:
         """A field that is text."""

@@ -6,6 +6,7 @@ import codecs
 import csv
 import gzip
 import io
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ FEW = 20  # letters beyond ASCII that do not tell similar encodings apart
 ROWS = 50  # lines from which a separator is found
 SEPARATORS = ",;\t|"
 UTF8 = "utf-8"
+_ESCAPED = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as surrogateescape decodes them
 _NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
 _MARKS = [
     (codecs.BOM_UTF8, UTF8),
@@ -40,8 +42,6 @@ _LIKELY = [  # what spreadsheets and older programs write
     *("cp1254", "cp1255", "cp1256", "cp1257", "cp874", "cp437", "cp850", "cp866", "mac_roman", "cp932", "shift_jis"),
     *("euc_jp", "iso2022_jp", "gb18030", "big5", "euc_kr", "cp949"),
 ]
-
-
 _LATIN = ("cp1252", "latin_1", "iso8859_15", "cp1250", "iso8859_2", "cp1254", "cp1257", "cp437", "cp850", "mac_roman")
 
 
@@ -245,13 +245,13 @@ def _guessed(path: Path, marked: bool) -> str:
     with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):
             if not line.isascii():
-                if not place[0] and (wrong := _wrong_byte(line)) is not None:
-                    place = number, wrong
                 sample += line
+                if not place[0] and (wrong := _ESCAPED.search(line.decode(UTF8, "surrogateescape"))):
+                    place = number, ord(wrong[0]) - 0xDC00
             if len(sample) > SAMPLE and place[0]:
                 break
     text = sample.decode(UTF8, "surrogateescape")
-    damaged = sum("\udc80" <= one <= "\udcff" for one in text)
+    damaged = len(_ESCAPED.findall(text))
     fine = sum(one > "\x7f" for one in text) - damaged
     if marked or b"\0" in sample or (damaged and fine >= damaged):
         raise not_text(path, *place)
@@ -272,11 +272,3 @@ def _guessed(path: Path, marked: bool) -> str:
     if b"\xff" in sample:  # no letter that occurs in any of them
         raise not_text(path, *place)
     return _LATIN[0] if damaged < FEW else name  # too little text to tell them apart: the usual one
-
-
-def _wrong_byte(line: bytes) -> int | None:
-    try:
-        line.decode(UTF8)
-    except UnicodeDecodeError as error:
-        return line[error.start]
-    return None

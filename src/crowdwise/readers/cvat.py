@@ -81,7 +81,7 @@ def _listed(content: Node, name: str) -> list[Node]:
         if node.value.get("next"):
             raise node.error("this is one page of several; request all results from the API with page_size=...")
         node = node.need("results")
-    return checked([*node.items()])
+    return checked(node.items())
 
 
 def _tags(content: Node, job: Node) -> dict[int, list[Node]]:

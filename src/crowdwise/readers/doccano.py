@@ -53,4 +53,4 @@ class Doccano(Reader):
 def _records(name: str, data: bytes) -> list[Node]:
     if name.lower().endswith(".jsonl"):
         return parse_jsonl(data, f"{name}, ")
-    return checked([*Node(parse_json(data, f"{name}, "), name).items()])
+    return checked(Node(parse_json(data, f"{name}, "), name).items())

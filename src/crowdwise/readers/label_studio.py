@@ -166,7 +166,7 @@ def _row_choices(answer: Node) -> list[Node]:
         except (ValueError, RecursionError):
             value = answer.value
     if isinstance(value, dict):
-        return [*Node(value, answer).need(*ANSWERS).items()]
+        return Node(value, answer).need(*ANSWERS).items()
     chosen = Node(value, answer).each() if isinstance(value, list) else [answer]
     for one in chosen:
         one.label()
