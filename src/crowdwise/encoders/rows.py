@@ -129,14 +129,10 @@ def take_rows(X: Any, rows: Array) -> Any:
         return [X[row] for row in rows.tolist()]
     if hasattr(X, "iloc"):
         return X.iloc[rows]
-    if _is_series(X):
-        return X[rows]
-    if hasattr(X, "take") and hasattr(X, "schema"):  # arrow
-        return X.take(rows)
-    if is_frame(X):
+    if not _is_series(X) and is_frame(X):
         import narwhals.stable.v1 as nw
 
-        return nw.from_native(X, eager_only=True)[rows.tolist()].to_native()
+        return nw.from_native(X, eager_only=True)[rows].to_native()
     return X[rows]
 
 

@@ -223,7 +223,7 @@ def array_of(detail: str, values: Sequence[Any], rows: Ints | None) -> npt.NDArr
 
 
 def extra_columns(fields: Sequence[Mapping[str, Any]], rows: Ints | None) -> pa.Table | None:
-    """Further fields of every annotation as columns; None if there are none."""
+    """Fields of every annotation, or of every instance, as columns; None if there are none."""
     chosen = fields if rows is None else [fields[row] for row in rows.tolist()]
     names = dict.fromkeys(name for one in chosen for name, value in one.items() if value not in (None, ""))
     return pa.table({name: plain_column([one.get(name) for one in chosen]) for name in names}) if names else None

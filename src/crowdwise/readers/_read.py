@@ -113,10 +113,8 @@ def read(
         export = _read(Path(path), str(path), layout, format, options, shares=duplicates is None)
     if file is None:
         return export
-    try:
+    with _naming(file, str(file)):
         return with_gold(export, file, options)
-    except (AnnotationError, DataError) as error:
-        raise ReadError(str(error), parameter=error.parameter) from error
 
 
 def _read(path: Path, shown: str, layout: Layout, format: str, options: ReadOptions, *, shares: bool) -> Export:

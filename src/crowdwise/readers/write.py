@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from crowdwise.data.repeats import heaviest
 from crowdwise.errors import ConfigError, DataError, suggest
-from crowdwise.readers._collector import plain_column
+from crowdwise.readers._collector import extra_columns
 from crowdwise.readers._export import MODEL, Export
 from crowdwise.readers._text import bare_suffix
 from crowdwise.readers.label_studio import ANSWERS, OWN
@@ -111,20 +111,18 @@ def _annotation_table(export: Export, kind: str) -> pa.Table:
     for name, values in (("text", export.texts), ("picture", export.pictures)):
         if values is not None:
             columns[name] = values.take(pa.array(crowd.instance))
-    for name, column in (*_fields(export).items(), *_extra(export).items()):
+    for name, column in (*_fields(export).items(), *_columns(export.extra).items()):
         columns[_free(name, columns)] = column
     return pa.table(columns)
 
 
-def _extra(export: Export) -> dict[str, Any]:
-    return {} if export.extra is None else dict(zip(export.extra.column_names, export.extra.columns, strict=True))
+def _columns(table: pa.Table | None) -> dict[str, Any]:
+    return {} if table is None else dict(zip(table.column_names, table.columns, strict=True))
 
 
 def _fields(export: Export) -> dict[str, Any]:
     """The fields of instances, but text and picture, for every annotation."""
-    items = export.items or ()
-    names = dict.fromkeys(name for item in items for name, value in item.items() if value not in (None, ""))
-    columns = {name: plain_column([item.get(name) for item in items]) for name in names}
+    columns = _columns(extra_columns(export.items or (), None))
     known = [values.to_pylist() for values in (export.texts, export.pictures) if values is not None]
     rows = pa.array(export.annotations.instance)
     return {name: column.take(rows) for name, column in columns.items() if column.to_pylist() not in known}
@@ -168,7 +166,7 @@ def _given(export: Export, code: int, instance: Any) -> dict[str, Any]:
         label = crowd.class_vocabulary.take(crowd.label[[row]])[0].as_py()
         answer: dict[str, Any] = {"result": [_result(export, label)]}
         if export.extra is not None:
-            answer["result"][0]["meta"] = {name: column[row].as_py() for name, column in _extra(export).items()}
+            answer["result"][0]["meta"] = {name: column[row].as_py() for name, column in _columns(export.extra).items()}
         if export.timestamps is not None and not np.isnat(export.timestamps[row]):
             answer["created_at"] = f"{export.timestamps[row]}Z"
         if export.kinds[crowd.annotator[row]] == MODEL:
