@@ -96,9 +96,8 @@ class Vocabulary:
 
     def same_as(self, other: Vocabulary) -> bool:
         """Whether both have the same ids in the same order."""
-        if self.size != other.size or (self.ids is None and other.ids is None):
-            return self.size == other.size
-        return self.size == 0 or bool(self.arrow.equals(other.arrow))
+        numbered = self.ids is None and other.ids is None
+        return self.size == other.size and (numbered or not self.size or bool(self.arrow.equals(other.arrow)))
 
     def take(self, codes: Array) -> pa.Array:
         """The ids of ``codes``, as arrow."""

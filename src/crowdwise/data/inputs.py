@@ -171,10 +171,10 @@ def _read_table(
     found = None if column is None else _values(columns[column])
     if text is not None and image is not None:
         raise DataError(f"{spelled('text')} and {spelled('image')} both say what is read; pass one of them")
-    if text is not None:
-        return object_array(_texts(columns[known_column(text, "text", names)])), found, column
-    if image is not None:
-        return _texts(columns[known_column(image, "image", names)]), found, column
+    if text is not None or image is not None:
+        role, named = ("text", text) if text is not None else ("image", image)
+        texts = ["" if value is None else str(value) for value in values_of(columns[known_column(named, role, names)])]
+        return object_array(texts) if role == "text" else texts, found, column
     numeric = {name: _is_numeric(columns[name]) for name in features}
     if expects == "table" or not all(numeric.values()):
         return {name: _typed(path, name, columns[name], numeric[name]) for name in features}, found, column
@@ -197,11 +197,6 @@ def _meant(
             parameter=role,
         )
     return str(column)
-
-
-def _texts(column: Any) -> list[str]:
-    """A column as texts; a missing one is empty."""
-    return ["" if value is None else str(value) for value in values_of(column)]
 
 
 def values_of(column: Any) -> list[Any]:

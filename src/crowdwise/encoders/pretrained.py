@@ -128,11 +128,8 @@ class Pretrained(Encoder):
 
     @property
     def about(self) -> str:
-        return (
-            f"{self.name} {self.model}: {self.arrays_['probe'].shape[1]:,} columns"
-            if "probe" in self.arrays_
-            else self.name
-        )
+        probe = self.arrays_.get("probe")
+        return self.name if probe is None else f"{self.name} {self.model}: {probe.shape[1]:,} columns"
 
     def check_state(self) -> None:
         need(self, ("probe", (len(PROBE), None), "f"))
@@ -178,12 +175,10 @@ class Transformers(Pretrained):
                 found = states[:, 0] if self.pooling == "first" else (states * mask).sum(1) / mask.sum(1).clamp_min(1)
             else:
                 output = network(**prepare(images=_images(items), return_tensors="pt"))
-                pooled = getattr(output, "pooler_output", None)
-                states = output.last_hidden_state
-                if pooled is not None:
-                    found = pooled.flatten(1)
-                else:
+                found, states = getattr(output, "pooler_output", None), output.last_hidden_state
+                if found is None:
                     found = states.mean(1) if states.ndim == 3 else states.flatten(2).mean(2)
+                found = found.flatten(1)
         return np.asarray(found.float())
 
 

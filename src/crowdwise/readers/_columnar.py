@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from crowdwise.errors import DataError
 from crowdwise.storage.limits import too_large, unpack_limit
 
-Choose = Callable[[Sequence[str]], Sequence[str]]
+Choose = Callable[[Sequence[str]], Sequence[str]]  # names of all columns -> names of the wanted ones
 CELL = 4  # bytes that a value takes in memory, at least
 _ROWS = 256  # of a batch, where values may be much longer than what they take in the file
 _PREFIXES = "DELTA_BYTE_ARRAY"  # the encoding that stores only what differs from the value before

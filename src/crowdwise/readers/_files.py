@@ -7,7 +7,7 @@ import io
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.errors import DataError, spelled
-from crowdwise.readers._columnar import arrow_names, parquet_names, read_arrow, read_parquet
+from crowdwise.readers._columnar import Choose, arrow_names, parquet_names, read_arrow, read_parquet
 from crowdwise.readers._node import parse_text
 from crowdwise.readers._sheets import SHEETS, read_sheet
 from crowdwise.readers._text import PLAIN, Layout, arrow_input, bare_suffix, head, lines, open_text, packing
 from crowdwise.storage.text import restored
 
 Columns = dict[str, Any]  # name -> arrow column, or list of Python values
-Choose = Callable[[Sequence[str]], Sequence[str]]  # names of all columns -> names of the wanted ones
 
 _SUFFIXES = {"csv": (), "tsv": ("tab",), "jsonl": ("ndjson",), "parquet": ("pq",), "arrow": ("feather", "ipc")}
 WRITTEN = {suffix: kind for kind, others in _SUFFIXES.items() for suffix in (kind, *others)}

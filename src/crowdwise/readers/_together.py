@@ -15,6 +15,7 @@ from crowdwise.annotations import Annotations
 from crowdwise.data.codes import count
 from crowdwise.data.factorise import Vocabulary
 from crowdwise.errors import ConfigError, ReadError
+from crowdwise.readers._collector import kinds_of
 from crowdwise.readers._export import MODEL, READERS, Export, ReadOptions
 from crowdwise.readers._labels import LabelRules
 from crowdwise.readers._read import AUTO, ROLES, detected, gold_file, read
@@ -79,7 +80,6 @@ def _merged(files: list[Path], exports: list[Export]) -> Export:
         both = crowd.annotator_vocabulary.arrow[min(models & people)].as_py()
         raise ReadError(f"annotator {both!r} is a person in one file and a model in another")
     common = sum(np.bincount(np.concatenate([np.unique(place) for place in places])) == len(files))
-    kinds = np.where(np.isin(np.arange(crowd.n_annotators), [*models]), MODEL, "person")
     machines = "1 of them a model" if len(models) == 1 else f"{len(models)} of them models"
     together = (
         f"together: {count(len(crowd), 'annotations')} of {count(crowd.n_instances, 'instances')} by "
@@ -92,7 +92,7 @@ def _merged(files: list[Path], exports: list[Export]) -> Export:
         gold=gold or None,
         n_rows=sum(export.n_rows for export in exports),
         message="\n".join([*(export.message for export in exports), together]),
-        kinds=kinds,
+        kinds=kinds_of(crowd.n_annotators, models),
         timestamps=_rows([one.timestamps for one in exports], crowds, np.datetime64("NaT", "us")),
         durations=_rows([one.durations for one in exports], crowds, np.nan),
         confidences=_rows([one.confidences for one in exports], crowds, np.nan),
