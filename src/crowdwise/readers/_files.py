@@ -130,16 +130,17 @@ def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
         wrong.clear()
         with suppress(pa.ArrowInvalid):
             read(False)  # arrow only counts records without threads
-        if not wrong:
-            raise DataError(f"{path}: cannot be read: {error}") from error
-        row, expected = wrong[0], "expected" if own else "the header has"
-        text = row.text if len(row.text) <= 80 else row.text[:77] + "..."
-        raise DataError(
-            f"{path}, record {row.number - (not own)}: {row.actual_columns} fields, but {expected} {row.expected_columns}: "
-            f"{text!r}"
-        ) from error
+        problem = f"{path}: cannot be read: {error}" if not wrong else _width(path, wrong[0], headed=not own)
+        raise DataError(problem) from error
     _check_last_quote(path, delimiter, layout)
     return {name: restored(table.column(name)) for name in wanted}
+
+
+def _width(path: Path, row: Any, *, headed: bool) -> str:
+    """What is wrong with a record that has too few or too many fields."""
+    text = row.text if len(row.text) <= 80 else row.text[:77] + "..."
+    expected = f"{'the header has' if headed else 'expected'} {row.expected_columns}"
+    return f"{path}, record {row.number - headed}: {row.actual_columns} fields, but {expected}: {text!r}"
 
 
 def _jsonl(path: Path, choose: Choose, layout: Layout) -> Columns:
