@@ -20,7 +20,8 @@ from typing import Any
 import pyarrow as pa
 
 from crowdwise.errors import ReadError, spelled
-from crowdwise.readers._files import DAMAGE, FORMATS, Choose, Columns, check_file, format_of, load_columns, schema_names
+from crowdwise.readers._columnar import Choose
+from crowdwise.readers._files import DAMAGE, FORMATS, Columns, check_file, format_of, load_columns, schema_names
 from crowdwise.readers._node import Node, checked, parse_json, parse_jsonl
 from crowdwise.readers._sheets import read_sheet
 from crowdwise.readers._text import (
