@@ -79,7 +79,7 @@ def _windows(
 
 def counts(texts: Sequence[str], words: int, characters: tuple[int, int] | None, known: Hashes) -> sp.csr_array:
     """How often each of the ``known`` terms (sorted) occurs in each text: (n, V)."""
-    parts = [sp.csr_array((0, len(known)), dtype=np.float32)]
+    parts: list[Any] = [sp.csr_array((0, len(known)), dtype=np.float32)]
     for block in blocks(texts):
         row, column = _lookup(*terms(block, words, characters), known)
         ones = np.ones(len(row), np.float32)  # which are summed where a term repeats
