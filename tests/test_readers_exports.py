@@ -276,6 +276,15 @@ class TestTraps:
         with pytest.raises(ReadError, match=r"all\.jsonl does not say who gave which label"):
             read(tmp_path / "a.zip")
 
+    def test_a_part_that_is_not_utf8_is_named_with_line_and_byte(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.zip"
+        path.write_bytes(zipped({"ann.jsonl": b'{"id": 1, "label": "\xff"}\n'}))
+        with pytest.raises(ReadError, match=r"a\.zip: ann\.jsonl, line 1: byte 0xff is not UTF-8"):
+            read(path, "doccano")
+        path.write_bytes(zipped({"jobs.json": b'{"results": ["\xcc"]}', "labels.json": b"[]"}))
+        with pytest.raises(ReadError, match=r"a\.zip: jobs\.json, line 1: byte 0xcc is not UTF-8"):
+            read(path)
+
     def test_cvat_without_replicas_or_with_more_pages_is_refused(self, tmp_path: Path) -> None:
         parts = cvat_parts()
         path = tmp_path / "a.json"

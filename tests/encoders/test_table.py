@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from crowdwise.data.inputs import read_inputs
 from crowdwise.encoders import TableEncoder, kind_of
 from crowdwise.encoders.base import restore_encoder
 from crowdwise.encoders.table import guess_kind
@@ -100,3 +101,10 @@ def test_a_column_of_ids_is_left_out_with_a_warning():
 )
 def test_kinds_are_guessed_by_content(column, kind):
     assert guess_kind(column) == kind
+
+
+def test_a_value_that_is_no_number_is_found_by_its_record_also_below_missing_ones(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("id,age,town\n1,,a\n2,30,b\n3,old,c\n4,4,d\n5,5,d\n")
+    with pytest.raises(DataError, match=r"table.csv, record 3: column 'age' holds 'old'"):
+        read_inputs(path, expects="table")

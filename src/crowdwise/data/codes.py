@@ -72,10 +72,8 @@ def cells(rows: Array, width: int, columns: Array) -> Ints:
 
 def distinct_rows(keys: Ints, *, last: bool) -> Ints:
     """Rows, ascending, of the first (or last) occurrence of every key."""
-    order = np.argsort(keys, kind="stable")
-    border = np.ones(len(keys) + 1, bool)  # border[k]: a new key starts at the k-th row in order
-    border[1:-1] = np.diff(keys[order]) != 0
-    return np.sort(order[border[1:] if last else border[:-1]])
+    first = np.unique(keys[::-1] if last else keys, return_index=True)[1]
+    return np.sort(len(keys) - 1 - first if last else first)
 
 
 def row_blocks(rows: int, width: int, limit: int) -> Iterator[slice]:

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 
-class Counted(Protocol):
-    """What is asked of annotations, or of a crowd."""
+def comparable(crowd: Any, known: bool = False) -> bool:
+    """Whether anything tells right labels of annotations, or of a crowd, from wrong ones.
 
-    @property
-    def n_classes(self) -> int: ...
-    @property
-    def labels_per_instance(self) -> Any: ...
-    @property
-    def labels_per_annotator(self) -> Any: ...
+    That is what is ``known`` (gold, a history), or a second opinion.
 
-
-def comparable(crowd: Counted, known: bool = False) -> bool:
-    """Whether anything tells right labels from wrong ones: what is ``known`` (gold, a history), or a second opinion.
-
-    That is true where there is nothing to tell: without labels, or with a single class.
+    It is true where there is nothing to tell: without labels, or with a single class.
 
     >>> from crowdwise import Annotations
     >>> comparable(Annotations.from_dense([["cat", None], [None, "dog"]]))

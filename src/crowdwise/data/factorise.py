@@ -52,6 +52,10 @@ class Column:
                 f"{name}: cannot be read as ids ({error})"
             ) from error
 
+    def take(self, rows: Any) -> Column:
+        """Some rows of the column; errors still call them as before."""
+        return Column(self.data.take(pa.array(rows)), self.name, lambda k: self.where(int(rows[k])))
+
     def error(self, row: int, problem: str) -> AnnotationError:
         """An error about ``row`` of this column."""
         return AnnotationError(f"{self.name}, {self.where(row)}: {problem}")
@@ -92,9 +96,8 @@ class Vocabulary:
 
     def same_as(self, other: Vocabulary) -> bool:
         """Whether both have the same ids in the same order."""
-        if self.size != other.size or (self.ids is None and other.ids is None):
-            return self.size == other.size
-        return self.size == 0 or bool(self.arrow.equals(other.arrow))
+        numbered = self.ids is None and other.ids is None
+        return self.size == other.size and (numbered or not self.size or bool(self.arrow.equals(other.arrow)))
 
     def take(self, codes: Array) -> pa.Array:
         """The ids of ``codes``, as arrow."""
@@ -109,9 +112,7 @@ class Vocabulary:
         """The place of every code among the sorted ids; None where codes are in the order that the user gave."""
         if self.ids is None or self.ordered:
             return None
-        rank = np.empty(self.size, np.int64)
-        rank[self.sorted_codes()] = np.arange(self.size)
-        return rank
+        return np.argsort(self.sorted_codes())
 
     def sorted_codes(self) -> Array:
         """Codes by ascending id; numbers in texts count as such: "p7" is before "p10"."""
@@ -144,16 +145,15 @@ class Vocabulary:
 
 def factorise(column: Column) -> tuple[Codes, Vocabulary]:
     """Codes (E,) of a column and its vocabulary, in order of first appearance."""
-    data, kind = column.data, column.data.type
-    if pa.types.is_dictionary(kind):  # categories may be unused, unsorted or differ by chunk: treat as plain values
-        data, kind = data.cast(kind.value_type), kind.value_type
+    data = decoded(column.data)
+    kind = data.type
     if pa.types.is_nested(kind):
         raise AnnotationError(f"{column.name}: ids cannot be of type {kind}; use a column of strings or integers")
     if is_text(kind) and not pa.types.is_string(kind):  # older versions of arrow cannot hash string views
         data = data.cast(pa.large_string())
     if pa.types.is_floating(kind):
         data = pc.add(data.cast(pa.float64()), 0.0)  # -0.0 is 0.0
-    _check_complete(Column(data, column.name, column.where))
+    _check_complete(replace(column, data=data))
     if len(data) == 0:
         return freeze(np.empty(0, np.int32)), Vocabulary(0)
     # arrow encodes all chunks with one hash table, so every chunk has the same, complete dictionary
@@ -182,9 +182,7 @@ def encode_classes(column: Column, ids: Ids | None) -> tuple[Codes, Vocabulary]:
         order = np.array(sorted(range(len(texts)), key=lambda code: (int(texts[code]), texts[code])))
     else:
         order = pc.array_sort_indices(classes).to_numpy()
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    return freeze(rank[codes]), vocabulary.subset(order)
+    return freeze(np.argsort(order).astype(np.int32)[codes]), vocabulary.subset(order)
 
 
 def merge(parts: Sequence[tuple[Codes, Vocabulary]], kind: str) -> tuple[Codes, Vocabulary]:
@@ -236,12 +234,20 @@ def is_text(kind: pa.DataType) -> bool:
     return str(kind) in ("string", "large_string", "string_view")
 
 
+def is_plain(kind: pa.DataType) -> bool:
+    """Whether an arrow type is one of classes: text, numbers or booleans."""
+    return is_text(kind) or any(is_a(kind) for is_a in (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean))
+
+
+def decoded(data: Any) -> Any:
+    """Arrow data with categories, which may be unused, unsorted or differ by chunk, written out as values."""
+    return data.cast(data.type.value_type) if pa.types.is_dictionary(data.type) else data
+
+
 def plain(values: pa.Array) -> pa.Array:
     """One arrow type per kind of id (int64, double, large_string), so that equal ids from different sources are equal."""
     kind = values.type
-    if pa.types.is_integer(kind) and kind != pa.uint64():
-        return values.cast(pa.int64())
-    if kind == pa.uint64() and pc.max(values).as_py() < 2**63:
+    if pa.types.is_integer(kind) and (kind != pa.uint64() or pc.max(values).as_py() < 2**63):
         return values.cast(pa.int64())
     if pa.types.is_floating(kind):
         return values.cast(pa.float64())
@@ -255,7 +261,8 @@ def row_of(mask: pa.ChunkedArray | pa.Array) -> int:
 
 def is_missing(value: Any) -> bool:
     """Whether a Python value is missing: None, NaN, or the missing value of pandas."""
-    return value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value))) or _is_na(value)
+    nan = isinstance(value, float | np.floating) and bool(np.isnan(value))
+    return value is None or nan or type(value).__name__ in ("NAType", "NaTType")  # pandas may not be installed
 
 
 def _fits_fixed_width(ids: pa.Array) -> bool:
@@ -267,14 +274,6 @@ def _fits_fixed_width(ids: pa.Array) -> bool:
 def _natural(text: str) -> list[str | int]:
     """Text and numbers in turn."""
     return [int(part) if place % 2 else part for place, part in enumerate(_NUMBER.split(text))]
-
-
-def _are_objects(values: Any) -> bool:
-    return isinstance(values, list) or values.dtype.kind == "O"
-
-
-def _is_na(value: Any) -> bool:
-    return type(value).__name__ in ("NAType", "NaTType")  # by name: pandas may not be installed
 
 
 def _check_complete(column: Column) -> None:
@@ -294,8 +293,8 @@ def _chunked(values: Any) -> pa.ChunkedArray:
     if isinstance(values, np.ma.MaskedArray):
         return pa.chunked_array([pa.array(values.data, mask=np.ma.getmaskarray(values), from_pandas=True)])
     values = np.asarray(values) if hasattr(values, "__array__") else list(values)
-    first = next((value for value in values if not is_missing(value)), None) if _are_objects(values) else None
-    if isinstance(first, UUID):
+    objects = isinstance(values, list) or values.dtype.kind == "O"
+    if objects and isinstance(next((value for value in values if not is_missing(value)), None), UUID):
         values = [str(value) if isinstance(value, UUID) else value for value in values]
     return pa.chunked_array([pa.array(values, from_pandas=True)])
 

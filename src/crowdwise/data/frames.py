@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -17,16 +17,7 @@ from crowdwise.errors import AnnotationError, CrowdwiseWarning, shorten, spelled
 ALIASES: dict[str, tuple[str, ...]] = {
     "instance": ("instance", "item", "task", "example", "sample", "question", "unit", "document", "doc"),
     "annotator": (
-        "annotator",
-        "worker",
-        "rater",
-        "performer",
-        "user",
-        "coder",
-        "labeler",
-        "labeller",
-        "judge",
-        "assessor",
+        *("annotator", "worker", "rater", "performer", "user", "coder", "labeler", "labeller", "judge", "assessor"),
     ),
     "label": ("label", "answer", "value", "response", "vote", "judgment", "judgement", "rating", "verdict"),
 }
@@ -47,7 +38,7 @@ def find_column(aliases: Iterable[str], columns: Sequence[Any]) -> Any:
     >>> find_column(ALIASES["annotator"], ["HITId", "WorkerId"])
     'WorkerId'
     """
-    simple = [re.sub(r"[\W_]", "", str(column)).lower() for column in columns]
+    simple = [simple_name(str(column)) for column in columns]
     for names in (simple, [name.removesuffix("id") for name in simple]):
         for alias in aliases:
             if alias in names:
@@ -55,20 +46,32 @@ def find_column(aliases: Iterable[str], columns: Sequence[Any]) -> Any:
     return None
 
 
+def simple_name(name: str) -> str:
+    """A name without case and punctuation."""
+    return "".join(filter(str.isalnum, name.lower()))
+
+
+def named_columns(columns: Sequence[Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Role -> column, as chosen by the user, else found by its usual names; without roles that have none."""
+    free = [column for column in columns if column not in chosen.values()]
+    found = {
+        role: find_column(aliases, free) if chosen.get(role) is None else known_column(chosen[role], role, columns)
+        for role, aliases in ALIASES.items()
+    }
+    return {role: column for role, column in found.items() if column is not None}
+
+
 def choose_columns(columns: Sequence[Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Role -> column, as chosen by the user, else found by its usual names."""
-    taken: dict[str, Any] = {}
+    """Role -> column, as `named_columns` finds them; each role must have one of its own."""
+    taken = named_columns(columns, chosen)
     for role, aliases in ALIASES.items():
-        free = [column for column in columns if column not in chosen.values()]
-        name = chosen.get(role)
-        taken[role] = find_column(aliases, free) if name is None else known_column(name, role, columns)
-        if taken[role] is None:
+        if role not in taken:
             raise AnnotationError(
                 f"no column for the {role}: looked for {', '.join(aliases)}; columns: {listing(columns)}; "
                 f"name it with {spelled(role, 'COLUMN')}",
                 parameter=role,
             )
-    for role, other in (("instance", "annotator"), ("instance", "label"), ("annotator", "label")):
+    for role, other in combinations(ALIASES, 2):
         if taken[role] == taken[other]:
             raise AnnotationError(f"column {taken[role]!r} cannot be both the {role} and the {other}")
     return taken
@@ -79,9 +82,13 @@ def known_column(name: Any, role: str, columns: Sequence[Any]) -> Any:
     found = same_column(name, columns)
     if found is not None:
         return found
-    hint = suggest(str(name), map(str, columns))
-    hint = hint if "did you mean" in hint else ""  # the list of columns follows anyway
-    raise AnnotationError(f"no column {name!r} for the {role}{hint}; columns: {listing(columns)}")
+    raise AnnotationError(f"no column {name!r} for the {role}{close_to(name, columns)}; columns: {listing(columns)}")
+
+
+def close_to(name: Any, known: Iterable[Any]) -> str:
+    """A hint for a misspelt name, where something like it is known; a message goes on with the list of all."""
+    hint = suggest(str(name), map(str, known))
+    return hint if "did you mean" in hint else ""
 
 
 def same_column(name: Any, columns: Sequence[Any]) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crowdwise.data.factorise import is_number
+from crowdwise.data.factorise import is_number, row_of
 from crowdwise.data.frames import ALIASES, find_column, known_column, listing, same_column
 from crowdwise.data.located import located
 from crowdwise.data.matching import numbered_from
@@ -155,13 +155,8 @@ def _pick(path: Path, arrays: dict[str, Array], name: str | None) -> Array:
 def _read_table(
     path: Path, ids: str | None, text: str | None, image: str | None, expects: str, trained: Mapping[str, str]
 ) -> tuple[Any, Array | None, str | None]:
-    names: list[str] = []
-
-    def choose(columns: Sequence[str]) -> Sequence[str]:
-        names.extend(columns)
-        return columns
-
-    columns = load_columns(path, choose)
+    columns = load_columns(path, list)
+    names = list(columns)
     column = ids if ids in names else None
     if ids is None:
         known = same_column(trained["ids"], names) if "ids" in trained else None
@@ -176,10 +171,10 @@ def _read_table(
     found = None if column is None else _values(columns[column])
     if text is not None and image is not None:
         raise DataError(f"{spelled('text')} and {spelled('image')} both say what is read; pass one of them")
-    if text is not None:
-        return object_array(_texts(columns[known_column(text, "text", names)])), found, column
-    if image is not None:
-        return _texts(columns[known_column(image, "image", names)]), found, column
+    if text is not None or image is not None:
+        role, named = ("text", text) if text is not None else ("image", image)
+        texts = ["" if value is None else str(value) for value in values_of(columns[known_column(named, role, names)])]
+        return object_array(texts) if role == "text" else texts, found, column
     numeric = {name: _is_numeric(columns[name]) for name in features}
     if expects == "table" or not all(numeric.values()):
         return {name: _typed(path, name, columns[name], numeric[name]) for name in features}, found, column
@@ -204,44 +199,35 @@ def _meant(
     return str(column)
 
 
-def _texts(column: Any) -> list[str]:
-    """A column as texts; a missing one is empty."""
-    return ["" if value is None else str(value) for value in _list(column)]
-
-
-def _list(column: Any) -> list[Any]:
-    values: list[Any] = column.to_pylist() if hasattr(column, "to_pylist") else list(column)
-    return values
+def values_of(column: Any) -> list[Any]:
+    """The values of a loaded column."""
+    return list(column.to_pylist() if hasattr(column, "to_pylist") else column)
 
 
 def _is_numeric(column: Any) -> bool:
     """Whether a column holds numbers: at least half of it, as a few that are none are more likely mistakes than names."""
-    given = [value for value in _list(column) if value is not None]
+    given = [value for value in values_of(column) if value is not None]
     return sum(map(is_number, given)) >= len(given) / 2
 
 
 def _typed(path: Path, name: str, column: Any, numeric: bool) -> Array:
     """A column of a table with columns of several kinds: numbers, NaN where missing, or objects."""
-    values = _list(column)
-    if not numeric:
-        return object_array([value if isinstance(value, str) or value is None else str(value) for value in values])
-    given = np.array([value is not None for value in values], bool)
-    result = np.full(len(values), np.nan)
-    if given.any():
-        result[given] = _numbers(path, name, [value for value in values if value is not None])
-    return result
+    if numeric:
+        return _numbers(path, name, column, complete=False).astype(np.float64)
+    return object_array([None if value is None else str(value) for value in values_of(column)])
 
 
-def _numbers(path: Path, name: str, column: Any) -> Array:
-    """A column as float32; what is not a number is an error that says where."""
+def _numbers(path: Path, name: str, column: Any, *, complete: bool = True) -> Array:
+    """A column as float32; what is not a number, or is missing, is an error that says where."""
     values = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([pa.array(column)])
-    if values.null_count:
-        row = values.is_null().to_pylist().index(True)
+    if complete and values.null_count:
+        row = row_of(values.is_null())
         raise DataError(f"{path}, record {row + 1}: column {name!r} is empty; fill in or drop missing values")
     try:
         return np.asarray(values.cast(pa.float64()).to_numpy(), dtype=np.float32)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        row, value = next(((k, v) for k, v in enumerate(values.to_pylist()) if not is_number(v)), (0, values[0]))
+        wrong = ((k, v) for k, v in enumerate(values.to_pylist()) if v is not None and not is_number(v))
+        row, value = next(wrong, (0, values[0]))
         raise DataError(
             f"{path}, record {row + 1}: column {name!r} holds {str(value)[:40]!r}, features must be numbers; "
             f"a column of ids is named by {spelled('ids')}",
@@ -251,7 +237,7 @@ def _numbers(path: Path, name: str, column: Any) -> Array:
 
 def _values(column: Any) -> Array:
     """A column of ids; text becomes integers where nothing is lost by it."""
-    array = np.array(["" if value is None else value for value in _list(column)])
+    array = np.array(["" if value is None else value for value in values_of(column)])
     if array.dtype.kind == "U":
         try:
             numbers = array.astype(np.int64)

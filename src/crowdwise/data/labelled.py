@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdwise.data.frames import known_column
-from crowdwise.data.inputs import InputRows, describe
+from crowdwise.data.inputs import InputRows, describe, values_of
 from crowdwise.data.located import located
 from crowdwise.encoders.rows import object_array
 from crowdwise.errors import DataError, spelled
@@ -69,10 +69,7 @@ def _column(path: Path, export: Export, column: str, what: str) -> Sequence[str 
     def choose(names: Sequence[str]) -> Sequence[str]:
         return list(dict.fromkeys([instance, known_column(column, what, names)]))
 
-    loaded = {
-        name: values.to_pylist() if hasattr(values, "to_pylist") else values
-        for name, values in load_columns(path, choose).items()
-    }
+    loaded = {name: values_of(column) for name, column in load_columns(path, choose).items()}
     column = next((name for name in loaded if name != instance), instance)  # as the file spells it
     found: dict[str, tuple[str, int]] = {}
     for row, (one, value) in enumerate(zip(loaded[instance], loaded[column], strict=True), start=1):

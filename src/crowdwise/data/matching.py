@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.annotations import Annotations
-from crowdwise.data.factorise import Ids, Vocabulary, is_text, plain
+from crowdwise.data.factorise import Ids, Vocabulary, decoded, is_plain, plain
 from crowdwise.data.frames import ALIASES, drop_column, find_column, frame_columns, is_frame, row_ids, take_columns
 from crowdwise.data.types import Ints
 from crowdwise.errors import CrowdwiseWarning, DataError, shorten, spelled
@@ -110,10 +110,7 @@ def check_labels(crowd: Annotations) -> None:
     crowd.check_size()
     for what, vocabulary in (("classes", crowd.class_vocabulary), ("annotators", crowd.annotator_vocabulary)):
         kind = vocabulary.arrow.type
-        plain_kind = (
-            is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
-        )
-        if vocabulary.size and not plain_kind:
+        if vocabulary.size and not is_plain(kind):
             example = vocabulary.arrow[0].as_py()
             raise DataError(f"{what} such as {example!r} ({kind}) cannot be saved: use texts, numbers or booleans")
         if pa.types.is_floating(kind) and not pc.all(pc.is_finite(vocabulary.arrow)).as_py():
@@ -134,9 +131,7 @@ def with_sorted_annotators(crowd: Annotations) -> Annotations:
 
 def rows_by_id(crowd: Annotations, known: Vocabulary, what: str = "the annotations", where: str = "X") -> Ints:
     """The row of every instance (n,), by id; -1 for instances without labels that ``known`` does not have."""
-    mine, theirs = known.arrow, crowd.instance_vocabulary.arrow
-    if mine.type != theirs.type:  # 12 in one file and "12" in the other
-        mine, theirs = mine.cast(pa.large_string()), theirs.cast(pa.large_string())
+    mine, theirs = _of_one_type(known.arrow, crowd.instance_vocabulary.arrow)
     rows: Ints = pc.fill_null(pc.index_in(theirs, value_set=mine), -1).to_numpy().astype(np.int64)
     missing = np.flatnonzero((rows < 0) & (crowd.labels_per_instance > 0))
     if missing.size:
@@ -157,7 +152,8 @@ def rows_by_number(
     if not np.issubdtype(ids.dtype, np.integer):
         raise DataError(
             f"{what}: the instances have ids ({_listed(ids[:_SHOWN].tolist(), len(ids))}), the rows of {where} have none: "
-            f"say with {spelled('ids')} the id of every row{_or_position(crowd)}",
+            f"say with {spelled('ids')} the id of every row ({spelled('ids', repr(POSITION))}: rows are the "
+            f"{crowd.n_instances:,} instances in the order of the annotations)",
             parameter="ids",
         )
     used = crowd.labels_per_instance > 0
@@ -287,13 +283,19 @@ def _rows_and_ids(X: Any, ids: Ids | str | None, crowd: Annotations) -> tuple[An
 
 def _has_all(values: pa.Array, crowd: Annotations) -> bool:
     """Whether a column has the ids of all labelled instances, each once."""
-    values = values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+    values = decoded(values)
     if values.null_count or len(values.unique()) < len(values):
         return False
-    mine, theirs = plain(values), crowd.instance_vocabulary.take(np.flatnonzero(crowd.labels_per_instance))
-    if mine.type != theirs.type:
-        mine, theirs = mine.cast(pa.large_string()), theirs.cast(pa.large_string())
+    labelled = crowd.instance_vocabulary.take(np.flatnonzero(crowd.labels_per_instance))
+    mine, theirs = _of_one_type(plain(values), labelled)
     return bool(pc.all(pc.is_in(theirs, value_set=mine)).as_py())
+
+
+def _of_one_type(mine: pa.Array, theirs: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Ids that can be compared: 12 in one file is "12" in the other."""
+    if mine.type == theirs.type:
+        return mine, theirs
+    return mine.cast(pa.large_string()), theirs.cast(pa.large_string())
 
 
 def _is_mapping_of_rows(X: Any, crowd: Annotations) -> bool:
@@ -323,9 +325,9 @@ def _is_mapping(X: Any) -> bool:
 
 
 def _is_table(X: Any) -> bool:
-    return not isinstance(X, np.ndarray | list | tuple) and (
-        _is_mapping(X) or (not isinstance(X, Mapping) and is_frame(X))
-    )
+    if isinstance(X, np.ndarray | list | tuple):
+        return False
+    return _is_mapping(X) if isinstance(X, Mapping) else is_frame(X)
 
 
 def _values(X: Mapping[Any, Any]) -> Any:
@@ -343,10 +345,6 @@ def _codes_as_ids(crowd: Annotations) -> Annotations:
     """With the numbers of instances as their ids."""
     vocabulary = crowd.instance_vocabulary
     return crowd.recoded(instances=(np.arange(vocabulary.size), Vocabulary(vocabulary.size, vocabulary.arrow)))
-
-
-def _or_position(crowd: Annotations) -> str:
-    return f" ({spelled('ids', repr(POSITION))}: rows are the {crowd.n_instances:,} instances in the order of the annotations)"
 
 
 def _listed(values: list[Any], number: int) -> str:

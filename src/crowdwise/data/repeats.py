@@ -29,7 +29,7 @@ def count_repeats(pairs: Ints, label: Array, n_classes: int, weight: Array | Non
     return int((times[repeated] - 1).sum())
 
 
-def heaviest(pairs: Ints, weight: Array) -> Ints:
+def heaviest(pairs: Array, weight: Array) -> Ints:
     """Rows, ascending, of the label of every pair that weighs most; the first of equals."""
     order = np.lexsort((np.arange(len(pairs)), -weight, pairs))
     return np.sort(order[np.flatnonzero(np.diff(pairs[order], prepend=-1))])

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from crowdwise.data.types import Array, Ints, Pixels
+from crowdwise.data.types import Ints, Pixels
 from crowdwise.datasets.base import DATASETS, Dataset, part_fields
 from crowdwise.datasets.files import Files, Remote
-from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, read_npz, read_strips
+from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, read_npz, read_strips, triples_of
 from crowdwise.errors import ConfigError, DatasetError
 from crowdwise.storage.limits import Bounded
 
@@ -101,7 +101,7 @@ def cifar10n(files: Files, labels: str = "workers") -> Dataset:
     columns = sets.get(labels, ())
     data = read_npz(path, *TRIPLES, *columns)
     if columns:
-        data |= _as_triples(np.stack([data[column] for column in columns], axis=1))
+        data |= triples_of(np.stack([data[column] for column in columns], axis=1))
     return replace(
         cifar10(replace(files, dataset="cifar10")),
         name="cifar10n",
@@ -110,14 +110,3 @@ def cifar10n(files: Files, labels: str = "workers") -> Dataset:
         citation="Wei, Zhu, Cheng, Liu, Niu, Liu: Learning with noisy labels revisited, a study using real-world human "
         "annotations. ICLR 2022",
     )
-
-
-def _as_triples(table: Array) -> dict[str, Array]:
-    """A complete table of labels (n, annotators) as triples."""
-    n, width = table.shape
-    return {
-        "instance": np.repeat(np.arange(n), width),
-        "annotator": np.tile(np.arange(width), n),
-        "label": table.ravel(),
-        "n_annotators": np.asarray(width),
-    }

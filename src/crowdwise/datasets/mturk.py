@@ -11,7 +11,7 @@ import numpy as np
 from crowdwise.data.types import Array
 from crowdwise.datasets.base import DATASETS, Dataset, part_fields
 from crowdwise.datasets.files import Files
-from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, read_npz
+from crowdwise.datasets.prepared import PREPARED_HINT, TRIPLES, annotations_from, read_npz, triples_of
 from crowdwise.errors import ConfigError, DatasetError
 from crowdwise.storage.arrays import read_npy
 
@@ -77,17 +77,7 @@ def _answers(path: Path) -> dict[str, Array]:
     table = _read_npy(path)
     if table.ndim != 2:
         raise DatasetError(f"{path} has shape {table.shape} instead of (instances, annotators)")
-    blocks = [np.nonzero(table[begin : begin + 1024] >= 0) for begin in range(0, len(table), 1024)]
-    instance = np.concatenate([rows + 1024 * k for k, (rows, _) in enumerate(blocks)])
-    annotator = np.concatenate([columns for _, columns in blocks])
-    return {
-        "instance": instance,
-        "annotator": annotator,
-        "label": table[instance, annotator].astype(np.int64),
-        "n_instances": np.asarray(table.shape[0]),
-        "n_annotators": np.asarray(table.shape[1]),
-        "n_classes": np.asarray(len(LABELME_CLASSES)),
-    }
+    return triples_of(table) | {"n_classes": np.asarray(len(LABELME_CLASSES))}
 
 
 @DATASETS.register("music")

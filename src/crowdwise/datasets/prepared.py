@@ -45,6 +45,13 @@ def annotations_from(data: dict[str, Array]) -> Annotations:
     )
 
 
+def triples_of(table: Array) -> dict[str, Array]:
+    """A table of labels (instances, annotators), -1 for none, as triples."""
+    instance, annotator = np.nonzero(table >= 0)
+    sizes = {"n_instances": np.asarray(table.shape[0]), "n_annotators": np.asarray(table.shape[1])}
+    return sizes | {"instance": instance, "annotator": annotator, "label": table[instance, annotator].astype(np.int64)}
+
+
 def count_of(data: dict[str, Array], name: str) -> int:
     """A number of instances, annotators or classes: one integer within reason."""
     array = data[name]

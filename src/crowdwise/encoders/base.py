@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -65,11 +65,6 @@ class Encoder:
         learnt.learn(rows, seed)
         return learnt
 
-    def fit_transform(self, rows: Any, seed: int = 0) -> tuple[Self, Any]:
-        """A fitted copy, and the encoded rows."""
-        learnt = self.fitted(rows, seed)
-        return learnt, learnt.transform(rows)
-
     def blank(self) -> Self:
         """A copy that has learnt nothing."""
         other = copy.copy(self)
@@ -121,11 +116,11 @@ def need(encoder: Encoder, *shapes: tuple[str, tuple[int | None, ...], str]) -> 
     """Check arrays of a file: name, shape (None: any size) and the kinds of number they may hold, ``"f"`` for instance."""
     for name, shape, kinds in shapes:
         array = encoder.arrays_.get(name)
-        fits = array is not None and len(array.shape) == len(shape)
-        if not fits or any(want is not None and want != have for want, have in zip(shape, array.shape, strict=True)):  # type: ignore[union-attr]
+        if (
+            array is None
+            or array.ndim != len(shape)
+            or not all(want in (None, have) for want, have in zip(shape, array.shape, strict=True))
+        ):
             raise ModelFileError(f"the array {name!r} of encoder {encoder.name!r} is missing or has another shape")
-        if array is None or array.dtype.kind not in kinds or (array.dtype.kind == "f" and not np.isfinite(array).all()):
+        if array.dtype.kind not in kinds or (array.dtype.kind == "f" and not np.isfinite(array).all()):
             raise ModelFileError(f"the array {name!r} of encoder {encoder.name!r} holds no usable numbers")
-
-
-Progress = Callable[[float], None]

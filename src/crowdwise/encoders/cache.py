@@ -48,10 +48,10 @@ def size() -> tuple[int, int]:
 
 def clear() -> tuple[int, int]:
     """Remove all that is kept; how many files and bytes that was."""
-    found = _files()
-    for path, _, _ in found:
+    found = size()
+    for path, _, _ in _files():
         path.unlink(missing_ok=True)
-    return len(found), sum(bytes_ for _, bytes_, _ in found)
+    return found
 
 
 def features(items: Sequence[Any], key: str, compute: Callable[[Sequence[Any]], Array], title: str) -> Array:

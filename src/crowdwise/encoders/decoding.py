@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from crowdwise.data.types import Pixels
 from crowdwise.encoders.rows import FORMATS
 from crowdwise.errors import DataError
 
-Pixels = npt.NDArray[np.uint8]
 MOST_PIXELS = 80_000_000  # of a picture that is decoded
 MOST_BYTES = 1 << 28  # of its file
 GREY = ("1", "L", "LA", "I", "I;16", "F")

@@ -79,17 +79,12 @@ def _windows(
 
 def counts(texts: Sequence[str], words: int, characters: tuple[int, int] | None, known: Hashes) -> sp.csr_array:
     """How often each of the ``known`` terms (sorted) occurs in each text: (n, V)."""
-    rows, columns, values, first = [], [], [], 0
+    parts: list[Any] = [sp.csr_array((0, len(known)), dtype=np.float32)]
     for block in blocks(texts):
         row, column = _lookup(*terms(block, words, characters), known)
-        keys, count = np.unique(row * len(known) + column, return_counts=True)
-        rows.append(keys // max(len(known), 1) + first)
-        columns.append((keys % max(len(known), 1)).astype(np.int32))
-        values.append(count.astype(np.float32))
-        first += len(block)
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(np.concatenate(rows) if rows else [], minlength=first))])
-    data, indices = (np.concatenate(each) if each else np.empty(0) for each in (values, columns))
-    return sp.csr_array((data, indices.astype(np.int32), indptr), shape=(first, len(known)))
+        ones = np.ones(len(row), np.float32)  # which are summed where a term repeats
+        parts.append(sp.csr_array((ones, (row, column)), shape=(len(block), len(known))))
+    return sp.csr_array(sp.vstack(parts, format="csr"))
 
 
 def frequencies(texts: Sequence[str], words: int, characters: tuple[int, int] | None) -> tuple[Hashes, Rows]:

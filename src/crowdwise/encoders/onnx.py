@@ -14,7 +14,7 @@ from crowdwise.constraints import Interval, PositiveInt
 from crowdwise.data.types import Array
 from crowdwise.encoders.base import ENCODERS
 from crowdwise.encoders.decoding import decode
-from crowdwise.encoders.pretrained import Pretrained, imported
+from crowdwise.encoders.pretrained import Pretrained, first_line, imported
 from crowdwise.errors import ConfigError, DataError, ModelFileError
 
 LARGEST = 1 << 32  # bytes of a file
@@ -54,7 +54,7 @@ class Onnx(Pretrained):
         try:
             session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         except Exception as error:  # onnxruntime has classes of its own for whatever is wrong with a file
-            raise DataError(f"{path} cannot be loaded as ONNX: {str(error).strip().splitlines()[0]}") from error
+            raise DataError(f"{path} cannot be loaded as ONNX: {first_line(error)}") from error
         return session, self._tokenizer(path) if self.facts_["kind"] == "text" else None
 
     def _tokenizer(self, path: Path) -> Any:
@@ -89,7 +89,7 @@ class Onnx(Pretrained):
         try:
             found = np.asarray(session.run(None, feed)[0], np.float32)
         except Exception as error:  # as above
-            raise DataError(f"{self.model} cannot encode: {str(error).strip().splitlines()[0]}") from error
+            raise DataError(f"{self.model} cannot encode: {first_line(error)}") from error
         if found.ndim == 3 and mask is not None:
             weight = mask[:, :, None].astype(np.float32)
             return np.asarray((found * weight).sum(1) / np.maximum(weight.sum(1), 1))

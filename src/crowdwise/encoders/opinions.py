@@ -42,7 +42,8 @@ def learn_opinions(A: sp.csr_array, n_words: int, votes: Floats, seed: int) -> O
     Y = (votes / votes.sum(1, keepdims=True)).astype(np.float32)
     order = np.random.default_rng(seed).permutation(len(Y))
     share, penalty = _choose(A[np.sort(order[:_SAMPLE])], n_words, Y[np.sort(order[:_SAMPLE])])
-    factors = _factors(share, n_words, A.shape[1])
+    of_each = np.where(np.arange(A.shape[1]) < n_words, 1 - share, share)  # of words and of characters
+    factors: Floats = np.sqrt(2 * of_each).astype(np.float32)  # (V,)
     A = sp.csr_array(A @ sp.diags_array(factors))
     fold = np.empty(len(Y), np.int64)
     fold[order] = np.arange(len(Y)) % FOLDS
@@ -69,12 +70,6 @@ def _choose(A: sp.csr_array, n_words: int, Y: Floats) -> tuple[float, float]:
             error = (Z - (vector * kept) @ (vector.T @ Z)) / np.maximum(1 - np.square(vector) @ kept, 1e-3)[:, None]
             found.append((float(np.square(error).sum()), share, penalty))
     return min(found)[1:]
-
-
-def _factors(share: float, n_words: int, width: int) -> Floats:
-    """Of the terms, with which both kinds have their share: (V,)."""
-    factors: Floats = np.sqrt(2 * np.where(np.arange(width) < n_words, 1 - share, share)).astype(np.float32)
-    return factors
 
 
 def _ridge(A: sp.csr_array, Y: Floats, penalty: float) -> Floats:

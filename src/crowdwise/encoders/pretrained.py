@@ -37,6 +37,11 @@ def imported(module: str, extra: str) -> Any:
         ) from error
 
 
+def first_line(error: Exception) -> str:
+    """What a library says is wrong, without the pages that may follow."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def fetched(model: str, revision: str | None) -> tuple[Path, str | None]:
     """The folder of a model, and its revision where it came from a hub. Only data files are fetched."""
     path = Path(model).expanduser()
@@ -47,9 +52,8 @@ def fetched(model: str, revision: str | None) -> tuple[Path, str | None]:
         try:
             folder = Path(hub.snapshot_download(model, revision=revision, allow_patterns=_WEIGHTS))
         except Exception as error:  # no network, no such model: the hub has a dozen classes for it
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise DataError(
-                f"there is no folder {model}, and no model of that name can be fetched: {reason}"
+                f"there is no folder {model}, and no model of that name can be fetched: {first_line(error)}"
             ) from error
         found = folder.name
     if not any(folder.rglob("*.safetensors")):
@@ -124,11 +128,8 @@ class Pretrained(Encoder):
 
     @property
     def about(self) -> str:
-        return (
-            f"{self.name} {self.model}: {self.arrays_['probe'].shape[1]:,} columns"
-            if "probe" in self.arrays_
-            else self.name
-        )
+        probe = self.arrays_.get("probe")
+        return self.name if probe is None else f"{self.name} {self.model}: {probe.shape[1]:,} columns"
 
     def check_state(self) -> None:
         need(self, ("probe", (len(PROBE), None), "f"))
@@ -158,7 +159,7 @@ class Transformers(Pretrained):
                 return network, library.AutoTokenizer.from_pretrained(folder, **safe)
             return network, library.AutoImageProcessor.from_pretrained(folder, **safe)
         except (OSError, ValueError, KeyError, ImportError) as error:
-            raise DataError(f"{self.model} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
+            raise DataError(f"{self.model} cannot be loaded: {first_line(error)}") from error
 
     def encode(self, items: Sequence[Any]) -> Array:
         import torch
@@ -174,12 +175,10 @@ class Transformers(Pretrained):
                 found = states[:, 0] if self.pooling == "first" else (states * mask).sum(1) / mask.sum(1).clamp_min(1)
             else:
                 output = network(**prepare(images=_images(items), return_tensors="pt"))
-                pooled = getattr(output, "pooler_output", None)
-                states = output.last_hidden_state
-                if pooled is not None:
-                    found = pooled.flatten(1)
-                else:
+                found, states = getattr(output, "pooler_output", None), output.last_hidden_state
+                if found is None:
                     found = states.mean(1) if states.ndim == 3 else states.flatten(2).mean(2)
+                found = found.flatten(1)
         return np.asarray(found.float())
 
 
@@ -211,7 +210,7 @@ class SentenceTransformers(Pretrained):
                 model_kwargs={"use_safetensors": True},
             )
         except (OSError, ValueError, KeyError, ImportError) as error:
-            raise DataError(f"{self.model} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
+            raise DataError(f"{self.model} cannot be loaded: {first_line(error)}") from error
 
     def encode(self, items: Sequence[Any]) -> Array:
         return np.asarray(self.network_.encode(list(items), batch_size=self.batch_size, show_progress_bar=False))

@@ -93,11 +93,9 @@ def opened(X: Any) -> Any:
     X = opened_folder(X)
     if is_sparse(X):
         return X.tocsr()  # of the other formats, some have no rows to take
-    if isinstance(X, Pictures | np.ndarray):
-        return _object_texts(X) if isinstance(X, np.ndarray) else X
-    if isinstance(X, list | tuple):
-        return _opened_list(X)
-    return X
+    if isinstance(X, np.ndarray) and X.ndim == 1 and X.dtype.kind in "UT":
+        return object_array(X.tolist())  # whose rows can be taken without copying them
+    return _opened_list(X) if isinstance(X, list | tuple) else X
 
 
 def kind_of(X: Any) -> Kind:
@@ -131,14 +129,10 @@ def take_rows(X: Any, rows: Array) -> Any:
         return [X[row] for row in rows.tolist()]
     if hasattr(X, "iloc"):
         return X.iloc[rows]
-    if _is_series(X):
-        return X[rows]
-    if hasattr(X, "take") and hasattr(X, "schema"):  # arrow
-        return X.take(rows)
-    if is_frame(X):
+    if not _is_series(X) and is_frame(X):
         import narwhals.stable.v1 as nw
 
-        return nw.from_native(X, eager_only=True)[rows.tolist()].to_native()
+        return nw.from_native(X, eager_only=True)[rows].to_native()
     return X[rows]
 
 
@@ -171,11 +165,6 @@ def _listed(files: list[Path]) -> Pictures:
     if missing:
         raise DataError(f"{len(missing):,} of {len(files):,} pictures do not exist: {shorten(missing, 3)}")
     return Pictures(tuple(files), tuple(map(str, files)))
-
-
-def _object_texts(values: Array) -> Array:
-    """Arrays of texts as arrays of objects, whose rows can be taken without copying them; others as they are."""
-    return object_array(values.tolist()) if values.ndim == 1 and values.dtype.kind in "UT" else values
 
 
 def object_array(values: Sequence[Any]) -> Array:

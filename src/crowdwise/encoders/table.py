@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -12,11 +12,10 @@ from crowdwise.constraints import Interval, PositiveInt
 from crowdwise.data.frames import frame_columns
 from crowdwise.data.matching import count_rows
 from crowdwise.data.types import Array
-from crowdwise.encoders.base import ENCODERS, Encoder, need
+from crowdwise.encoders.base import ENCODERS, Encoder, need, restore_encoder
 from crowdwise.encoders.tfidf import Tfidf
 from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError, shorten
 
-ColumnKind = Literal["number", "category", "text"]
 _LIMIT = 10.0  # where scaled numbers are cut
 _FEW = 20  # values up to which a column of short texts is always one of categories
 
@@ -97,19 +96,16 @@ class TableEncoder(Encoder):
             raise DataError(f"X has the columns {shorten(unknown, 8)}, which the training data had not")
         parts = []
         for place, entry in enumerate(self.facts_["columns"]):
-            if entry["kind"] == "number":
-                parts.append(
-                    _scaled(_numbers(rows[there[entry["name"]]], entry["name"]), self.arrays_[f"{place}/scale"])
-                )
-            elif entry["kind"] == "category":
-                parts.append(_indicators(_strings(rows[there[entry["name"]]]), entry["values"]))
-            elif entry["kind"] == "text":
-                parts.append(self._text(place, entry).transform(_strings(rows[there[entry["name"]]])))
+            name, kind = entry["name"], entry["kind"]
+            if kind == "number":
+                parts.append(_scaled(_numbers(rows[there[name]], name), self.arrays_[f"{place}/scale"]))
+            elif kind == "category":
+                parts.append(_indicators(_strings(rows[there[name]]), entry["values"]))
+            elif kind == "text":
+                parts.append(self._text(place, entry).transform(_strings(rows[there[name]])))
         return np.concatenate(parts, axis=1).astype(np.float32)
 
     def _text(self, place: int, entry: dict[str, Any]) -> Encoder:
-        from crowdwise.encoders.base import restore_encoder
-
         prefix = f"{place}/"
         own = {key.removeprefix(prefix): array for key, array in self.arrays_.items() if key.startswith(prefix)}
         return restore_encoder(entry["text"], own)

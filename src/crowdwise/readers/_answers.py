@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from crowdwise.readers._node import Label
@@ -58,10 +61,9 @@ class Classes:
     @cached_property
     def by_folded(self) -> dict[str, Label]:
         """Without case, where that leaves names distinct."""
-        names: dict[str, list[Label]] = {}
-        for value in self.values:
-            names.setdefault(name_of(value).casefold(), []).append(value)
-        return {name: values[0] for name, values in names.items() if len(values) == 1}
+        folded = [name_of(value).casefold() for value in self.values]
+        times = Counter(folded)
+        return {name: value for name, value in zip(folded, self.values, strict=True) if times[name] == 1}
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -103,9 +105,7 @@ def find_label(text: str, classes: Classes, question: str | None) -> Found:
     if document is not None:
         return _in_object(*document, classes, question, text)
     label = classes.exact(text)
-    if label is not None:
-        return Found(label, start=len(text) - len(text.lstrip(_EDGES)))
-    return _in_words(text, classes)
+    return _in_words(text, classes) if label is None else Found(label, start=_begin(text))
 
 
 def guess_label(text: str, question: str | None) -> Found:
@@ -122,7 +122,12 @@ def guess_label(text: str, question: str | None) -> Found:
     line = text.strip().strip(_EDGES)
     if not line or "\n" in line or len(line) > SHORT:
         return Found(None, NONE)
-    return Found(line, start=len(text) - len(text.lstrip(_EDGES)))
+    return Found(line, start=_begin(text))
+
+
+def _begin(text: str) -> int:
+    """Where an answer begins, behind blanks and quotes."""
+    return len(text) - len(text.lstrip(_EDGES))
 
 
 def find_object(text: str) -> tuple[dict[str, Any], int] | None:
@@ -142,12 +147,9 @@ def find_object(text: str) -> tuple[dict[str, Any], int] | None:
 
 
 def _in_object(content: dict[str, Any], start: int, classes: Classes, question: str | None, text: str) -> Found:
-    if question is not None and question in content:
-        return _checked(content[question], classes, _value_start(text, start, question))
     fitting = [field for field, value in content.items() if isinstance(value, str) and classes.exact(value) is not None]
-    if len(fitting) == 1:
-        return _checked(content[fitting[0]], classes, _value_start(text, start, fitting[0]))
-    named = next((field for field in FIELDS if field in content), None)
+    likely = (question, *(fitting if len(fitting) == 1 else ()), *FIELDS)
+    named = next((field for field in likely if field in content), None)
     if named is None:
         return Found(None, SEVERAL if fitting else NO_FIELD)
     return _checked(content[named], classes, _value_start(text, start, named))
@@ -213,9 +215,7 @@ def soft_label(
     if at is None or found.label is None:
         return None, None
     names = {name_of(value).casefold(): value for value in classes.values}
-    if len(names) < len(classes.values):
-        return None, _geometric(tokens, at, found)
-    shares = _shares(tokens[at:], names)
+    shares = _shares(tokens[at:], names) if len(names) == len(classes.values) else {}
     covered = sum(shares.values())
     if covered < ENOUGH:
         return None, _geometric(tokens, at, found)
@@ -228,8 +228,7 @@ def _shares(tokens: Sequence[Token], names: dict[str, Label]) -> dict[Label, flo
     shares = dict.fromkeys(names.values(), 0.0)
     path, mass = "", 1.0
     for token in tokens:
-        options = dict(token.others) or {}
-        options.setdefault(token.text, token.logprob)
+        options = {token.text: token.logprob} | dict(token.others)
         deeper = None
         ended = names.get(path)  # a class that other classes begin with, such as 1 and 10
         for text, logprob in options.items():
@@ -260,20 +259,12 @@ def _joined(path: str, token: str) -> str:
 
 def _token_at(tokens: Sequence[Token], start: int) -> int | None:
     """The token in which the character at ``start`` is."""
-    end = 0
-    for number, token in enumerate(tokens):
-        end += len(token.text)
-        if end > start:
-            return number
-    return None
+    ends = accumulate(len(token.text) for token in tokens)
+    return next((number for number, end in enumerate(ends) if end > start), None)
 
 
 def _geometric(tokens: Sequence[Token], at: int, found: Found) -> float:
     """Geometric mean of the probabilities of the label's tokens."""
-    length, logs, read = len(name_of(found.label)), [], 0
-    for token in tokens[at:]:
-        logs.append(min(token.logprob, 0.0))
-        read += len(token.text)
-        if read >= length:
-            break
-    return math.exp(sum(logs) / len(logs))
+    ends = accumulate(len(token.text) for token in tokens[at:])
+    last = next((k for k, end in enumerate(ends) if end >= len(name_of(found.label))), len(tokens))
+    return math.exp(fmean(min(token.logprob, 0.0) for token in tokens[at:][: last + 1]))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,11 +14,12 @@ import pyarrow as pa
 
 from crowdwise.annotations import Annotations, Duplicates
 from crowdwise.data.codes import cells, count, distinct_rows
-from crowdwise.data.factorise import Column, encode_classes
-from crowdwise.data.types import Floats, Ints
+from crowdwise.data.factorise import Column, decoded, encode_classes
+from crowdwise.data.frames import simple_name
+from crowdwise.data.types import Ints
 from crowdwise.errors import ReadError
 from crowdwise.readers._export import MODEL, PERSON, PICTURE_FIELDS, TEXT_FIELDS, Export, ReadOptions
-from crowdwise.readers._node import Id, Label, Node, seconds, ticks
+from crowdwise.readers._node import Id, Label, Node, probability, seconds, storable, ticks
 from crowdwise.readers._source import InputFile
 from crowdwise.readers.table import describe, integers, look_alikes
 
@@ -31,11 +33,11 @@ class _Row(NamedTuple):
     instance: Id
     annotator: Id
     label: Label
-    time: Any
-    duration: Any
-    extra: Mapping[str, Any]
-    weight: float
-    confidence: Any
+    time: Any = None
+    duration: Any = None
+    extra: Mapping[str, Any] | None = None
+    weight: float = 1.0
+    confidence: Any = None
 
 
 class Collector:
@@ -52,27 +54,16 @@ class Collector:
         self._items: dict[Id, Mapping[str, Any]] = {}
 
     def add(
-        self,
-        node: Node,
-        instance: Id,
-        annotator: Id,
-        label: Label | None,
-        *,
-        time: Any = None,
-        duration: Any = None,
-        model: bool = False,
-        extra: Mapping[str, Any] | None = None,
-        weight: float = 1.0,
-        confidence: Any = None,
+        self, node: Node, instance: Id, annotator: Id, label: Label | None, *, model: bool = False, **more: Any
     ) -> None:
-        """Add the annotation at ``node``, and further fields of it; without a label it is left out."""
+        """Add the annotation at ``node``, and ``more`` fields of a row; without a label it is left out."""
         if label is None:
             self.left_out["without a label"] += 1
             return
         if model and not self.options.models:
             self.left_out["by models"] += 1
             return
-        self._rows.append(_Row(node, instance, annotator, label, time, duration, extra or {}, weight, confidence))
+        self._rows.append(_Row(node, instance, annotator, label, **more))
         if model:
             self._models.add(annotator)
 
@@ -99,8 +90,7 @@ class Collector:
         """Everything collected."""
         remarks = self._settle_labels()
         if not self._rows:
-            reasons = f" ({self._left_out()})" if self.left_out else ""
-            raise ReadError(f"there are no annotations{reasons}")
+            raise ReadError(f"there are no annotations{f' ({self.reasons})' if self.left_out else ''}")
         every, truths, where = self._encoded()
         annotations, rows = without_repeats(every, self.options.duplicates, where)
         codes = {row.annotator: code for row, code in zip(self._rows, every.annotator.tolist(), strict=True)}
@@ -112,7 +102,7 @@ class Collector:
             describe(annotations, len(every), columns or {}, truths or None),
             f"question {question!r}" if question is not None and not columns else "",
             f"{count(len(models), 'models')} among the annotators" if models else "",
-            self._left_out() if self.left_out else "",
+            self.reasons if self.left_out else "",
             f"gold contradicts itself for {count(len(self._contradicted), 'instances')} and is dropped there"
             if self._contradicted
             else "",
@@ -128,14 +118,14 @@ class Collector:
             message="; ".join(filter(None, notes)),
             question=question,
             kinds=kinds_of(every.n_annotators, models),
-            timestamps=times_of([row.time for row in self._rows], rows) if details else None,
-            durations=durations_of([row.duration for row in self._rows], rows) if details else None,
-            confidences=confidences_of([row.confidence for row in self._rows], rows),
+            timestamps=array_of("timestamp", [row.time for row in self._rows], rows) if details else None,
+            durations=array_of("duration", [row.duration for row in self._rows], rows) if details else None,
+            confidences=array_of("confidence", [row.confidence for row in self._rows], rows),
             texts=contents(items, text_of),
             pictures=contents(items, picture_of),
             items=tuple(items) if details and any(items) else None,
             control=control,
-            extra=extra_columns([row.extra for row in self._rows], rows) if details else None,
+            extra=extra_columns([row.extra or {} for row in self._rows], rows) if details else None,
         )
 
     def _settle_labels(self) -> list[str]:
@@ -185,7 +175,9 @@ class Collector:
         }
         return every, known_classes, where
 
-    def _left_out(self) -> str:
+    @property
+    def reasons(self) -> str:
+        """What was left out, in words."""
         return f"left out: {', '.join(f'{number:,} {reason}' for reason, number in self.left_out.items())}"
 
     def _typed(self, values: list[Id], name: str, where: Any) -> Column:
@@ -213,26 +205,25 @@ def without_repeats(
     return kept, distinct_rows(pairs, last=policy == "last")
 
 
-def times_of(values: Sequence[Any], rows: Ints | None) -> npt.NDArray[np.datetime64] | None:
-    """Times as an array; None if none is known."""
-    parsed = [ticks(value) for value in values]
+_PARSED: dict[str, tuple[Callable[[Any], float | None], str]] = {
+    "timestamp": (ticks, "datetime64[us]"),
+    "duration": (seconds, "float64"),
+    "confidence": (probability, "float64"),
+}
+
+
+def array_of(detail: str, values: Sequence[Any], rows: Ints | None) -> npt.NDArray[Any] | None:
+    """A detail of annotations as an array, NaT or NaN where it is not understood; None if it never is."""
+    parse, kind = _PARSED[detail]
+    parsed = [parse(value) for value in values]
     if all(value is None for value in parsed):
         return None
-    missing = np.iinfo(np.int64).min  # NaT
-    array = np.array([missing if value is None else value for value in parsed], np.int64).view("datetime64[us]")
-    return array if rows is None else array[rows]
-
-
-def durations_of(values: Sequence[Any], rows: Ints | None) -> Floats | None:
-    """Seconds as an array; None if none is known."""
-    array = np.array([seconds(value) for value in values], np.float64)
-    if np.isnan(array).all():
-        return None
+    array = np.array(parsed, kind)
     return array if rows is None else array[rows]
 
 
 def extra_columns(fields: Sequence[Mapping[str, Any]], rows: Ints | None) -> pa.Table | None:
-    """Further fields of every annotation as columns; None if there are none."""
+    """Fields of every annotation, or of every instance, as columns; None if there are none."""
     chosen = fields if rows is None else [fields[row] for row in rows.tolist()]
     names = dict.fromkeys(name for one in chosen for name, value in one.items() if value not in (None, ""))
     return pa.table({name: plain_column([one.get(name) for one in chosen]) for name in names}) if names else None
@@ -241,7 +232,7 @@ def extra_columns(fields: Sequence[Mapping[str, Any]], rows: Ints | None) -> pa.
 def plain_column(values: Any) -> pa.ChunkedArray:
     """A column of any content: what arrow has no type for, or no other file would, is text."""
     if isinstance(values, pa.ChunkedArray) and not pa.types.is_nested(values.type):
-        return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+        return decoded(values)
     values = values.to_pylist() if isinstance(values, pa.ChunkedArray) else values
     try:
         made = pa.array(values)
@@ -249,25 +240,11 @@ def plain_column(values: Any) -> pa.ChunkedArray:
             return pa.chunked_array([made])
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError):
         pass
-    return pa.chunked_array([pa.array([None if value is None else _as_text(value) for value in values], pa.string())])
-
-
-def _as_text(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return text.encode(errors="replace").decode()
-
-
-def confidences_of(values: Sequence[Any], rows: Ints | None) -> Floats | None:
-    """Probabilities as an array; None if none is known."""
-    array = np.array([_probability(value) for value in values], np.float64)
-    if np.isnan(array).all():
-        return None
-    return array if rows is None else array[rows]
-
-
-def _probability(value: Any) -> float:
-    number = seconds(value)  # a number of 0 or more
-    return number if number is not None and number <= 1 else float("nan")
+    known = (
+        value if isinstance(value, str | None) else json.dumps(value, ensure_ascii=False, default=str)
+        for value in values
+    )
+    return pa.chunked_array([pa.array([None if text is None else storable(text) for text in known], pa.string())])
 
 
 def contents(items: Sequence[Mapping[str, Any]], pick: Any) -> pa.Array | None:
@@ -276,37 +253,25 @@ def contents(items: Sequence[Mapping[str, Any]], pick: Any) -> pa.Array | None:
     return pa.array(found, pa.large_string()) if any(one is not None for one in found) else None
 
 
+def _texts(item: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The fields of an item that are text which can be stored, by their simple names."""
+    for name, value in item.items():
+        if isinstance(value, str) and value and storable(value) == value:
+            yield simple_name(name), value
+
+
 def picture_of(item: Mapping[str, Any]) -> str | None:
     """The path or URL of a picture among the fields of an item."""
-    texts = {name: value for name, value in item.items() if isinstance(value, str) and value and _storable(value)}
-    for name, value in texts.items():
-        if is_picture(value) or simple(name) in PICTURE_FIELDS:
-            return value
-    return None
+    return next((value for name, value in _texts(item) if is_picture(value) or name in PICTURE_FIELDS), None)
 
 
 def text_of(item: Mapping[str, Any]) -> str | None:
     """The text among the fields of an item: a field with a usual name, else the first text that is not a picture."""
-    texts = {
-        simple(name): value
-        for name, value in item.items()
-        if isinstance(value, str) and value and _storable(value) and simple(name) not in PICTURE_FIELDS
-    }
-    for name in TEXT_FIELDS:
-        if name in texts:
-            return texts[name]
-    return next((value for value in texts.values() if not is_picture(value)), None)
+    texts = {name: value for name, value in _texts(item) if name not in PICTURE_FIELDS}
+    usual = (texts[name] for name in TEXT_FIELDS if name in texts)
+    return next(chain(usual, (value for value in texts.values() if not is_picture(value))), None)
 
 
 def is_picture(value: str) -> bool:
     """Whether text is the path or URL of a picture, or an embedded picture."""
     return value.startswith("data:image/") or value.split("?")[0].split("#")[0].lower().endswith(_PICTURES)
-
-
-def simple(name: str) -> str:
-    """A field name without case and punctuation."""
-    return "".join(filter(str.isalnum, name.lower()))
-
-
-def _storable(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from crowdwise.errors import DataError
 from crowdwise.storage.limits import too_large, unpack_limit
 
-Choose = Callable[[Sequence[str]], Sequence[str]]
+Choose = Callable[[Sequence[str]], Sequence[str]]  # names of all columns -> names of the wanted ones
 CELL = 4  # bytes that a value takes in memory, at least
 _ROWS = 256  # of a batch, where values may be much longer than what they take in the file
 _PREFIXES = "DELTA_BYTE_ARRAY"  # the encoding that stores only what differs from the value before
@@ -56,9 +56,8 @@ def read_arrow(path: Path, choose: Choose) -> dict[str, pa.ChunkedArray]:
     """The columns that ``choose`` picks, of a file or a stream of arrow."""
     limit = unpack_limit(path)
     with pa.memory_map(str(path)) as source:
-        start, expected = 0, None
-        if source.read(6) == b"ARROW1":  # behind it, a file is a stream
-            start, expected = 8, pa.ipc.open_file(source).num_record_batches
+        start = _stream_start(source)
+        expected = pa.ipc.open_file(source).num_record_batches if start else None
         source.seek(start)
         size = found = 0
         for message in pa.ipc.MessageReader.open_stream(source):
@@ -73,6 +72,25 @@ def read_arrow(path: Path, choose: Choose) -> dict[str, pa.ChunkedArray]:
         table.validate(full=True)  # damaged offsets would crash later
     wanted = choose(table.column_names)
     return {name: _plain(path, table.column(name), table.schema.field(name).type, limit) for name in wanted}
+
+
+def parquet_names(path: Path) -> list[str]:
+    """Names of columns."""
+    import pyarrow.parquet as pq
+
+    return list(pq.read_schema(path).names)
+
+
+def arrow_names(path: Path) -> list[str]:
+    """Names of columns."""
+    with pa.memory_map(str(path)) as source:
+        source.seek(_stream_start(source))
+        return list(pa.ipc.open_stream(source).schema.names)
+
+
+def _stream_start(source: Any) -> int:
+    """Where the stream begins in an arrow file: behind the mark of the file format, if it has one."""
+    return 8 if source.read(6) == b"ARROW1" else 0
 
 
 def _is_text(kind: pa.DataType) -> bool:

@@ -11,8 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.annotations import Duplicates
+from crowdwise.data.frames import close_to
 from crowdwise.data.types import Floats
-from crowdwise.errors import ReadError, spelled, suggest
+from crowdwise.errors import ReadError, spelled
 from crowdwise.readers._labels import NO_RULES, LabelRules
 from crowdwise.readers._node import Label, Node
 from crowdwise.readers._source import TABLES, InputFile
@@ -84,8 +85,7 @@ class ReadOptions:
         if self.question in known:
             return self.question
         if self.question is not None:
-            close = suggest(self.question, known)
-            hint = close if "did you mean" in close else ""
+            hint = close_to(self.question, known)
             raise ReadError(f"there is no question {self.question!r}{hint}; questions: {listed or 'none'}")
         if not known:
             raise ReadError("no question was answered by choosing a class")
@@ -95,6 +95,10 @@ class ReadOptions:
                 parameter="question",
             )
         return known[0]
+
+    def label_of(self, answer: Node | None) -> Label | None:
+        """The label in an answer, which may be a list of choices; None if there is none."""
+        return None if answer is None else self.one_label(answer.each(), answer)
 
     def one_label(self, choices: Sequence[Node], where: Node) -> Label | None:
         """The label among the choices of an annotator; None if there is none."""

@@ -7,8 +7,8 @@ import io
 import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,39 +17,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.errors import DataError, spelled
-from crowdwise.readers._columnar import read_arrow, read_parquet
-from crowdwise.readers._node import parse_line
+from crowdwise.readers._columnar import Choose, arrow_names, parquet_names, read_arrow, read_parquet
+from crowdwise.readers._node import parse_text
 from crowdwise.readers._sheets import SHEETS, read_sheet
-from crowdwise.readers._text import (
-    PLAIN,
-    Layout,
-    bare_suffix,
-    header,
-    is_plain,
-    lines,
-    open_text,
-    packing,
-    skipped_lines,
-)
+from crowdwise.readers._text import PLAIN, Layout, arrow_input, bare_suffix, head, lines, open_text, packing
 from crowdwise.storage.text import restored
 
 Columns = dict[str, Any]  # name -> arrow column, or list of Python values
-Choose = Callable[[Sequence[str]], Sequence[str]]  # names of all columns -> names of the wanted ones
 
-WRITTEN = {
-    "csv": "csv",
-    "tsv": "tsv",
-    "tab": "tsv",
-    "jsonl": "jsonl",
-    "ndjson": "jsonl",
-    "parquet": "parquet",
-    "pq": "parquet",
-    "arrow": "arrow",
-    "feather": "arrow",
-    "ipc": "arrow",
-}
+_SUFFIXES = {"csv": (), "tsv": ("tab",), "jsonl": ("ndjson",), "parquet": ("pq",), "arrow": ("feather", "ipc")}
+WRITTEN = {suffix: kind for kind, others in _SUFFIXES.items() for suffix in (kind, *others)}
 FORMATS = WRITTEN | {"txt": "csv", "psv": "csv"} | dict.fromkeys(SHEETS, "sheet")
 NESTED = 500  # brackets in a line beyond which arrow might crash
+DAMAGE = (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error, UnicodeError)  # what broken files raise
 BLOCK = 1 << 24  # bytes that arrow's text readers take at a time: the longest record that can be read
 
 
@@ -70,7 +50,7 @@ def load_columns(path: Path, choose: Choose, layout: Layout = PLAIN) -> Columns:
     """The columns that ``choose`` picks; the suffix decides the format."""
     kind = format_of(path)
     check_file(path)
-    try:
+    with _explained(path, kind):
         if kind == "parquet":
             return dict(read_parquet(path, choose))
         if kind == "arrow":
@@ -79,21 +59,20 @@ def load_columns(path: Path, choose: Choose, layout: Layout = PLAIN) -> Columns:
             columns = read_sheet(path, layout).columns()
             return {name: pa.chunked_array([pa.array(columns[name], pa.string())]) for name in choose(list(columns))}
         return _jsonl(path, choose, layout) if kind == "jsonl" else _delimited(path, choose, layout)
-    except (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error, UnicodeError) as error:
-        raise DataError(f"{path}: cannot be read as {kind}: {error}") from error
 
 
 def schema_names(path: Path) -> list[str]:
     """Column names of a parquet or arrow file; no values are read."""
     kind = format_of(path)
-    try:
-        if kind == "parquet":
-            import pyarrow.parquet as pq
+    with _explained(path, kind):
+        return parquet_names(path) if kind == "parquet" else arrow_names(path)
 
-            return list(pq.read_schema(path).names)
-        with pa.memory_map(str(path)) as source:
-            return list(_open_arrow(source).schema.names)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+
+@contextmanager
+def _explained(path: Path, kind: str) -> Iterator[None]:
+    try:
+        yield
+    except DAMAGE as error:
         raise DataError(f"{path}: cannot be read as {kind}: {error}") from error
 
 
@@ -105,19 +84,10 @@ def check_file(path: Path) -> None:
         raise DataError(f"{path}: the file is empty")
 
 
-def _open_arrow(source: Any) -> Any:
-    try:
-        return pa.ipc.open_file(source)
-    except pa.ArrowInvalid:  # not the file format (feather): the stream format, or broken
-        source.seek(0)
-        return pa.ipc.open_stream(source)
-
-
 def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
     from pyarrow import csv as arrow_csv
 
-    names, delimiter = header(path, layout)
-    skip, own = skipped_lines(path, layout), None if layout.columns is None else names
+    names, delimiter, before = head(path, layout)
     repeated = [name for name, number in Counter(names).items() if number > 1]
     if repeated:
         raise DataError(
@@ -126,17 +96,22 @@ def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
             parameter="columns",
         )
     wanted = list(choose(names))
+    own = {} if layout.columns is None else {"column_names": names, "skip_rows": before}
 
-    def read(use_threads: bool, invalid_row: Callable[[Any], str] | None) -> pa.Table:
+    wrong: list[Any] = []
+
+    def refuse(row: Any) -> str:
+        wrong.append(row)
+        return "error"
+
+    def read(use_threads: bool) -> pa.Table:
         # All columns are read as text: type inference would turn the id 007 into 7.
-        with nullcontext(path) if is_plain(path, layout) else open_text(path, layout) as file:
+        with arrow_input(path, layout) as file:
             return arrow_csv.read_csv(
                 file,
-                read_options=arrow_csv.ReadOptions(
-                    block_size=BLOCK, use_threads=use_threads, column_names=own, skip_rows=skip
-                ),
+                read_options=arrow_csv.ReadOptions(block_size=BLOCK, use_threads=use_threads, **own),
                 parse_options=arrow_csv.ParseOptions(
-                    delimiter=delimiter, newlines_in_values=True, invalid_row_handler=invalid_row
+                    delimiter=delimiter, newlines_in_values=True, invalid_row_handler=refuse
                 ),
                 convert_options=arrow_csv.ConvertOptions(
                     include_columns=wanted,
@@ -147,14 +122,25 @@ def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
             )
 
     try:
-        table = read(True, None)
+        table = read(True)
     except pa.ArrowInvalid as error:
-        _check_encoding(path, layout)
+        for _ in lines(path, layout):  # which finds what is not in its encoding
+            pass
         _check_last_quote(path, delimiter, layout)
-        _check_width(path, read, headed=own is None)
-        raise DataError(f"{path}: cannot be read: {error}") from error
+        wrong.clear()
+        with suppress(pa.ArrowInvalid):
+            read(False)  # arrow only counts records without threads
+        problem = f"{path}: cannot be read: {error}" if not wrong else _width(path, wrong[0], headed=not own)
+        raise DataError(problem) from error
     _check_last_quote(path, delimiter, layout)
     return {name: restored(table.column(name)) for name in wanted}
+
+
+def _width(path: Path, row: Any, *, headed: bool) -> str:
+    """What is wrong with a record that has too few or too many fields."""
+    text = row.text if len(row.text) <= 80 else row.text[:77] + "..."
+    expected = f"{'the header has' if headed else 'expected'} {row.expected_columns}"
+    return f"{path}, record {row.number - headed}: {row.actual_columns} fields, but {expected}: {text!r}"
 
 
 def _jsonl(path: Path, choose: Choose, layout: Layout) -> Columns:
@@ -163,7 +149,7 @@ def _jsonl(path: Path, choose: Choose, layout: Layout) -> Columns:
     if _crashes_arrow(path, layout):
         return _jsonl_by_line(path, choose, layout)
     try:
-        with nullcontext(path) if is_plain(path, layout) else open_text(path, layout) as file:
+        with arrow_input(path, layout) as file:
             table = arrow_json.read_json(file, read_options=arrow_json.ReadOptions(block_size=BLOCK))
         if not table.num_rows:
             raise DataError(f"{path}: the file has no records")
@@ -207,37 +193,12 @@ def _jsonl_by_line(path: Path, choose: Choose, layout: Layout) -> Columns:
     for number, line in enumerate(lines(path, layout), start=1):
         if not line.strip():
             continue
-        record = parse_line(line, f"{path}, line {number}", DataError)
+        record = parse_text(line, f"{path}, ", number, DataError)
         if not isinstance(record, dict):
             raise DataError(f"{path}, line {number}: expected an object {{...}}, got {line.strip()[:40]!r}")
         records.append(record)
     names = dict.fromkeys(name for record in records for name in record)
     return {name: [record.get(name) for record in records] for name in choose(list(names))}
-
-
-def _check_width(path: Path, read: Callable[[bool, Callable[[Any], str]], object], *, headed: bool) -> None:
-    """Refuse a record with too few or too many fields; arrow only counts records without threads."""
-    rows: list[Any] = []
-
-    def take(row: Any) -> str:
-        rows.append(row)
-        return "error"
-
-    try:
-        read(False, take)
-    except pa.ArrowInvalid as error:
-        if rows:
-            row = rows[0]
-            text = row.text if len(row.text) <= 80 else row.text[:77] + "..."
-            raise DataError(
-                f"{path}, record {row.number - headed}: {row.actual_columns} fields, but "
-                f"{'the header has' if headed else 'expected'} {row.expected_columns}: {text!r}"
-            ) from error
-
-
-def _check_encoding(path: Path, layout: Layout) -> None:
-    for _ in lines(path, layout):
-        pass
 
 
 def _check_last_quote(path: Path, delimiter: str, layout: Layout) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.data.codes import count
-from crowdwise.data.factorise import is_text
+from crowdwise.data.factorise import decoded, is_text
 from crowdwise.data.frames import ALIASES, listing
 from crowdwise.data.types import Floats, Ints
 from crowdwise.errors import AnnotationError, spelled
@@ -100,8 +100,8 @@ def guess_columns(
     length = len(next(iter(columns.values())))
     if length < ROWS:
         raise _unclear(columns, known, f"{count(length, 'rows')} tell too little about content")
-    fixed = {role: found[name] for role, name in known.items()}
-    if any(each is None for each in fixed.values()):
+    fixed = {role: each for role, name in known.items() if (each := found[name]) is not None}
+    if len(fixed) < len(known):
         raise _unclear(columns, known, "a named column is empty in places")
     choices = _finest([triple for triple in _triples(usable, fixed) if _plausible(triple, length)])
     _times.cache_clear()
@@ -117,15 +117,12 @@ def guess_columns(
     return {role: each.name for role, each in chosen.items()}, f"guessed by content: {said}; to correct it: {override}"
 
 
-def _triples(usable: Sequence[_Candidate], fixed: Mapping[str, _Candidate | None]) -> list[Triple]:
-    open_roles = [role for role in ROLES if role not in fixed]
-    made = []
-    for picked in permutations(usable, len(open_roles)):
-        roles = {**fixed, **dict(zip(open_roles, picked, strict=True))}
-        item, annotator, label = (roles[role] for role in ROLES)
-        if item is not None and annotator is not None and label is not None:
-            made.append((item, annotator, label))
-    return made
+def _triples(usable: Sequence[_Candidate], fixed: Mapping[str, _Candidate]) -> Iterator[Triple]:
+    """All ways to fill the roles that are not fixed."""
+    for picked in permutations(usable, len(ROLES) - len(fixed)):
+        free = iter(picked)
+        item, annotator, label = (fixed[role] if role in fixed else next(free) for role in ROLES)
+        yield item, annotator, label
 
 
 def _plausible(triple: Triple, length: int) -> bool:
@@ -166,8 +163,7 @@ def _candidate(name: str, column: Any) -> _Candidate | None:
     """A column as codes; None for one that holds no ids."""
     try:
         data = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([pa.array(column)])
-        if pa.types.is_dictionary(data.type):
-            data = data.cast(data.type.value_type)
+        data = decoded(data)
         if pa.types.is_nested(data.type) or data.null_count > BLANK * len(data):
             return None
         if is_text(data.type):
@@ -185,7 +181,7 @@ def _check_header(columns: Mapping[str, Any], known: Mapping[str, str]) -> None:
     """Refuse a file whose first line is data: what stands there occurs again below."""
     if known or not columns:
         return
-    again = [name for name, column in columns.items() if name in _values(column)]
+    again = [name for name, column in columns.items() if name in pc.unique(column).to_pylist()]
     numbers = all(name.strip().lstrip("-").replace(".", "", 1).isdecimal() for name in columns)
     if numbers or len(again) >= min(2, len(columns)):
         raise AnnotationError(
@@ -194,11 +190,6 @@ def _check_header(columns: Mapping[str, Any], known: Mapping[str, str]) -> None:
             f"{spelled('format', 'dense')}",
             parameter="columns",
         )
-
-
-def _values(column: Any) -> set[Any]:
-    data = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([pa.array(column, pa.string())])
-    return set(pc.unique(data).to_pylist())
 
 
 def _unclear(

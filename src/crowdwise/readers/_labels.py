@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.data.codes import count
-from crowdwise.data.factorise import Column, Vocabulary, is_text
-from crowdwise.errors import AnnotationError, ConfigError, spelled, suggest
+from crowdwise.data.factorise import Column, Vocabulary, decoded, is_plain, is_text
+from crowdwise.data.frames import close_to
+from crowdwise.errors import AnnotationError, ConfigError, spelled
 
 LIKELY_MISSING = {"n/a", "na", "nan", "none", "null", "-", "--", "?", "#n/a", "n.a.", "missing", "<na>"}
 SHOWN = 3  # groups of similar values in a message
@@ -72,12 +73,10 @@ class LabelRules:
             remarks += merged
         elif len(labels) <= MOST:
             remarks += _similar(found[value] for value in labels)
-        if self.classes is None and len(labels) <= MOST:
-            remarks += _stand_ins(found, labels)
         truths = {value: found[value] for value in gold}
         if self.classes is None and len(labels) <= MOST:
             truths, read_as = _like_labels(truths, {found[value] for value in labels})
-            remarks += read_as
+            remarks += [*_stand_ins(found, labels), *read_as]
         return Resolution({value: found[value] for value in labels}, truths, remarks)
 
     def vocabulary(self, kind: pa.DataType) -> pa.Array | None:
@@ -112,7 +111,7 @@ class LabelRules:
         if same is None:
             raise AnnotationError(
                 f"label {text!r} ({count(times, 'times')}) is none of the classes {', '.join(map(repr, self.classes))}"
-                f"{_close(text, self.classes)}; rename it with {spelled('map', f'{text}=CLASS')}, or leave it out with "
+                f"{close_to(text, self.classes)}; rename it with {spelled('map', f'{text}=CLASS')}, or leave it out with "
                 f"{spelled('missing', text)}",
                 parameter="classes",
             )
@@ -203,13 +202,18 @@ def _merged(found: Mapping[Any, Any], counts: Mapping[Any, int]) -> tuple[dict[A
     return {value: None if name is None else best[alike(name)] for value, name in found.items()}, _some(remarks)
 
 
-def _similar(names: Iterable[Any]) -> list[str]:
+def _groups(names: Iterable[Any]) -> dict[Any, list[Any]]:
+    """Different names that are alike."""
     groups: dict[Any, list[Any]] = {}
     for name in dict.fromkeys(name for name in names if name is not None):
         groups.setdefault(alike(name), []).append(name)
+    return groups
+
+
+def _similar(names: Iterable[Any]) -> list[str]:
     remarks = [
         f"{_and([repr(name) for name in sorted(group, key=str)])} look like one class"
-        for group in groups.values()
+        for group in _groups(names).values()
         if len(group) > 1 and not _number(group[0])
     ]
     return [*_some(remarks[:-1]), f"{remarks[-1]} ({spelled('clean')} merges them)"] if remarks else []
@@ -235,10 +239,7 @@ def shown(name: str) -> str:
 
 def _like_labels(truths: dict[Any, Any], known: set[Any]) -> tuple[dict[Any, Any], list[str]]:
     """Gold labels that nobody chose, but that are spelled almost like a class, as that class."""
-    classes: dict[Any, list[Any]] = {}
-    for name in known - {None}:
-        classes.setdefault(alike(name), []).append(name)
-    taken = {}
+    classes, taken = _groups(known), {}
     for value, name in truths.items():
         same = classes.get(alike(name), []) if name is not None and name not in known else []
         taken[value] = same[0] if len(same) == 1 and type(same[0]) is type(name) else name
@@ -248,11 +249,11 @@ def _like_labels(truths: dict[Any, Any], known: set[Any]) -> tuple[dict[Any, Any
 
 def _plain(column: Column) -> pa.DictionaryArray | None:
     """A column of text, numbers or booleans, encoded; NaN is null."""
-    data = column.data
-    kind = data.type.value_type if pa.types.is_dictionary(data.type) else data.type
-    if not (is_text(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+    data = decoded(column.data)
+    kind = data.type
+    if not is_plain(kind):
         return None
-    data = data.cast(pa.large_string() if is_text(kind) else kind)
+    data = data.cast(pa.large_string()) if is_text(kind) else data
     if pa.types.is_floating(kind):
         data = pc.if_else(pc.is_nan(data), pa.scalar(None, kind), data)
     found = data.combine_chunks()
@@ -270,11 +271,11 @@ def _replaced(column: Column, values: pa.DictionaryArray, names: Mapping[Any, An
     old = values.dictionary.to_pylist()
     new = [names[value] for value in old]
     if new == old:
-        return Column(pa.chunked_array([values.dictionary.take(values.indices)]), column.name, column.where)
+        return replace(column, data=pa.chunked_array([values.dictionary.take(values.indices)]))
     if len({type(name) for name in new if name is not None}) > 1:
         new = [None if name is None else str(name) for name in new]
     kind = None if any(name is not None for name in new) else values.dictionary.type
-    return Column(pa.chunked_array([pa.array(new, kind).take(values.indices)]), column.name, column.where)
+    return replace(column, data=pa.chunked_array([pa.array(new, kind).take(values.indices)]))
 
 
 def _and(names: Sequence[str]) -> str:
@@ -284,8 +285,3 @@ def _and(names: Sequence[str]) -> str:
 def _some(remarks: list[str]) -> list[str]:
     """The first of many remarks of one kind, and how many more there are."""
     return remarks if len(remarks) <= SHOWN else [*remarks[:SHOWN], f"{len(remarks) - SHOWN:,} more of that kind"]
-
-
-def _close(name: str, known: Iterable[str]) -> str:
-    hint = suggest(name, known)
-    return hint if "did you mean" in hint else ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import zip_longest
-from typing import Any
+from itertools import chain, zip_longest
+from typing import Any, TypeGuard
 
+from crowdwise.data.frames import simple_name
 from crowdwise.readers._answers import Token, name_of
-from crowdwise.readers._collector import simple
 from crowdwise.readers._export import ReadOptions
 from crowdwise.readers._node import Id, Node, parse_json
 from crowdwise.readers._source import InputFile
@@ -75,87 +75,68 @@ def _labelled(names: list[str]) -> str | None:
     return None
 
 
-def answers(source: InputFile, options: ReadOptions) -> Iterator[Answer]:
+def answers(source: InputFile, options: ReadOptions) -> Iterable[Answer]:
     """All answers of a file."""
-    if source.kind == "zip":
-        yield from _inspect(list(_inspect_samples(source)), options)
-        return
     if source.kind == "csv":
-        yield from _autolabel(source)
-        return
-    if source.first is not None and {"eval", "samples"} <= set(source.names):
-        for document in source.records:
-            header = document.record("eval")
-            yield from _inspect([(header, sample) for sample in document.list("samples")], options)
-        return
-    for number, record in enumerate(source.records, start=1):
-        yield from _record(record, number, source.path.name.split(".")[0])
+        return _autolabel(source)
+    if source.kind == "zip":
+        head = _part(source, "header.json").record("eval")
+        return _inspect([(head, _part(source, name)) for name in inspect_parts(source)], options)
+    if {"eval", "samples"} <= set(source.names):
+        logs = [[(log.record("eval"), sample) for sample in log.list("samples")] for log in source.records]
+        return chain.from_iterable(_inspect(samples, options) for samples in logs)
+    stem = source.path.name.split(".")[0]
+    return chain.from_iterable(_record(record, k, stem) for k, record in enumerate(source.records, start=1))
 
 
-def _record(record: Node, number: int, stem: str) -> Iterator[Answer]:
-    fields = record.fields()
-    known = next((record.get(key) for key in _IDS if fields.get(key) is not None), None)
+def _record(record: Node, number: int, stem: str) -> Iterable[Answer]:
+    """The answers in a record; one without an id goes by its number, where the tool writes records in order."""
+    fields, response = record.fields(), record.get("response")
+    known = record.first(*_IDS)
     if known is None and isinstance(fields.get("metadata"), dict):
         known = record.need("metadata").get("id")
-    if "result" in fields and isinstance(fields["result"], dict) and "type" in fields["result"]:
-        yield from _anthropic(record, _id(known, number), stem)
-        return
-    response = record.get("response")
+    instance = number if known is None else known.id()
+    failed = [Answer(record, instance, stem, failure=FAILED)]
+    result = fields.get("result")
+    if isinstance(result, dict) and "type" in result:
+        return _anthropic(record, instance, stem) or failed
     if response is not None and isinstance(response.value, dict) and "candidates" in response.value:
-        yield from _gemini(record, response, _id(known, number), stem)
-        return
+        return _gemini(record, response, instance, stem)
     if "candidates" not in fields and fields.get("status") and isinstance(fields.get("request"), dict):
-        yield Answer(record, _id(known, number), stem, failure=FAILED)
-        return
+        return failed
     if "model_name" in fields:
-        yield _distilabel(record, _id(known, number))
-        return
+        return [_distilabel(record, instance)]
     if known is None:
         raise record.error(f"there is no id: none of {', '.join(map(repr, _IDS))}")
-    instance = known.id()
-    if "custom_id" in fields and ("response" in fields or "error" in fields):
-        if fields.get("error") is not None or response is None:
-            yield Answer(record, instance, stem, failure=FAILED)
-            return
-        status = response.fields().get("status_code", 200)
-        body = response.get("body")
-        if status != 200 or body is None:
-            yield Answer(record, instance, stem, failure=FAILED)
-            return
-        yield from _body(body, instance, stem)
-        return
-    yield from _body(record, instance, stem)
+    if "custom_id" not in fields or not {"response", "error"} & fields.keys():
+        return _body(record, instance, stem)
+    if fields.get("error") is not None or response is None or response.fields().get("status_code", 200) != 200:
+        return failed
+    body = response.get("body")
+    return failed if body is None else _body(body, instance, stem)
 
 
-def _id(known: Node | None, number: int) -> Id:
-    return number if known is None else known.id()
+def _model(node: Node, key: str, stem: str) -> Id:
+    """The model that a record names, else the file's name."""
+    named = node.get(key)
+    return stem if named is None else named.id()
 
 
 # -- OpenAI, and all who follow it ----------------------------------------------------------------------------------------
 
 
-def _body(body: Node, instance: Id, stem: str) -> Iterator[Answer]:
+def _body(body: Node, instance: Id, stem: str) -> Iterable[Answer]:
     """The answers in a chat completion, a response, or a line of a chat log."""
-    named = body.get("model")
-    model = stem if named is None else named.id()
-    fields = body.fields()
+    model, fields = _model(body, "model", stem), body.fields()
     if isinstance(fields.get("choices"), list):
-        for choice in body.list("choices"):
-            yield _choice(choice, instance, model)
-        return
+        return [_choice(choice, instance, model) for choice in body.list("choices")]
     if isinstance(fields.get("output"), list):
-        yield _response(body, instance, model)
-        return
+        return [_response(body, instance, model)]
     if fields.get("error") is not None:
-        yield Answer(body, instance, model, failure=FAILED)
-        return
-    content = next((body.get(key) for key in _CHATS if fields.get(key) is not None), None)
-    if content is None:
-        yield Answer(body, instance, model, failure=EMPTY)
-        return
-    yield Answer(
-        body, instance, model, _text(content), failure=_ended(fields.get("stop_reason") or fields.get("finish_reason"))
-    )
+        return [Answer(body, instance, model, failure=FAILED)]
+    content = body.first(*_CHATS)
+    failure = EMPTY if content is None else _ended(fields.get("stop_reason") or fields.get("finish_reason"))
+    return [Answer(body, instance, model, _text(content), failure=failure)]
 
 
 def _choice(choice: Node, instance: Id, model: Id) -> Answer:
@@ -215,7 +196,7 @@ def _tokens(chosen: Any, others: list[Any] | None = None, field: str = "logprob"
     return tuple(tokens)
 
 
-def _is_log(value: Any) -> bool:
+def _is_log(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value and value < 1e-3
 
 
@@ -242,34 +223,30 @@ def _ended(reason: Any) -> str | None:
 # -- the others -----------------------------------------------------------------------------------------------------------
 
 
-def _anthropic(record: Node, instance: Id, stem: str) -> Iterator[Answer]:
+def _anthropic(record: Node, instance: Id, stem: str) -> list[Answer]:
+    """The answer of a batch; none if it did not succeed."""
     result = record.need("result")
     message = result.record("message")
     if result.value.get("type") != "succeeded" or message is None:
-        yield Answer(record, instance, stem, failure=FAILED)
-        return
-    named = message.get("model")
-    content = message.get("content")
+        return []
     failure = _ended(message.fields().get("stop_reason"))
-    yield Answer(record, instance, stem if named is None else named.id(), _text(content), failure=failure)
+    return [Answer(record, instance, _model(message, "model", stem), _text(message.get("content")), failure=failure)]
 
 
 def _gemini(record: Node, response: Node, instance: Id, stem: str) -> Iterator[Answer]:
-    named = response.get("modelVersion")
-    model = stem if named is None else named.id()
+    model = _model(response, "modelVersion", stem)
     if record.fields().get("status"):
         yield Answer(record, instance, model, failure=FAILED)
         return
     for candidate in response.list("candidates"):
-        fields = candidate.fields()
+        fields, content = candidate.fields(), candidate.record("content")
         reason = fields.get("finishReason", "STOP")
-        failure = None if reason == "STOP" else _ended(reason) or (CUT if reason == "MAX_TOKENS" else FAILED)
-        content = candidate.record("content")
+        failure = None if reason == "STOP" else _ended(reason) or FAILED
         text = None if content is None else _text(content.get("parts"))
         average = fields.get("avgLogprobs")
-        sure = math.exp(float(average)) if average is not None and _is_log(average) else None
         tokens = _gemini_tokens(fields.get("logprobsResult"))
-        yield Answer(candidate, instance, model, text, tokens, None if tokens else sure, failure)
+        sure = math.exp(average) if not tokens and _is_log(average) else None
+        yield Answer(candidate, instance, model, text, tokens, sure, failure)
 
 
 def _gemini_tokens(result: Any) -> tuple[Token, ...]:
@@ -283,70 +260,48 @@ def _gemini_tokens(result: Any) -> tuple[Token, ...]:
 
 
 def _distilabel(record: Node, instance: Id) -> Answer:
-    model, fields = record.need("model_name").id(), record.fields()
-    content = next((record.get(key) for key in ("labels", "label", "generation") if fields.get(key) is not None), None)
+    model, content = record.need("model_name").id(), record.first("labels", "label", "generation")
     if content is None:
         return Answer(record, instance, model, failure=EMPTY)
     if isinstance(content.value, list):
-        found = [one.value for one in content.items() if isinstance(one.value, str | int | float)]
-        return Answer(record, instance, model, json.dumps({"labels": found}), item=_item(fields))
-    return Answer(record, instance, model, _text(content), item=_item(fields))
+        found = [one for one in content.value if isinstance(one, str | int | float)]
+        return Answer(record, instance, model, json.dumps({"labels": found}), item=_item(record.fields()))
+    return Answer(record, instance, model, _text(content), item=_item(record.fields()))
 
 
 def _item(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if simple(name) in _CONTENTS and isinstance(value, str)}
+    return {name: value for name, value in fields.items() if simple_name(name) in _CONTENTS and isinstance(value, str)}
 
 
 def _autolabel(source: InputFile) -> Iterator[Answer]:
     column = _labelled(source.names)
     if column is None:
         return
-    stem, name = column.removesuffix("_label"), source.path.name.split(".")[0]
-    known = next((key for key in _IDS if key in source.names), None)
+    stem, model = column.removesuffix("_label"), source.path.name.split(".")[0]
+    key = next((key for key in _IDS if key in source.names), None)
     for number, row in enumerate(source.records, start=1):
-        fields = row.fields()
+        fields, known = row.fields(), row.get(key) if key is not None else None
+        instance = number if known is None else known.id()
         done = str(fields.get(f"{stem}_successfully_labeled", "")).strip().lower()
         failed = fields.get(f"{stem}_error") not in (None, "") or done == "false"
-        given = row.get(known) if known is not None else None
+        text, failure = (None, FAILED) if failed else (_text(row.get(column)), None)
         sure = fields.get(f"{stem}_confidence")
-        yield Answer(
-            row,
-            _id(given, number),
-            name,
-            None if failed else _text(row.get(column)),
-            confidence=_number(sure),
-            failure=FAILED if failed else None,
-            item=_item(fields),
-        )
-
-
-def _number(value: Any) -> float | None:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
+        yield Answer(row, instance, model, text, confidence=sure, failure=failure, item=_item(fields))
 
 
 def inspect_parts(source: InputFile) -> list[str]:
     """The parts of an archive that Inspect wrote; none if it is another."""
-    names = list(source.parts)
-    return (
-        [name for name in names if name.startswith("samples/") and name.endswith(".json")]
-        if "header.json" in names
-        else []
-    )
+    known = [name for name in source.parts if name.startswith("samples/") and name.endswith(".json")]
+    return known if "header.json" in source.parts else []
 
 
-def _inspect_samples(source: InputFile) -> Iterator[tuple[Node | None, Node]]:
-    head = Node(parse_json(source.parts["header.json"](), "header.json, "), "header.json").record("eval")
-    for name in inspect_parts(source):
-        yield head, Node(parse_json(source.parts[name](), f"{name}, "), name)
+def _part(source: InputFile, name: str) -> Node:
+    return Node(parse_json(source.parts[name](), f"{name}, "), name)
 
 
 def _inspect(samples: list[tuple[Node | None, Node]], options: ReadOptions) -> Iterator[Answer]:
     """Scores of Inspect: of each sample and epoch what the scorer read as the answer, or its value."""
-    scorers = dict.fromkeys(name for _, sample in samples for name in _scores(sample))
-    scorer = options.choose(scorers)
+    scorer = options.choose(name for _, sample in samples for name in _scores(sample))
     for head, sample in samples:
         named = None if head is None else head.get("model")
         model = f"{scorer}/{named.id()}" if named is not None else scorer
@@ -354,9 +309,8 @@ def _inspect(samples: list[tuple[Node | None, Node]], options: ReadOptions) -> I
         score = _scores(sample).get(scorer)
         if sample.fields().get("error") is not None or score is None:
             yield Answer(sample, instance, model, failure=FAILED)
-            continue
-        answer = score.get("answer") or score.get("value")
-        yield Answer(sample, instance, model, _text(answer))
+        else:
+            yield Answer(sample, instance, model, _text(score.first("answer", "value")))
 
 
 def _scores(sample: Node) -> dict[str, Node]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
-
-import numpy as np
 
 from crowdwise.errors import DataError, ReadError
 
@@ -40,17 +39,13 @@ class Node:
     @property
     def where(self) -> str:
         """The place of this value, for messages."""
-        above = self._parent if isinstance(self._parent, str) else self._parent.where
+        if isinstance(self._parent, str):
+            above, dot = self._parent, ", "
+        else:
+            above, dot = self._parent.where, ", " if self._parent._key is None else "."
         if self._key is None:
             return above
-        if isinstance(self._key, int):
-            return f"{above}[{self._key}]"
-        return f"{above}, {self._key}" if isinstance(self._parent, str) else f"{above}{self._dot}{self._key}"
-
-    @property
-    def _dot(self) -> str:
-        root = isinstance(self._parent, Node) and self._parent._key is None
-        return ", " if root else "."
+        return f"{above}[{self._key}]" if isinstance(self._key, int) else f"{above}{dot}{self._key}"
 
     def error(self, problem: str) -> ReadError:
         """An error about this value."""
@@ -66,13 +61,19 @@ class Node:
         value = self.fields().get(key)
         return None if value is None else Node(value, self, key)
 
+    def first(self, *keys: str) -> Node | None:
+        """The first of these fields that is present; None if none is."""
+        for key in keys:
+            if (found := self.get(key)) is not None:
+                return found
+        return None
+
     def need(self, *keys: str) -> Node:
         """The first of these fields that is present; an error if none is."""
-        for key in keys:
-            found = self.get(key)
-            if found is not None:
-                return found
-        raise self.error(f"field {' or '.join(map(repr, keys))} is missing")
+        found = self.first(*keys)
+        if found is None:
+            raise self.error(f"field {' or '.join(map(repr, keys))} is missing")
+        return found
 
     def fields(self) -> dict[str, Any]:
         """The fields of an object."""
@@ -80,15 +81,15 @@ class Node:
             raise self.expected("an object {...}")
         return self.value
 
-    def items(self) -> Iterator[Node]:
+    def items(self) -> list[Node]:
         """The elements of a list."""
         if not isinstance(self.value, list):
             raise self.expected("a list [...]")
-        return (Node(value, self, k) for k, value in enumerate(self.value))
+        return [Node(value, self, k) for k, value in enumerate(self.value)]
 
     def each(self) -> list[Node]:
         """The elements of a list; any other value by itself."""
-        return [*self.items()] if isinstance(self.value, list) else [self]
+        return self.items() if isinstance(self.value, list) else [self]
 
     def record(self, key: str) -> Node | None:
         """A field that is an object."""
@@ -100,7 +101,7 @@ class Node:
     def list(self, key: str) -> list[Node]:
         """The elements of a field that is a list; empty if it is missing."""
         found = self.get(key)
-        return [] if found is None else [*found.items()]
+        return [] if found is None else found.items()
 
     def text(self, key: str) -> str | None:
         """A field that is text."""
@@ -143,33 +144,32 @@ class Node:
 
 def parse_json(data: bytes, place: str) -> Any:
     """The value of a JSON document; errors name line and character."""
+    return parse_text(decoded(data, place), place)
+
+
+def parse_text(text: str, place: str, line: int | None = None, kind: type[DataError] = ReadError) -> Any:
+    """The value of JSON text, which may be one ``line`` of a file; errors are of this kind."""
     try:
-        return json.loads(decoded(data, place))
+        return json.loads(text)
     except json.JSONDecodeError as error:
-        raise ReadError(f"{place}line {error.lineno}, character {error.colno}: not valid JSON: {error.msg}") from error
+        where = f"{place}line {line or error.lineno}, character {error.colno}"
+        raise kind(f"{where}: not valid JSON: {error.msg}") from error
     except (RecursionError, ValueError) as error:  # nested too deeply; a number with thousands of digits
-        raise ReadError(f"{place}not usable JSON: {error}") from error
+        raise kind(f"{place}{f'line {line}: ' if line else ''}not usable JSON: {error}") from error
 
 
 def parse_jsonl(data: bytes, place: str) -> list[Node]:
     """The objects of a file with one object per line."""
-    records = []
-    for number, line in enumerate(decoded(data, place).split("\n"), start=1):
-        if line.strip():
-            where = f"{place}line {number}"
-            records.append(Node(parse_line(line, where), where))
-            records[-1].fields()
+    lines = enumerate(decoded(data, place).split("\n"), start=1)
+    records = [Node(parse_text(line, place, k), f"{place}line {k}") for k, line in lines if line.strip()]
+    return checked(records)
+
+
+def checked(records: list[Node]) -> list[Node]:
+    """Records, all of which are objects."""
+    for record in records:
+        record.fields()
     return records
-
-
-def parse_line(line: str, where: str, kind: type[DataError] = ReadError) -> Any:
-    """The value of one line of JSON; errors of ``kind`` name the line and the character."""
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise kind(f"{where}, character {error.colno}: not valid JSON: {error.msg}") from error
-    except (RecursionError, ValueError) as error:  # nested too deeply; a number with thousands of digits
-        raise kind(f"{where}: not usable JSON: {error}") from error
 
 
 def decoded(data: bytes, place: str) -> str:
@@ -208,22 +208,17 @@ def ticks(value: Any) -> int | None:
 
 
 def _parsed(text: str) -> Any:
-    try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        pass
+    for parse in (float, datetime.fromisoformat, _turk_time):
+        with suppress(ValueError):
+            return parse(text)
+    return None
+
+
+def _turk_time(text: str) -> datetime:
     turk = re.fullmatch(r"(\w{3} \w{3} \d+ [\d:]{8}) ([A-Z]+) (\d{4})", text)
     if turk is None or turk[2] not in _ZONES:
-        return None
-    try:
-        local = datetime.strptime(f"{turk[1]} {turk[3]}", "%a %b %d %H:%M:%S %Y")
-    except ValueError:
-        return None
-    return local - timedelta(hours=_ZONES[turk[2]])
+        raise ValueError(text)
+    return datetime.strptime(f"{turk[1]} {turk[3]}", "%a %b %d %H:%M:%S %Y") - timedelta(hours=_ZONES[turk[2]])
 
 
 def seconds(value: Any) -> float | None:
@@ -234,4 +229,15 @@ def seconds(value: Any) -> float | None:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         return None
-    return number if np.isfinite(number) and number >= 0 and not isinstance(value, bool) else None
+    return number if math.isfinite(number) and number >= 0 and not isinstance(value, bool) else None
+
+
+def probability(value: Any) -> float | None:
+    """A number from 0 to 1; None if it is something else."""
+    number = seconds(value)  # a number of 0 or more
+    return number if number is not None and number <= 1 else None
+
+
+def storable(text: str) -> str:
+    """Text without halves of surrogate pairs, which no file can hold."""
+    return text if text.isascii() else text.encode(errors="replace").decode()

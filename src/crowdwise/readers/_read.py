@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import os
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from crowdwise.annotations import Duplicates
 from crowdwise.constraints import check_value
 from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError, spelled
 from crowdwise.readers._export import READERS, Export, ReadOptions, Several
-from crowdwise.readers._files import FORMATS, check_file
+from crowdwise.readers._files import DAMAGE, FORMATS, check_file
 from crowdwise.readers._labels import LabelRules
 from crowdwise.readers._source import ARCHIVES, SHEET, STDIN, TEXT, InputFile, standard_input
 from crowdwise.readers._text import Layout, bare_suffix
 from crowdwise.readers.gold import with_gold
 
 AUTO = "auto"
+ROLES = ("instance", "annotator", "label", "gold", "weight")  # columns that a user may name
 TABLE = "table"  # if no format is recognised, the error of this one says best what is missing
 
 
@@ -115,10 +113,8 @@ def read(
         export = _read(Path(path), str(path), layout, format, options, shares=duplicates is None)
     if file is None:
         return export
-    try:
+    with _naming(file, str(file)):
         return with_gold(export, file, options)
-    except (AnnotationError, DataError) as error:
-        raise ReadError(str(error), parameter=error.parameter) from error
 
 
 def _read(path: Path, shown: str, layout: Layout, format: str, options: ReadOptions, *, shares: bool) -> Export:
@@ -154,14 +150,10 @@ def _check_layout(source: InputFile) -> None:
             raise ReadError(f"{spelled(name)} is for {', '.join(known)}, but this is {source.kind}", parameter=name)
 
 
-def detected(path: str | os.PathLike[str], **options: Any) -> str:
+def detected(path: Path, **options: Any) -> str:
     """The format of a file, by its content."""
-    path = Path(path)
-    known = {
-        key: value for key, value in options.items() if key in ("question", "label", "several", "models", "details")
-    }
     with _naming(path, str(path)):
-        return _detected(InputFile(path), ReadOptions(**known))[0]
+        return _detected(InputFile(path), ReadOptions(label=options.get("label")))[0]
 
 
 @contextmanager
@@ -173,7 +165,7 @@ def _naming(path: Path, shown: str) -> Iterator[None]:
         message = str(error).removeprefix(f"{path}: ").replace(str(path), shown)
         message = message if message.startswith(shown) else f"{shown}: {message}"
         raise ReadError(message, parameter=error.parameter) from error
-    except (pa.ArrowException, csv.Error, OSError, EOFError, zlib.error, UnicodeError) as error:
+    except DAMAGE as error:
         raise ReadError(f"{shown}: cannot be read: {error}") from error
 
 
@@ -183,8 +175,7 @@ def formats() -> dict[str, str]:
 
 
 def _named(options: ReadOptions) -> list[str]:
-    roles = ("instance", "annotator", "label", "gold", "weight")
-    return [role for role in roles if getattr(options, role) is not None]
+    return [role for role in ROLES if getattr(options, role) is not None]
 
 
 def _known(classes: Sequence[Any] | None) -> list[Any] | None:

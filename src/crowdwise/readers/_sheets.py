@@ -9,18 +9,20 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from crowdwise.errors import DataError, spelled, suggest
-from crowdwise.readers._text import Layout, is_header
+from crowdwise.errors import DataError, suggest
+from crowdwise.readers._text import Layout
 from crowdwise.storage.limits import BLOCK, too_large, unpack_limit
 
 SHEETS = ("xlsx", "xlsm", "ods")
 SPARE = 5_000_000  # cells that a sheet may span
 WIDER = 20  # times the cells that are filled in that it may span, unless that is less
+_DAMAGE = (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error)
+Elements = Iterator[tuple[str, ElementTree.Element]]
 _PLACE = re.compile(r"\s*([A-Za-z]{1,9})(\d{1,18})\s*")
 
 
@@ -69,15 +71,8 @@ def _sheet(path: Path, layout: Layout, size: int, changed: int) -> Sheet:
     if not filled:
         raise DataError(f"{path}: the {'file' if layout.sheet is None else f'sheet {layout.sheet!r}'} is empty")
     name, rows = filled[0]
-    first = [(cell or "").strip() for cell in rows[0]]
-    headed = layout.columns is None or is_header(first, layout.columns)
-    header = _names(path, first) if layout.columns is None else list(layout.columns)
-    if len(first) != len(header):
-        raise DataError(
-            f"{path}: {len(first)} columns, but {spelled('columns')} names {len(header)}: {', '.join(header)}",
-            parameter="columns",
-        )
-    return Sheet(name, tuple(other for other, _ in filled[1:]), header, rows[headed:])
+    header, headed = layout.names(path, [(cell or "").strip() for cell in rows[0]])
+    return Sheet(name, tuple(other for other, _ in filled[1:]), _names(path, header), rows[headed:])
 
 
 def _filled(sheet: Any) -> list[list[str | None]]:
@@ -117,23 +112,22 @@ def _check_size(path: Path) -> None:
     try:
         with zipfile.ZipFile(path) as file:
             for member in file.infolist():
-                for block in _blocks(file, member):  # reads to the end, so that a false size or checksum is found
-                    total += len(block)
-                    if total > limit:
-                        raise too_large(path, limit)
-            sheets = [each for each in file.infolist() if re.search(r"worksheets/[^/]+\.xml$", each.filename)]
-            content = [each for each in file.infolist() if each.filename == "content.xml"]
-            strings = [each for each in file.infolist() if each.filename.endswith("sharedStrings.xml")]
+                with file.open(member) as content:
+                    while block := content.read(BLOCK):  # to the end, so that a false size or checksum is found
+                        total += len(block)
+                        if total > limit:
+                            raise too_large(path, limit)
+            names = file.namelist()
             if path.suffix.lower() == ".ods":
-                spans = [_span_of_ods(file, each) for each in content]
+                spans = [_span_of_ods(_elements(file, name)) for name in names if name == "content.xml"]
             else:
-                lengths = [length for each in strings for length in _lengths(file, each)]
-                spans = [_span_of_xlsx(file, each, lengths) for each in sheets]
-    except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error) as error:
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path}: cannot be read as a spreadsheet: {error}") from error
-    except ElementTree.ParseError as error:
+                texts = [name for name in names if name.endswith("sharedStrings.xml")]
+                lengths = [length for name in texts for length in _lengths(_elements(file, name))]
+                sheets = [name for name in names if re.search(r"worksheets/[^/]+\.xml$", name)]
+                spans = [_span_of_xlsx(_elements(file, name), lengths) for name in sheets]
+    except DataError:
+        raise
+    except (*_DAMAGE, ElementTree.ParseError) as error:
         raise DataError(f"{path}: cannot be read as a spreadsheet: {error}") from error
     for cells, filled, characters in spans:
         if cells > SPARE + WIDER * filled:
@@ -142,28 +136,27 @@ def _check_size(path: Path) -> None:
             raise too_large(path, limit)
 
 
-def _blocks(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[bytes]:
-    with file.open(member) as content:
-        while block := content.read(BLOCK):
-            yield block
+def _elements(file: zipfile.ZipFile, name: str) -> Iterator[tuple[str, ElementTree.Element]]:
+    """Elements of an XML file, each with its tag, as they end."""
+    with file.open(name) as content:
+        yield from ((_tag(element), element) for _, element in ElementTree.iterparse(content))
 
 
-def _span_of_xlsx(file: zipfile.ZipFile, member: zipfile.ZipInfo, lengths: list[int]) -> tuple[int, int, int]:
+def _span_of_xlsx(elements: Elements, lengths: list[int]) -> tuple[int, int, int]:
     """Cells that a sheet spans, cells that are filled in, and characters of its shared texts."""
     filled = characters = last = widest = 0
-    with file.open(member) as content:
-        for _, row in ElementTree.iterparse(content):
-            if _tag(row) != "row":
-                continue
-            for cell in row:
-                place = _PLACE.fullmatch(cell.attrib.get("r", ""))
-                if place is not None:
-                    last, widest = max(last, int(place[2])), max(widest, _column(place[1]))
-                filled += 1
-                value = next((each.text for each in cell if _tag(each) == "v"), None) or ""
-                if cell.attrib.get("t") == "s" and value.strip().isdecimal() and int(value) < len(lengths):
-                    characters += lengths[int(value)]
-            row.clear()
+    for tag, row in elements:
+        if tag != "row":
+            continue
+        for cell in row:
+            place = _PLACE.fullmatch(cell.attrib.get("r", ""))
+            if place is not None:
+                last, widest = max(last, int(place[2])), max(widest, _column(place[1]))
+            filled += 1
+            value = next((each.text for each in cell if _tag(each) == "v"), None) or ""
+            if cell.attrib.get("t") == "s" and value.strip().isdecimal() and int(value) < len(lengths):
+                characters += lengths[int(value)]
+        row.clear()
     return last * widest, filled, characters
 
 
@@ -172,39 +165,34 @@ def _tag(element: ElementTree.Element) -> str:
 
 
 def _column(letters: str) -> int:
-    number = 0
-    for letter in letters.upper():
-        number = number * 26 + ord(letter) - 64
-    return number
+    return reduce(lambda number, letter: number * 26 + ord(letter) - 64, letters.upper(), 0)
 
 
-def _lengths(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[int]:
+def _lengths(elements: Elements) -> Iterator[int]:
     """The lengths of the texts that cells share."""
-    with file.open(member) as content:
-        for _, element in ElementTree.iterparse(content):
-            if _tag(element) == "si":
-                yield sum(map(len, element.itertext()))
-                element.clear()
+    for tag, element in elements:
+        if tag == "si":
+            yield sum(map(len, element.itertext()))
+            element.clear()
 
 
-def _span_of_ods(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> tuple[int, int, int]:
+def _span_of_ods(elements: Elements) -> tuple[int, int, int]:
     """As `_span_of_xlsx`: cells and rows of an ods file may be repeated."""
     rows = widest = filled = characters = 0
-    with file.open(member) as content:
-        for _, row in ElementTree.iterparse(content):
-            if _tag(row) != "table-row":
-                continue
-            width = last = texts = 0
-            for cell in row:
-                times = _repeats(cell, "number-columns-repeated")
-                length = sum(map(len, cell.itertext()))
-                width += times
-                if length:
-                    last, texts = width, texts + times * length
-            times = _repeats(row, "number-rows-repeated") if last else 0
-            rows, widest = rows + times, max(widest, last)
-            filled, characters = filled + (last > 0), characters + times * texts
-            row.clear()
+    for tag, row in elements:
+        if tag != "table-row":
+            continue
+        width = last = texts = 0
+        for cell in row:
+            times = _repeats(cell, "number-columns-repeated")
+            length = sum(map(len, cell.itertext()))
+            width += times
+            if length:
+                last, texts = width, texts + times * length
+        times = _repeats(row, "number-rows-repeated") if last else 0
+        rows, widest = rows + times, max(widest, last)
+        filled, characters = filled + (last > 0), characters + times * texts
+        row.clear()
     return rows * widest, filled * widest, characters
 
 

@@ -20,8 +20,9 @@ from typing import Any
 import pyarrow as pa
 
 from crowdwise.errors import ReadError, spelled
-from crowdwise.readers._files import FORMATS, Choose, Columns, check_file, format_of, load_columns, schema_names
-from crowdwise.readers._node import Node, parse_json, parse_jsonl
+from crowdwise.readers._columnar import Choose
+from crowdwise.readers._files import DAMAGE, FORMATS, Columns, check_file, format_of, load_columns, schema_names
+from crowdwise.readers._node import Node, checked, parse_json, parse_jsonl
 from crowdwise.readers._sheets import read_sheet
 from crowdwise.readers._text import (
     PACKED,
@@ -30,7 +31,7 @@ from crowdwise.readers._text import (
     Layout,
     bare_suffix,
     encoding_of,
-    header,
+    head,
     lines,
     open_text,
     packing,
@@ -100,14 +101,14 @@ class InputFile:
         encoding, separator = encoding_of(self.path, self.layout), ","
         notes = [] if encoding == UTF8 else [f"decoded from {encoding} ({spelled('encoding', 'NAME')} corrects it)"]
         if self.kind == "csv":
-            separator = header(self.path, self.layout)[1]
+            separator = head(self.path, self.layout).separator
         return ", ".join([*notes, *([] if separator in ",;\t" else [f"separated by {separator!r}"])])
 
     @cached_property
     def names(self) -> list[str]:
         """Column names of a table; of JSON, the fields of the first record."""
         if self.kind in TEXT:
-            return header(self.path, self.layout)[0]
+            return head(self.path, self.layout).names
         if self.kind == SHEET:
             return read_sheet(self.path, self.layout).names
         if self.kind in ("parquet", "arrow"):
@@ -136,9 +137,7 @@ class InputFile:
         if self.kind == "jsonl":
             records = parse_jsonl(self._bytes(), "")
         elif self.kind == "json":
-            records = list(self._document_records())
-            for record in records:
-                record.fields()
+            records = checked(list(self._document_records()))
         elif self.kind in TABLES:
             columns = self.columns(lambda names: names)
             names, values = list(columns), [values_of(column) for column in columns.values()]
@@ -165,7 +164,7 @@ class InputFile:
             yield sheet.names
             yield from ([cell or "" for cell in row] for row in sheet.rows)
             return
-        separator = header(self.path, self.layout)[1]
+        separator = head(self.path, self.layout).separator
         try:
             for row in csv.reader(lines(self.path, self.layout), delimiter=separator, strict=True):
                 if row:
@@ -191,7 +190,7 @@ class InputFile:
         with open_text(self.path, self.layout) as file:
             try:
                 data = file.read(DOCUMENT + 1)
-            except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeError) as error:
+            except DAMAGE as error:
                 raise ReadError(f"cannot be unpacked: {error}") from error
         if len(data) > DOCUMENT:
             raise ReadError(f"more than {DOCUMENT:,} bytes; split the export")

@@ -6,12 +6,14 @@ import codecs
 import csv
 import gzip
 import io
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -26,6 +28,7 @@ FEW = 20  # letters beyond ASCII that do not tell similar encodings apart
 ROWS = 50  # lines from which a separator is found
 SEPARATORS = ",;\t|"
 UTF8 = "utf-8"
+_ESCAPED = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as surrogateescape decodes them
 _NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
 _MARKS = [
     (codecs.BOM_UTF8, UTF8),
@@ -39,8 +42,6 @@ _LIKELY = [  # what spreadsheets and older programs write
     *("cp1254", "cp1255", "cp1256", "cp1257", "cp874", "cp437", "cp850", "cp866", "mac_roman", "cp932", "shift_jis"),
     *("euc_jp", "iso2022_jp", "gb18030", "big5", "euc_kr", "cp949"),
 ]
-
-
 _LATIN = ("cp1252", "latin_1", "iso8859_15", "cp1250", "iso8859_2", "cp1254", "cp1257", "cp437", "cp850", "mac_roman")
 
 
@@ -82,8 +83,31 @@ class Layout:
             )
         return cls(None if encoding is None else codec, separator, names, sheet)
 
+    def names(self, path: Path, first: list[str]) -> tuple[list[str], bool]:
+        """The names of a file's columns, from its first line, and whether that is a header: it is replaced by the user's."""
+        if self.columns is None:
+            return first, True
+        if len(first) != len(self.columns):
+            raise DataError(
+                f"{path}: {len(first)} columns, but {spelled('columns')} names {len(self.columns)}: "
+                f"{', '.join(self.columns)}",
+                parameter="columns",
+            )
+        usual = sum(find_column(aliases, first) is not None for aliases in ALIASES.values())
+        return list(self.columns), usual >= 2 or first == list(self.columns)
+
 
 PLAIN = Layout()
+
+
+class Head(NamedTuple):
+    """The first line of a csv or tsv file."""
+
+    names: list[str]
+    """Of its columns."""
+    separator: str
+    data: int
+    """Lines before the data."""
 
 
 def packing(path: Path) -> str:
@@ -112,9 +136,10 @@ def open_text(path: Path, layout: Layout = PLAIN) -> IO[bytes]:
     return file if encoding == UTF8 else io.BufferedReader(_Recoded(file, encoding))
 
 
-def is_plain(path: Path, layout: Layout = PLAIN) -> bool:
-    """Whether a file is UTF-8 as it lies there."""
-    return not packing(path) and encoding_of(path, layout) == UTF8
+def arrow_input(path: Path, layout: Layout) -> Any:
+    """A text file as arrow's readers take it, to be closed: its path, which they read in threads, or its text in UTF-8."""
+    plain = not packing(path) and encoding_of(path, layout) == UTF8
+    return nullcontext(path) if plain else open_text(path, layout)
 
 
 def encoding_of(path: Path, layout: Layout = PLAIN) -> str:
@@ -144,39 +169,14 @@ def not_text(path: Path, line: int, byte: int) -> DataError:
     )
 
 
-def header(path: Path, layout: Layout = PLAIN) -> tuple[list[str], str]:
-    """The names of the columns of a csv or tsv file, and their separator."""
-    first, separator, _ = head(path, layout)
-    return (first if layout.columns is None else list(layout.columns)), separator
-
-
-def head(path: Path, layout: Layout = PLAIN) -> tuple[list[str], str, int]:
-    """The cells of the first line that is not blank, the separator, and how many lines stand before that line."""
+def head(path: Path, layout: Layout = PLAIN) -> Head:
+    """The names of the columns of a csv or tsv file, from the first line that is not blank, and their separator."""
     numbered = ((number, line) for number, line in enumerate(lines(path, layout)) if line.strip())
     sample = list(islice(numbered, ROWS))
     text = [line for _, line in sample]
     separator = layout.separator or ("\t" if bare_suffix(path) in ("tsv", "tab") else _separator(text))
-    return _cells(text[0], separator) if text else [], separator, sample[0][0] if sample else 0
-
-
-def skipped_lines(path: Path, layout: Layout) -> int:
-    """Lines before the data of a file whose columns the user names: its own header is replaced."""
-    if layout.columns is None:
-        return 0
-    first, _, before = head(path, layout)
-    if len(first) != len(layout.columns):
-        raise DataError(
-            f"{path}: {len(first)} columns, but {spelled('columns')} names {len(layout.columns)}: "
-            f"{', '.join(layout.columns)}",
-            parameter="columns",
-        )
-    return before + is_header(first, layout.columns)
-
-
-def is_header(first: Sequence[str], names: Sequence[str]) -> bool:
-    """Whether a first line holds names of columns: those that the user gives, or usual ones."""
-    usual = sum(find_column(aliases, list(first)) is not None for aliases in ALIASES.values())
-    return usual >= 2 or list(first) == list(names)
+    names, headed = layout.names(path, _cells(text[0], separator) if text else [])
+    return Head(names, separator, (sample[0][0] if sample else 0) + headed)
 
 
 def _separator(sample: list[str]) -> str:
@@ -245,13 +245,13 @@ def _guessed(path: Path, marked: bool) -> str:
     with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):
             if not line.isascii():
-                if not place[0] and (wrong := _wrong_byte(line)) is not None:
-                    place = number, wrong
                 sample += line
+                if not place[0] and (wrong := _ESCAPED.search(line.decode(UTF8, "surrogateescape"))):
+                    place = number, ord(wrong[0]) - 0xDC00
             if len(sample) > SAMPLE and place[0]:
                 break
     text = sample.decode(UTF8, "surrogateescape")
-    damaged = sum("\udc80" <= one <= "\udcff" for one in text)
+    damaged = len(_ESCAPED.findall(text))
     fine = sum(one > "\x7f" for one in text) - damaged
     if marked or b"\0" in sample or (damaged and fine >= damaged):
         raise not_text(path, *place)
@@ -272,11 +272,3 @@ def _guessed(path: Path, marked: bool) -> str:
     if b"\xff" in sample:  # no letter that occurs in any of them
         raise not_text(path, *place)
     return _LATIN[0] if damaged < FEW else name  # too little text to tell them apart: the usual one
-
-
-def _wrong_byte(line: bytes) -> int | None:
-    try:
-        line.decode(UTF8)
-    except UnicodeDecodeError as error:
-        return line[error.start]
-    return None

@@ -15,12 +15,13 @@ from crowdwise.annotations import Annotations
 from crowdwise.data.codes import count
 from crowdwise.data.factorise import Vocabulary
 from crowdwise.errors import ConfigError, ReadError
+from crowdwise.readers._collector import kinds_of
 from crowdwise.readers._export import MODEL, READERS, Export, ReadOptions
 from crowdwise.readers._labels import LabelRules
-from crowdwise.readers._read import AUTO, detected, gold_file, read
+from crowdwise.readers._read import AUTO, ROLES, detected, gold_file, read
 from crowdwise.readers.gold import with_gold
 
-ROLES = ("instance", "annotator", "label", "gold", "weight")
+VOCABULARIES = {"instances": "instance_vocabulary", "annotators": "annotator_vocabulary", "classes": "class_vocabulary"}
 
 
 def read_together(paths: Sequence[str | os.PathLike[str]], format: str = AUTO, **options: Any) -> Export:
@@ -44,7 +45,7 @@ def read_together(paths: Sequence[str | os.PathLike[str]], format: str = AUTO, *
     for answers in (False, True):
         known = classes
         if answers and classes is None and exports:
-            labels = _alike([one.annotations for one in exports.values()], "class_vocabulary")
+            labels = _alike([one.annotations for one in exports.values()], "classes")
             known = list(dict.fromkeys(name for crowd in labels for name in crowd.class_vocabulary.arrow.to_pylist()))
         for k, (file, name) in enumerate(zip(files, names, strict=True)):
             if READERS[name].answers == answers:
@@ -60,11 +61,9 @@ def read_together(paths: Sequence[str | os.PathLike[str]], format: str = AUTO, *
 
 def _merged(files: list[Path], exports: list[Export]) -> Export:
     crowds = [export.annotations for export in exports]
-    for vocabulary in ("instance_vocabulary", "annotator_vocabulary", "class_vocabulary"):
-        crowds = _alike(crowds, vocabulary)
-    crowd = Annotations.concat(crowds)
-    if not _ordered(crowd.class_vocabulary):
-        crowd = _sorted_classes(crowd)
+    for role in VOCABULARIES:
+        crowds = _alike(crowds, role)
+    crowd = _sorted_classes(Annotations.concat(crowds))
     places = [crowd.instance_codes(one.instance_vocabulary.arrow) for one in crowds]
     for file, place in zip(files[1:], places[1:], strict=True):
         if not np.isin(place, places[0]).any():
@@ -81,7 +80,6 @@ def _merged(files: list[Path], exports: list[Export]) -> Export:
         both = crowd.annotator_vocabulary.arrow[min(models & people)].as_py()
         raise ReadError(f"annotator {both!r} is a person in one file and a model in another")
     common = sum(np.bincount(np.concatenate([np.unique(place) for place in places])) == len(files))
-    kinds = np.where(np.isin(np.arange(crowd.n_annotators), [*models]), MODEL, "person")
     machines = "1 of them a model" if len(models) == 1 else f"{len(models)} of them models"
     together = (
         f"together: {count(len(crowd), 'annotations')} of {count(crowd.n_instances, 'instances')} by "
@@ -94,44 +92,36 @@ def _merged(files: list[Path], exports: list[Export]) -> Export:
         gold=gold or None,
         n_rows=sum(export.n_rows for export in exports),
         message="\n".join([*(export.message for export in exports), together]),
-        kinds=kinds,
+        kinds=kinds_of(crowd.n_annotators, models),
         timestamps=_rows([one.timestamps for one in exports], crowds, np.datetime64("NaT", "us")),
         durations=_rows([one.durations for one in exports], crowds, np.nan),
         confidences=_rows([one.confidences for one in exports], crowds, np.nan),
-        texts=_of_instances([one.texts for one in exports], places, crowd.n_instances),
-        pictures=_of_instances([one.pictures for one in exports], places, crowd.n_instances),
-        items=_items([one.items for one in exports], places, crowd.n_instances),
+        texts=_texts([one.texts for one in exports], places, crowd.n_instances),
+        pictures=_texts([one.pictures for one in exports], places, crowd.n_instances),
+        items=_of_instances([one.items for one in exports], places, crowd.n_instances, {}),
     )
 
 
-def _alike(crowds: list[Annotations], vocabulary: str) -> list[Annotations]:
+def _alike(crowds: list[Annotations], role: str) -> list[Annotations]:
     """The same annotations with ids of one type: where they differ, all as text."""
-    kinds = {getattr(crowd, vocabulary).arrow.type for crowd in crowds if getattr(crowd, vocabulary).size}
-    if len(kinds) < 2:
+    known: list[Vocabulary] = [getattr(crowd, VOCABULARIES[role]) for crowd in crowds]
+    if len({vocabulary.arrow.type for vocabulary in known if vocabulary.size}) < 2:
         return crowds
-    role = {"instance_vocabulary": "instances", "annotator_vocabulary": "annotators", "class_vocabulary": "classes"}[
-        vocabulary
-    ]
     made = []
-    for crowd in crowds:
-        known: Vocabulary = getattr(crowd, vocabulary)
-        text = Vocabulary.of([str(one) for one in known.arrow.to_pylist()], role)
-        change: dict[str, Any] = {role: (np.arange(known.size, dtype=np.int32), text)}
+    for crowd, vocabulary in zip(crowds, known, strict=True):
+        text = Vocabulary.of([str(one) for one in vocabulary.arrow.to_pylist()], role)
+        change: dict[str, Any] = {role: (np.arange(vocabulary.size, dtype=np.int32), text)}
         made.append(crowd.recoded(**change))
     return made
-
-
-def _ordered(vocabulary: Vocabulary) -> bool:
-    names = vocabulary.arrow.to_pylist()
-    return bool(names == sorted(names))
 
 
 def _sorted_classes(crowd: Annotations) -> Annotations:
     names = crowd.class_vocabulary.arrow.to_pylist()
     order = sorted(range(len(names)), key=names.__getitem__)
-    number = np.empty(len(names), np.int32)
-    number[order] = np.arange(len(names), dtype=np.int32)
-    return crowd.recoded(classes=(number, Vocabulary.of([names[k] for k in order], "classes")))
+    if order == list(range(len(names))):
+        return crowd
+    rank = np.argsort(order).astype(np.int32)
+    return crowd.recoded(classes=(rank, Vocabulary.of([names[k] for k in order], "classes")))
 
 
 def _gold(crowd: Annotations, export: Export) -> list[tuple[Any, Any]]:
@@ -153,17 +143,16 @@ def _rows(arrays: list[Any], crowds: list[Annotations], missing: Any) -> Any:
     return np.concatenate(parts)
 
 
-def _of_instances(columns: list[Any], places: list[Any], n: int) -> pa.Array | None:
-    found: list[Any] = [None] * n
-    for column, place in zip(columns, places, strict=True):
-        for code, value in zip(place.tolist(), [] if column is None else column.to_pylist(), strict=False):
-            found[code] = value if found[code] is None else found[code]
-    return pa.array(found, pa.large_string()) if any(value is not None for value in found) else None
+def _of_instances(columns: list[Any], places: list[Any], n: int, unknown: Any) -> tuple[Any, ...] | None:
+    """Of every instance, what the first file says that says something; None if none does."""
+    found = [unknown] * n
+    for values, place in zip(columns, places, strict=True):
+        for code, value in zip(place.tolist(), () if values is None else values, strict=False):
+            if found[code] == unknown:
+                found[code] = value
+    return tuple(found) if any(value != unknown for value in found) else None
 
 
-def _items(columns: list[Any], places: list[Any], n: int) -> tuple[Any, ...] | None:
-    found: list[Any] = [{} for _ in range(n)]
-    for items, place in zip(columns, places, strict=True):
-        for code, fields in zip(place.tolist(), items or (), strict=False):
-            found[code] = found[code] or fields
-    return tuple(found) if any(found) else None
+def _texts(columns: list[Any], places: list[Any], n: int) -> pa.Array | None:
+    found = _of_instances([None if column is None else column.to_pylist() for column in columns], places, n, None)
+    return None if found is None else pa.array(found, pa.large_string())

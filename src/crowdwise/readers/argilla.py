@@ -33,19 +33,18 @@ class Argilla(Reader):
         question = options.choose(questions)
         collector = Collector(source, options)
         for number, record in enumerate(source.records):
-            known = record.get("id") or record.get("_server_id")
+            known = record.first("id", "_server_id")
             instance = known.id() if known is not None else number
             collector.item(instance, _item(record, list(questions)))
             for value, user, status in _responses(record, question):
                 if status not in (None, "submitted"):
                     collector.left_out[str(status)] += 1
                     continue
-                collector.add(value, instance, user.id(), options.one_label(value.each(), value))
+                collector.add(value, instance, user.id(), options.label_of(value))
             suggested, agent, score = _suggestion(record, question)
             if suggested is not None:
                 who = agent.id() if agent is not None else "suggestion"
-                label = options.one_label(suggested.each(), suggested)
-                collector.add(suggested, instance, who, label, model=True, confidence=score)
+                collector.add(suggested, instance, who, options.label_of(suggested), model=True, confidence=score)
         return collector.export(question)
 
 
@@ -86,9 +85,7 @@ def _suggestion(record: Node, question: str) -> tuple[Node | None, Node | None, 
     """What a model suggests, the model, and its score."""
     nested = record.get("suggestions")
     if nested is not None and isinstance(nested.value, dict):
-        found = nested.record(question)
-        return (
-            (None, None, None) if found is None else (found.get("value"), found.get("agent"), found.value.get("score"))
-        )
+        found = nested.record(question) or Node({}, nested)
+        return found.get("value"), found.get("agent"), found.value.get("score")
     own = f"{question}.suggestion"
     return record.get(own), record.get(f"{own}.agent"), record.value.get(f"{own}.score")

@@ -7,7 +7,7 @@ from typing import Any
 
 from crowdwise.readers._collector import Collector
 from crowdwise.readers._export import READERS, Export, Reader, ReadOptions
-from crowdwise.readers._node import Id, Node, parse_json
+from crowdwise.readers._node import Id, Node, checked, parse_json
 from crowdwise.readers._source import ARCHIVES, InputFile
 
 REPLICA, TRUTH = "consensus_replica", "ground_truth"
@@ -81,10 +81,7 @@ def _listed(content: Node, name: str) -> list[Node]:
         if node.value.get("next"):
             raise node.error("this is one page of several; request all results from the API with page_size=...")
         node = node.need("results")
-    items = [*node.items()]
-    for item in items:
-        item.fields()
-    return items
+    return checked(node.items())
 
 
 def _tags(content: Node, job: Node) -> dict[int, list[Node]]:

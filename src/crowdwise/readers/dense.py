@@ -130,7 +130,7 @@ def _has_ids(rows: list[list[str]]) -> bool:
     first = rows[0] if rows else []
     if not first or _is_data(first):
         return False
-    if first[0].lower() in _IDS or find_column(ALIASES["instance"], first[:1]) is not None:
+    if _names_instances(first):
         return True
     own = [row[0] for row in rows[1:]]
     others = {cell for row in rows[1:] for cell in row[1:_COLUMNS]}
@@ -139,10 +139,12 @@ def _has_ids(rows: list[list[str]]) -> bool:
 
 def _is_data(first: list[str]) -> bool:
     """Whether the first line already holds labels, i.e. numbers: annotators are rarely named like that."""
-    named = first[0].lower() in _IDS or find_column(ALIASES["instance"], first[:1]) is not None
-    return not named and all(
-        cell in MISSING or cell.removesuffix(".0").removeprefix("-").isdecimal() for cell in first[1:]
-    )
+    cells = (cell in MISSING or cell.removesuffix(".0").removeprefix("-").isdecimal() for cell in first[1:])
+    return not _names_instances(first) and all(cells)
+
+
+def _names_instances(first: list[str]) -> bool:
+    return first[0].lower() in _IDS or find_column(ALIASES["instance"], first[:1]) is not None
 
 
 def _read_array(source: InputFile, options: ReadOptions) -> Export:

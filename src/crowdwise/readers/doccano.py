@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from crowdwise.errors import ReadError
 from crowdwise.readers._collector import Collector
 from crowdwise.readers._export import READERS, Export, Reader, ReadOptions
-from crowdwise.readers._node import Node, parse_json, parse_jsonl
+from crowdwise.readers._node import Node, checked, parse_json, parse_jsonl
 from crowdwise.readers._source import ARCHIVES, InputFile
 
 ALL = "all"  # name of the file of a project in which annotators share their annotations
@@ -31,7 +31,7 @@ class Doccano(Reader):
     def read(self, source: InputFile, options: ReadOptions) -> Export:
         if source.kind not in self.kinds:
             raise ReadError("a doccano export is a zip file; the files in it are named after the annotators")
-        parts = {name: read for name, read in source.parts.items() if _is_records(name)}
+        parts = {name: read for name, read in source.parts.items() if name.lower().endswith((".jsonl", ".json"))}
         if not parts:
             raise ReadError("there is no .jsonl or .json file of an annotator")
         collector = Collector(source, options)
@@ -44,23 +44,13 @@ class Doccano(Reader):
                 )
             for record in _records(name, read()):
                 instance = record.need("id").id()
-                collector.item(
-                    instance, {key: value for key, value in record.value.items() if key not in ("id", "label")}
-                )
-                label = record.get("label")
-                chosen = [] if label is None else label.each()
-                collector.add(record, instance, annotator, options.one_label(chosen, label or record))
+                others = {key: value for key, value in record.value.items() if key not in ("id", "label")}
+                collector.item(instance, others)
+                collector.add(record, instance, annotator, options.label_of(record.get("label")))
         return collector.export(None)
-
-
-def _is_records(name: str) -> bool:
-    return PurePosixPath(name).suffix.lower() in (".jsonl", ".json")
 
 
 def _records(name: str, data: bytes) -> list[Node]:
     if name.lower().endswith(".jsonl"):
         return parse_jsonl(data, f"{name}, ")
-    records = [*Node(parse_json(data, f"{name}, "), name).items()]
-    for record in records:
-        record.fields()
-    return records
+    return checked(Node(parse_json(data, f"{name}, "), name).items())

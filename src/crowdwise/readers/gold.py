@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,11 @@ import pyarrow.compute as pc
 from crowdwise.annotations import Annotations
 from crowdwise.data.factorise import Column, Vocabulary, encode_classes, factorise, is_text
 from crowdwise.data.frames import ALIASES, find_column, listing
-from crowdwise.errors import AnnotationError, DataError
+from crowdwise.errors import DataError
 from crowdwise.readers._export import Export, ReadOptions
 from crowdwise.readers._files import load_columns
 from crowdwise.readers._labels import NO_RULES, LabelRules, resolved
-from crowdwise.readers.table import GOLD, record_name, truths_of
+from crowdwise.readers.table import GOLD, naming, record_name, truths_of, whole_numbers
 
 
 @dataclass(frozen=True)
@@ -68,23 +69,21 @@ def read_gold(
         columns.update(instance=own, gold=truth)
         return list(columns.values())
 
-    try:
+    with naming(path):
         loaded = load_columns(path, choose)
         ids, truths = (Column.of(loaded[name], f"column {name!r}", record_name) for name in columns.values())
         given = np.flatnonzero(truths.data.is_valid().to_numpy())
-        ids, truths = (_like(_rows(ids, given), crowd.instance_vocabulary), _rows(truths, given))
+        ids, truths = _like(ids.take(given), crowd.instance_vocabulary), truths.take(given)
         truths, remarks = _in_classes(_like(truths, crowd.class_vocabulary, whole=True), crowd, rules)
         named = np.flatnonzero(truths.data.is_valid().to_numpy())
-        ids, truths = _rows(ids, named), _rows(truths, named)
+        ids, truths = ids.take(named), truths.take(named)
         found, seen = factorise(ids)
         if not seen.size:
             raise DataError(f"{path}: the table has no gold labels")
         crowd = _with_classes(crowd, truths)
         codes = _positions(seen, crowd)[found]
         mine = np.flatnonzero(codes >= 0)
-        gold = truths_of(crowd, codes[mine], crowd.class_vocabulary.lookup(truths)[mine], _rows(ids, mine))
-    except AnnotationError as error:
-        raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
+        gold = truths_of(crowd, codes[mine], crowd.class_vocabulary.lookup(truths)[mine], ids.take(mine))
     if not gold:
         raise DataError(
             f"{path}: none of its {seen.size:,} instances (such as {seen.arrow[0].as_py()!r}) is in the crowd, whose "
@@ -107,22 +106,14 @@ def _in_classes(truths: Column, crowd: Annotations, rules: LabelRules) -> tuple[
     return (truths if found is None else found), [one for one in remarks if known and one.startswith("gold ")]
 
 
-def _rows(column: Column, rows: Any) -> Column:
-    return Column(column.data.take(pa.array(rows)), column.name, lambda k: column.where(int(rows[k])))
-
-
 def _like(column: Column, known: Vocabulary, *, whole: bool = False) -> Column:
     """Numbers as text or text as numbers where the crowd's ids are such; ``whole`` also takes the text 1.0 for 1."""
     kind, data = known.arrow.type, column.data
     if is_text(data.type) and pa.types.is_integer(kind):
-        if whole:
-            data = pc.replace_substring_regex(data, r"^(-?\d+)\.0+$", r"\1")
-        try:
-            return Column(data.cast(kind), column.name, column.where)
-        except pa.ArrowInvalid:  # ids of another kind: nothing matches, or the lookup says what is wrong
-            return column
+        with suppress(pa.ArrowInvalid):  # ids of another kind: nothing matches, or the lookup says what is wrong
+            return replace(column, data=(whole_numbers(data) if whole else data).cast(kind))
     if pa.types.is_integer(data.type) and is_text(kind):
-        return Column(data.cast(kind), column.name, column.where)
+        return replace(column, data=data.cast(kind))
     return column
 
 

@@ -75,16 +75,9 @@ def _read_tasks(source: InputFile, options: ReadOptions) -> Export:
                 collector.left_out["consensus labels written back"] += 1
                 continue
             label = options.one_label(_choices(prediction, question), prediction)
-            time = prediction.value.get("created_at")
-            collector.add(
-                prediction,
-                instance,
-                Node(model, prediction, "model_version").id(),
-                label,
-                time=time,
-                model=True,
-                confidence=prediction.value.get("score"),
-            )
+            who = Node(model, prediction, "model_version").id()
+            more = {"time": prediction.value.get("created_at"), "confidence": prediction.value.get("score")}
+            collector.add(prediction, instance, who, label, model=True, **more)
     return collector.export(question, control={"from_name": question} | controls[question])
 
 
@@ -127,7 +120,7 @@ def _choices(annotation: Node, question: str) -> list[Node]:
 def _who(who: Node) -> Id:
     if not isinstance(who.value, dict):
         return who.id()
-    return next((known for key in ("email", "username") if (known := who.text(key))), None) or who.need("id").id()
+    return who.text("email") or who.text("username") or who.need("id").id()
 
 
 # -- JSON_MIN, CSV and TSV: one record per annotation --------------------------------------------------------------------
@@ -173,8 +166,8 @@ def _row_choices(answer: Node) -> list[Node]:
         except (ValueError, RecursionError):
             value = answer.value
     if isinstance(value, dict):
-        return [*Node(value, answer).need(*ANSWERS).items()]
-    chosen = [*Node(value, answer).items()] if isinstance(value, list) else [answer]
+        return Node(value, answer).need(*ANSWERS).items()
+    chosen = Node(value, answer).each() if isinstance(value, list) else [answer]
     for one in chosen:
         one.label()
     return chosen

@@ -15,7 +15,7 @@ from crowdwise.readers._answers import Classes, Found, find_label, guess_label, 
 from crowdwise.readers._collector import Collector
 from crowdwise.readers._export import READERS, Export, Reader, ReadOptions
 from crowdwise.readers._llm_records import EMPTY, Answer, answers, inspect_parts, shape
-from crowdwise.readers._node import Label
+from crowdwise.readers._node import Label, storable
 from crowdwise.readers._source import InputFile
 
 
@@ -44,9 +44,8 @@ class LanguageModels(Reader):
         for answer in given:
             _collect(collector, answer, classes, options.question)
         if not collector:
-            reasons = ", ".join(f"{number:,} {reason}" for reason, number in collector.left_out.items())
             hint = "" if options.classes else "; name the classes to look for with classes=[...]"
-            raise ReadError(f"no answer names a class (left out: {reasons}){hint}")
+            raise ReadError(f"no answer names a class ({collector.reasons}){hint}")
         found = "" if options.classes else f"classes as answered: {', '.join(map(name_of, classes.values[:10]))}"
         return collector.export(options.question, remark=found)
 
@@ -76,7 +75,8 @@ def _observed(answers: Iterable[Answer], question: str | None) -> Classes:
     for answer in answers:
         found = Found(None) if answer.text is None else guess_label(answer.text, question)
         if found.label is not None:
-            spelled.setdefault(name_of(found.label).casefold(), Counter())[_storable(found.label)] += 1
+            label = storable(found.label) if isinstance(found.label, str) else found.label
+            spelled.setdefault(name_of(found.label).casefold(), Counter())[label] += 1
     values: list[Label] = [names.most_common(1)[0][0] for names in spelled.values()]
     if any(isinstance(value, str) for value in values):  # classes are of one kind
         values = [name_of(value) for value in values]
@@ -85,7 +85,3 @@ def _observed(answers: Iterable[Answer], question: str | None) -> Classes:
     else:
         values = [int(value) for value in values]
     return Classes(tuple(values))
-
-
-def _storable(label: Label) -> Label:
-    return label if not isinstance(label, str) else label.encode(errors="replace").decode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,15 +12,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.annotations import Annotations
-from crowdwise.data.factorise import Column, is_text, weights_of
+from crowdwise.data.factorise import Column, decoded, is_text, weights_of
 from crowdwise.data.frames import ALIASES, find_column, known_column
 from crowdwise.data.types import Ints
 from crowdwise.errors import AnnotationError, ReadError
-from crowdwise.readers._collector import confidences_of, durations_of, kinds_of, plain_column, times_of, without_repeats
+from crowdwise.readers._collector import array_of, kinds_of, plain_column, without_repeats
 from crowdwise.readers._export import MODEL, PICTURE_FIELDS, READERS, TEXT_FIELDS, Export, Reader, ReadOptions
 from crowdwise.readers._files import Columns
+from crowdwise.readers._node import storable
 from crowdwise.readers._source import InputFile, values_of
-from crowdwise.readers.table import TableRead, describe, numbers, read_columns, some_rows
+from crowdwise.readers.table import TableRead, describe, read_columns, some_rows
 
 Rows = Ints
 WEIGHT = "weight"
@@ -91,16 +93,17 @@ def _export(
         annotations = Annotations.from_frame(kept, classes=every.class_vocabulary.arrow, weight=weight)
         seen = set(annotations.instance_vocabulary.arrow.to_pylist())
         gold = None if gold is None else {one: truth for one, truth in gold.items() if one in seen}
-    times = times_of(values_of(more["timestamp"]), rows) if "timestamp" in more else None
-    durations = durations_of(values_of(more["duration"]), rows) if "duration" in more else None
     first = np.zeros(annotations.n_instances, np.int64)
     first[annotations.instance[::-1]] = (np.arange(len(every)) if rows is None else rows)[::-1]
-    confidences = confidences_of(values_of(more["confidence"]), rows) if "confidence" in more else None
+    times, durations, confidences = (
+        array_of(role, values_of(more[role]), rows) if role in more else None
+        for role in ("timestamp", "duration", "confidence")
+    )
     texts, pictures = (_of_instances(more.get(role), first) for role in ("text", "picture"))
     found = {"timestamp": times, "duration": durations, "text": texts, "picture": pictures, "kind": more.get("kind")}
     found |= {"weight": annotations.weight, "confidence": confidences}
-    columns = read.columns | {role: roles[role] for role, values in found.items() if values is not None}
-    used = {roles[role] for role, values in found.items() if values is not None}
+    own = {role: roles[role] for role, values in found.items() if values is not None}
+    columns = read.columns | own
     return Export(
         annotations=annotations,
         columns=columns,
@@ -113,7 +116,7 @@ def _export(
         confidences=confidences,
         texts=texts,
         pictures=pictures,
-        extra=_extra({name: column for name, column in loaded.items() if name not in used}, rows, options),
+        extra=_extra({name: column for name, column in loaded.items() if name not in own.values()}, rows, options),
     )
 
 
@@ -127,8 +130,10 @@ def _extra(columns: Columns, rows: Rows | None, options: ReadOptions) -> pa.Tabl
 
 def _weighted(every: Annotations, column: Column, *, required: bool) -> tuple[Annotations, Rows | None]:
     """The annotations with the weights of a column, and their rows; a column not asked for that holds none is ignored."""
+    with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # numbers as text
+        column = replace(column, data=column.data.cast(pa.float64()))
     try:
-        weight = weights_of(numbers(column))
+        weight = weights_of(column)
     except AnnotationError:
         if required:
             raise
@@ -153,16 +158,10 @@ def _of_instances(column: Any, first: Rows) -> pa.Array | None:
     if column is None:
         return None
     if isinstance(column, list):
-        column = pa.chunked_array([pa.array([_text(value) for value in column], pa.large_string())])
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+        texts = [storable(value) if isinstance(value, str) else None for value in column]
+        column = pa.chunked_array([pa.array(texts, pa.large_string())])
+    column = decoded(column)
     if not is_text(column.type) or not len(column):
         return None
     taken = column.cast(pa.large_string()).take(pa.array(first)).combine_chunks()
     return None if taken.null_count == len(taken) else taken
-
-
-def _text(value: Any) -> str | None:
-    if not isinstance(value, str):
-        return None
-    return value if value.isascii() else value.encode(errors="replace").decode()

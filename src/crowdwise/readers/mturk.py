@@ -37,7 +37,8 @@ class MTurk(Reader):
         annotator = known_column(options.annotator or "WorkerId", "annotator", names)
         golden = known_column(options.gold, "gold", names) if options.gold else _golden(inputs)
         own = {instance, annotator, golden, *inputs, "SubmitTime", "WorkTimeInSeconds", _JSON}
-        others = [name for name in names if name not in own and not _asks(name, question)]
+        asked = f"Answer.{question}."  # and its options, which may have columns of their own
+        others = [name for name in names if name not in own and not f"{name}.".startswith(asked)]
         collector = Collector(source, options)
         for row, given in zip(source.records, answers, strict=True):
             status = row.text("AssignmentStatus")
@@ -54,11 +55,6 @@ class MTurk(Reader):
             collector.add(row, task, row.need(annotator).id(), label, time=time, duration=duration, extra=more)
         columns = {"instance": instance, "annotator": annotator, "label": f"Answer.{question}"}
         return collector.export(question, columns=columns | ({"gold": golden} if golden is not None else {}))
-
-
-def _asks(name: str, question: str) -> bool:
-    """Whether a column holds answers to a question, or to one of its options."""
-    return name == f"Answer.{question}" or name.startswith(f"Answer.{question}.")
 
 
 def _golden(inputs: dict[str, str]) -> str | None:

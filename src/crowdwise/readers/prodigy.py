@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crowdwise.readers._collector import Collector
 from crowdwise.readers._export import READERS, Export, Reader, ReadOptions
-from crowdwise.readers._node import Id, Label, Node
+from crowdwise.readers._node import Id, Node
 from crowdwise.readers._source import InputFile
 
 ANSWERS = ("accept", "reject", "ignore")
@@ -38,10 +38,7 @@ class Prodigy(Reader):
             if answer == "ignore" or (question == CHOICE and answer == "reject"):
                 collector.left_out[f"answered with {answer}"] += 1
                 continue
-            label: Label | None = answer
-            if question == CHOICE:
-                accepted = record.need("accept")
-                label = options.one_label(accepted.each(), accepted)
+            label = options.label_of(record.need("accept")) if question == CHOICE else answer
             collector.add(record, instance, _annotator(record, dataset), label, time=record.value.get("_timestamp"))
         remark = f"the common prefix {dataset!r} is left out of the annotators' names" if dataset else ""
         return collector.export(question, remark=remark)

@@ -20,9 +20,10 @@ import pyarrow.compute as pc
 from crowdwise.annotations import Annotations, Duplicates
 from crowdwise.data.codes import count
 from crowdwise.data.factorise import Column, encode_classes
-from crowdwise.data.frames import ALIASES, choose_columns, find_column, known_column
+from crowdwise.data.frames import ALIASES, choose_columns, find_column, known_column, named_columns
 from crowdwise.errors import AnnotationError, DataError
-from crowdwise.readers._files import WRITTEN, Choose, Columns, format_of, load_columns
+from crowdwise.readers._columnar import Choose
+from crowdwise.readers._files import WRITTEN, Columns, format_of, load_columns
 from crowdwise.readers._guess import guess_columns
 from crowdwise.readers._labels import NO_RULES, LabelRules, resolved, similar_ids
 from crowdwise.readers._text import packing
@@ -67,10 +68,8 @@ def read_table(
     path = Path(path)
     chosen = {"instance": instance, "annotator": annotator, "label": label}
     read, _, where = read_columns(path, partial(load_columns, path), chosen, gold)
-    try:
+    with naming(path):
         annotations = read.annotations.deduplicated(duplicates, where)
-    except AnnotationError as error:
-        raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
     message = f"{path.name}: {describe(annotations, read.n_rows, read.columns, read.gold)}{read.message}"
     return replace(read, annotations=annotations, message=message)
 
@@ -96,11 +95,7 @@ def read_columns(
     text = typed or (typed is None and format_of(path) in ("csv", "tsv", "sheet"))
 
     def choose(names: Sequence[str]) -> Sequence[str]:
-        free = [name for name in names if name not in chosen.values()]
-        for role, aliases in ALIASES.items():
-            named = chosen.get(role)
-            found = find_column(aliases, free) if named is None else known_column(named, role, names)
-            known.update({} if found is None else {role: found})
+        known.update(named_columns(names, chosen))
         if names and len(known) < len(ALIASES) and len(names) <= WIDEST:
             return list(names)  # all of them, to guess by content
         return settle(names, choose_columns(names, chosen))
@@ -114,7 +109,7 @@ def read_columns(
         others.extend(further([name for name in free if name != truth]))
         return list(dict.fromkeys([*columns.values(), *others]))
 
-    try:
+    with naming(path):
         loaded, remarks = load(choose), []
         if not columns:
             truths_in = (gold, find_column(GOLD, list(loaded)))
@@ -131,8 +126,6 @@ def read_columns(
         if text:
             read = _typed(read)
         every, truths, note = _with_gold(read, rules, required=gold is not None)
-    except AnnotationError as error:
-        raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
     remarks += [*([f"left out: {blank:,} without a label"] if blank else []), *more, *look_alikes(every)]
     if truths is None:
         columns.pop("gold", None)
@@ -140,11 +133,19 @@ def read_columns(
     return TableRead(every, columns, truths, len(every), message), loaded, where
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors in annotations name the file."""
+    try:
+        yield
+    except AnnotationError as error:
+        raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
+
+
 def look_alikes(annotations: Annotations) -> list[str]:
     """Remarks on ids that may be the same one."""
-    found = [similar_ids(annotations.annotator_vocabulary, "annotators")]
-    found.append(similar_ids(annotations.instance_vocabulary, "instances"))
-    return [remark for remark in found if remark is not None]
+    people, things = annotations.annotator_vocabulary, annotations.instance_vocabulary
+    return [*filter(None, (similar_ids(people, "annotators"), similar_ids(things, "instances")))]
 
 
 def _labelled(read: dict[str, Column], more: Columns) -> tuple[dict[str, Column], Columns, Callable[[int], str], int]:
@@ -156,12 +157,8 @@ def _labelled(read: dict[str, Column], more: Columns) -> tuple[dict[str, Column]
     if blank == len(given):
         raise AnnotationError(f"there are no annotations (left out: {blank:,} without a label)")
     rows = np.flatnonzero(given.to_numpy())
-
-    def where(row: int) -> str:
-        return record_name(int(rows[row]))
-
-    kept = {role: Column(column.data.take(pa.array(rows)), column.name, where) for role, column in read.items()}
-    return kept, {name: some_rows(column, rows) for name, column in more.items()}, where, blank
+    kept = {role: column.take(rows) for role, column in read.items()}
+    return kept, {name: some_rows(column, rows) for name, column in more.items()}, kept["label"].where, blank
 
 
 def some_rows(column: Any, rows: Any) -> Any:
@@ -208,24 +205,21 @@ def _typed(columns: dict[str, Column]) -> dict[str, Column]:
     return typed
 
 
-def numbers(column: Column) -> Column:
-    """A text column as numbers where all of it is."""
-    try:
-        return Column(column.data.cast(pa.float64()), column.name, column.where)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return column
+def whole_numbers(text: Any) -> Any:
+    """Arrow text in which 1.0 is written 1."""
+    return pc.replace_substring_regex(text, r"^(-?\d+)\.0+$", r"\1")
 
 
 def integers(column: Column, *, whole: bool) -> Column:
     """A text column as int64 if every value survives the round trip; ``whole`` also reads 1.0 as 1."""
     text = numbers = column.data
     for part in (text.slice(0, 100), text):  # the head first: it rules out most columns of names
-        text = pc.replace_substring_regex(part, r"^(-?\d+)\.0+$", r"\1") if whole else part
+        text = whole_numbers(part) if whole else part
         try:
             numbers = text.cast(pa.int64())
         except pa.ArrowInvalid:
             return column
-    return Column(numbers, column.name, column.where) if numbers.cast(text.type).equals(text) else column
+    return replace(column, data=numbers) if numbers.cast(text.type).equals(text) else column
 
 
 def _with_gold(
@@ -233,34 +227,34 @@ def _with_gold(
 ) -> tuple[Annotations, dict[Any, Any] | None, str]:
     """Annotations of all rows, the gold labels, and a remark if a column that looks like gold is not."""
     i, j, y = columns["instance"], columns["annotator"], columns["label"]
-    listed = rules.vocabulary(y.data.type)
+    classes = rules.vocabulary(y.data.type)
     if "gold" not in columns:
-        return Annotations.from_columns(i, j, y, classes=listed), None, ""
-    gold = columns["gold"]
-    given = np.flatnonzero(gold.data.is_valid().to_numpy())
-    known = Column(gold.data.drop_null(), gold.name, lambda k: gold.where(int(given[k])))
-    if not required:
-        every = Annotations.from_columns(i, j, y, classes=listed)
-        try:
-            return every, _gold(every, known, given), ""
-        except AnnotationError as error:
-            return every, None, f" (not taken for gold: {error})"
-    _, labels = encode_classes(y, listed)
-    _, truths = encode_classes(known, None)
+        return Annotations.from_columns(i, j, y, classes=classes), None, ""
+    given = np.flatnonzero(columns["gold"].data.is_valid().to_numpy())
+    gold = columns["gold"].take(given)
+    if required:
+        classes = _all_classes(y, gold, classes)
+    every = Annotations.from_columns(i, j, y, classes=classes)
+    try:
+        truths = truths_of(every, every.instance[given], every.class_vocabulary.lookup(gold), gold)
+    except AnnotationError as error:
+        if required:
+            raise
+        return every, None, f" (not taken for gold: {error})"
+    return every, truths, ""
+
+
+def _all_classes(label: Column, gold: Column, listed: pa.Array | None) -> pa.Array:
+    """The classes that the user lists, else those of labels and of gold, which may be some that nobody chose."""
+    _, labels = encode_classes(label, listed)
+    _, truths = encode_classes(gold, None)
     if labels.size and truths.size and labels.arrow.type != truths.arrow.type:
         raise AnnotationError(
             f"{gold.name}: gold such as {truths.arrow[0].as_py()!r} is {truths.arrow.type}, "
             f"but labels such as {labels.arrow[0].as_py()!r} are {labels.arrow.type}"
         )
     both = pa.chunked_array([v.arrow for v in (labels, truths) if v.size])
-    _, classes = encode_classes(Column(both, y.name), None)
-    every = Annotations.from_columns(i, j, y, classes=classes.arrow if listed is None else listed)
-    return every, _gold(every, known, given), ""
-
-
-def _gold(annotations: Annotations, known: Column, rows: Any) -> dict[Any, Any]:
-    """Instance id -> class id, from a column of gold labels at ``rows``."""
-    return truths_of(annotations, annotations.instance[rows], annotations.class_vocabulary.lookup(known), known)
+    return encode_classes(Column(both, label.name), None)[1].arrow if listed is None else listed
 
 
 def truths_of(annotations: Annotations, instance: Any, truth: Any, column: Column) -> dict[Any, Any]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from crowdwise.annotations import Annotations
+from crowdwise.data.repeats import heaviest
 from crowdwise.errors import ConfigError, DataError, suggest
-from crowdwise.readers._collector import plain_column
+from crowdwise.readers._collector import extra_columns
 from crowdwise.readers._export import MODEL, Export
 from crowdwise.readers._text import bare_suffix
 from crowdwise.readers.label_studio import ANSWERS, OWN
@@ -43,16 +42,8 @@ def write(
     """
     path = Path(path)
     kind = output_format(path, to)
-    if kind == LABEL_STUDIO and labels is not None:
-        rows = {row["instance"]: row for row in labels.to_pylist()}
-
-        def both(code: int, one: Any) -> dict[str, Any]:
-            answers = _given(export, code, one)
-            return answers | {"predictions": answers["predictions"] + _consensus(rows.get(one), export, _own(model))}
-
-        _write_json(_tasks(export, both), path)
-    elif kind == LABEL_STUDIO:
-        _write_json(_tasks(export, partial(_given, export)), path)
+    if kind == LABEL_STUDIO:
+        _write_tasks(export, path, labels, model, given=True)
     else:
         write_table(_annotation_table(export, kind), path)
 
@@ -75,10 +66,7 @@ def write_labels(
     if kind == LABEL_STUDIO:
         if export is None:
             raise ConfigError("to='label-studio' needs export=..., which has the tasks")
-        rows = {row["instance"]: row for row in labels.to_pylist()}
-        _write_json(
-            _tasks(export, lambda _, one: {"predictions": _consensus(rows.get(one), export, _own(model))}), path
-        )
+        _write_tasks(export, path, labels, model, given=False)
         return
     if kind == CROWD_KIT:
         names = {"instance": "task", "label": "agg_label"}
@@ -123,20 +111,18 @@ def _annotation_table(export: Export, kind: str) -> pa.Table:
     for name, values in (("text", export.texts), ("picture", export.pictures)):
         if values is not None:
             columns[name] = values.take(pa.array(crowd.instance))
-    for name, column in (*_fields(export).items(), *_extra(export).items()):
+    for name, column in (*_fields(export).items(), *_columns(export.extra).items()):
         columns[_free(name, columns)] = column
     return pa.table(columns)
 
 
-def _extra(export: Export) -> dict[str, Any]:
-    return {} if export.extra is None else dict(zip(export.extra.column_names, export.extra.columns, strict=True))
+def _columns(table: pa.Table | None) -> dict[str, Any]:
+    return {} if table is None else dict(zip(table.column_names, table.columns, strict=True))
 
 
 def _fields(export: Export) -> dict[str, Any]:
     """The fields of instances, but text and picture, for every annotation."""
-    items = export.items or ()
-    names = dict.fromkeys(name for item in items for name, value in item.items() if value not in (None, ""))
-    columns = {name: plain_column([item.get(name) for item in items]) for name in names}
+    columns = _columns(extra_columns(export.items or (), None))
     known = [values.to_pylist() for values in (export.texts, export.pictures) if values is not None]
     rows = pa.array(export.annotations.instance)
     return {name: column.take(rows) for name, column in columns.items() if column.to_pylist() not in known}
@@ -148,10 +134,16 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
     return next(each for each in names if each not in taken)
 
 
-def _tasks(export: Export, more: Callable[[int, Any], dict[str, Any]]) -> list[dict[str, Any]]:
-    """A Label Studio task for every instance; ``more`` adds its annotations or predictions."""
-    ids = export.annotations.instance_vocabulary.arrow.to_pylist()
-    return [{"id": one, "data": _data(export, code)} | more(code, one) for code, one in enumerate(ids)]
+def _write_tasks(export: Export, path: Path, labels: pa.Table | None, model: str, *, given: bool) -> None:
+    """A Label Studio task for every instance, with the annotations that were ``given``, and consensus labels."""
+    rows = {} if labels is None else {row["instance"]: row for row in labels.to_pylist()}
+    model = model if model.startswith(OWN) else f"{OWN}-{model}"  # by which readers know it is no annotator
+    tasks = []
+    for code, one in enumerate(export.annotations.instance_vocabulary.arrow.to_pylist()):
+        task = {"id": one, "data": _data(export, code)} | (_given(export, code, one) if given else {"predictions": []})
+        task["predictions"] += _consensus(rows.get(one), export, model)
+        tasks.append(task)
+    _write_json(tasks, path)
 
 
 def _data(export: Export, code: int) -> Mapping[str, Any]:
@@ -166,12 +158,15 @@ def _data(export: Export, code: int) -> Mapping[str, Any]:
 def _given(export: Export, code: int, instance: Any) -> dict[str, Any]:
     """The annotations of an instance; labels by models are predictions, gold is an annotation marked as such."""
     crowd, people, models = export.annotations, [], []
-    for row in _heaviest(crowd, crowd.by_instance[code].tolist()):
+    rows = crowd.by_instance[code]
+    if crowd.weight is not None:  # of a soft label, which the tool does not know, the class that weighs most
+        rows = rows[heaviest(crowd.annotator[rows], crowd.weight[rows])]
+    for row in rows.tolist():
         who = crowd.annotator_vocabulary.take(crowd.annotator[[row]])[0].as_py()
         label = crowd.class_vocabulary.take(crowd.label[[row]])[0].as_py()
         answer: dict[str, Any] = {"result": [_result(export, label)]}
         if export.extra is not None:
-            answer["result"][0]["meta"] = {name: column[row].as_py() for name, column in _extra(export).items()}
+            answer["result"][0]["meta"] = {name: column[row].as_py() for name, column in _columns(export.extra).items()}
         if export.timestamps is not None and not np.isnat(export.timestamps[row]):
             answer["created_at"] = f"{export.timestamps[row]}Z"
         if export.kinds[crowd.annotator[row]] == MODEL:
@@ -184,23 +179,6 @@ def _given(export: Export, code: int, instance: Any) -> dict[str, Any]:
     if export.gold is not None and instance in export.gold:
         people.append({"result": [_result(export, export.gold[instance])], "ground_truth": True})
     return {"annotations": people, "predictions": models}
-
-
-def _own(model: str) -> str:
-    """The name by which a consensus is known again, and not taken for a model's labels."""
-    return model if model.startswith(OWN) else f"{OWN}-{model}"
-
-
-def _heaviest(crowd: Annotations, rows: list[int]) -> list[int]:
-    """The rows of an instance; of a soft label, which the tool does not know, the class that weighs most."""
-    if crowd.weight is None:
-        return rows
-    best: dict[int, int] = {}
-    for row in rows:
-        before = best.setdefault(int(crowd.annotator[row]), row)
-        if crowd.weight[row] > crowd.weight[before]:
-            best[int(crowd.annotator[row])] = row
-    return sorted(best.values())
 
 
 def _score(export: Export, row: int) -> float | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,16 +14,9 @@ from scipy.special import ndtr, ndtri, softmax
 
 from crowdwise.constraints import NonNegativeFloat, PositiveFloat, PositiveInt, Probability, checked
 from crowdwise.data.codes import row_blocks
-from crowdwise.data.types import Array, Floats, Ints, RandomState
+from crowdwise.data.types import Floats, Ints, RandomState
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.simulate.crowd import (
-    SimulatedCrowd,
-    draw_labels,
-    seeds,
-    simulated,
-    to_numpy,
-    true_classes,
-)
+from crowdwise.simulate.crowd import SimulatedCrowd, draw_labels, seeds, simulated, to_numpy, true_classes
 from crowdwise.simulate.pairs import Scheme, draw_pairs
 
 VALUES = 4_000_000  # features held as float64 at a time
@@ -101,7 +94,7 @@ def aidn(
     )
     rows = process.rows(features, truth, instance, process.groups[annotator])
     label = draw_labels(rows, np.random.default_rng(label_seed))
-    return simulated(truth, process.groups, drawn, label, rows, process, noise_rates=process.noise_rates)
+    return simulated(truth, process.groups, drawn, label, rows, process.transition, noise_rates=process.noise_rates)
 
 
 def label_distribution(x: ArrayLike, weights: ArrayLike, y: int, q: ArrayLike) -> Floats:
@@ -144,7 +137,7 @@ class _Aidn:
     weight_seeds: list[list[np.random.SeedSequence]]  # of group, class
     pixel_scale: float
 
-    def rows(self, features: _Features, y: Ints, instances: Ints, groups: Ints) -> Floats:
+    def rows(self, features: Any, y: Ints, instances: Ints, groups: Ints) -> Floats:
         """P(label | x_i, y_i, group) of each pair (instance, group), (pairs, C); equal pairs are computed once."""
         n_groups, n_classes = self.noise_rates.shape[1], len(self.weight_seeds[0])
         pairs, inverse = np.unique(instances * n_groups + groups, return_inverse=True)
@@ -178,11 +171,11 @@ class _Aidn:
                     matrices[some, label] = label_distribution(x, weights, label, rates)
         return matrices
 
-    def _weights(self, features: _Features, group: int, label: int) -> Floats:
+    def _weights(self, features: Any, group: int, label: int) -> Floats:
         rng = np.random.default_rng(self.weight_seeds[group][label])
         return rng.standard_normal((_n_features(features), len(self.weight_seeds[group])))
 
-    def _flat(self, features: _Features, instances: Ints) -> Floats:
+    def _flat(self, features: Any, instances: Ints) -> Floats:
         full = 255 if np.issubdtype(features.dtype, np.integer) else 1
         if isinstance(features, np.ndarray):
             chosen = features[instances]
@@ -193,24 +186,10 @@ class _Aidn:
         return x
 
 
-class _LazyImages(Protocol):
-    """Images decoded on access: ``images[i]`` is (pixels, i)."""
-
-    @property
-    def shape(self) -> tuple[int, ...]: ...
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-    def __len__(self) -> int: ...
-    def __getitem__(self, index: int) -> tuple[Array, int]: ...
+def _as_features(X: Any) -> Any:
+    """An array, or images decoded on access, which have a shape and a dtype: ``images[i]`` is (pixels, i)."""
+    return X if hasattr(X, "shape") and not hasattr(X, "__array__") else to_numpy(X)
 
 
-_Features: TypeAlias = Array | _LazyImages
-
-
-def _as_features(X: Any) -> _Features:
-    lazy = hasattr(X, "shape") and not hasattr(X, "__array__")
-    return cast("_LazyImages", X) if lazy else to_numpy(X)
-
-
-def _n_features(features: _Features) -> int:
+def _n_features(features: Any) -> int:
     return math.prod(features.shape[1:])

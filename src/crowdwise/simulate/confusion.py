@@ -6,7 +6,7 @@ All functions: ``y`` holds the true class codes, (n,); ``n_classes`` defaults to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Unpack
 
 import numpy as np
@@ -47,7 +47,7 @@ def confusion_matrices(
     )
     rows = stacked[annotator, truth[instance]]
     label = draw_labels(rows, np.random.default_rng(label_seed))
-    return simulated(truth, alike, drawn, label, rows, _ClassConditional(stacked), matrices=stacked)
+    return simulated(truth, alike, drawn, label, rows, partial(_class_conditional, matrices=stacked), matrices=stacked)
 
 
 def one_coin(
@@ -178,15 +178,13 @@ def correlated(
     marginal = alone.copy()
     marginal[copies] = copy_rate * alone[groups[copies] - 1] + (1 - copy_rate) * alone[copies]
     rows = marginal[annotator, truth[instance]]
-    return simulated(truth, groups, drawn, label, rows, _ClassConditional(marginal), matrices=marginal)
+    return simulated(
+        truth, groups, drawn, label, rows, partial(_class_conditional, matrices=marginal), matrices=marginal
+    )
 
 
-@dataclass(frozen=True, eq=False)
-class _ClassConditional:
-    matrices: Floats  # (R, C, C)
-
-    def transition(self, X: Any, instances: Ints, annotators: Ints) -> Floats:
-        return self.matrices[annotators]
+def _class_conditional(X: Any, instances: Ints, annotators: Ints, *, matrices: Floats) -> Floats:
+    return matrices[annotators]
 
 
 def _checked(matrices: ArrayLike) -> Floats:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,11 +13,8 @@ from crowdwise.annotations import Annotations
 from crowdwise.data.types import Array, Floats, Ints, RandomState
 from crowdwise.errors import ConfigError, DataError
 
-
-class Process(Protocol):
-    """A noise process: the true T of (instance, annotator) pairs."""
-
-    def transition(self, X: Any, instances: Ints, annotators: Ints) -> Floats: ...
+Process: TypeAlias = Callable[[Any, Ints, Ints], Floats]
+"""A noise process: the true T of (instance, annotator) pairs, from X, instances and annotators."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +43,7 @@ class SimulatedCrowd:
         rows, columns = _codes(instances, "instance", n), _codes(annotators, "annotator", size)
         if rows.shape != columns.shape:
             raise DataError(f"{len(rows)} instances and {len(columns)} annotators do not make pairs")
-        return self.process.transition(X, rows, columns)
+        return self.process(X, rows, columns)
 
 
 def simulated(
