@@ -29,8 +29,9 @@ def read_parquet(path: Path, choose: Choose) -> dict[str, pa.ChunkedArray]:
         wanted = list(choose(file.schema_arrow.names))
         about, fields = file.metadata, {name: file.schema_arrow.field(name).type for name in wanted}
         places = [at for at in range(about.num_columns) if file.schema.column(at).path.partition(".")[0] in fields]
-        for group in range(about.num_row_groups):  # damaged metadata are an error here, and end the process below
-            next(file.iter_batches(1, row_groups=[group], columns=wanted), None)
+        for group in range(about.num_row_groups):
+            if about.row_group(group).total_byte_size <= limit:  # damaged metadata are an error here, and would end the
+                next(file.iter_batches(1, row_groups=[group], columns=wanted), None)  # process below
         chunks = [about.row_group(group).column(at) for group in range(about.num_row_groups) for at in places]
         size = sum(max(chunk.total_uncompressed_size, 0) for chunk in chunks)
         if max(size, CELL * about.num_rows * len(wanted)) > limit:  # a repeated value takes no space
