@@ -15,7 +15,22 @@ from crowdwise.data.types import Array, Ints
 from crowdwise.errors import AnnotationError, CrowdwiseWarning, shorten, spelled, suggest
 
 ALIASES: dict[str, tuple[str, ...]] = {
-    "instance": ("instance", "item", "task", "example", "sample", "question", "unit", "document", "doc"),
+    "instance": (
+        *(
+            "instance",
+            "item",
+            "task",
+            "example",
+            "sample",
+            "question",
+            "unit",
+            "document",
+            "doc",
+            "ticket",
+            "case",
+            "hit",
+        ),
+    ),
     "annotator": (
         *("annotator", "worker", "rater", "performer", "user", "coder", "labeler", "labeller", "judge", "assessor"),
     ),
