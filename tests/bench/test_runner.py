@@ -230,21 +230,23 @@ class TestDamage:
         pass
 
     @pytest.fixture(scope="class")
-    def stopped(self, finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    @classmethod
+    def stopped(cls, finished: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         """The folder of a cell that stopped in its last stage."""
         cell = cells(finished)[1]
-        self.interrupt(cell, folder := tmp_path_factory.mktemp("stopped") / cell.id)
+        cls.interrupt(cell, folder := tmp_path_factory.mktemp("stopped") / cell.id)
         return folder
 
-    def interrupt(self, cell: Cell, folder: Path) -> None:
+    @classmethod
+    def interrupt(cls, cell: Cell, folder: Path) -> None:
         """Stop after the second epoch of the last stage."""
 
         def cut(record: Record) -> None:
             if (record["stage"], record["epoch"]) == ("correction", 1):
-                raise self.PowerCut
+                raise cls.PowerCut
 
         folder.mkdir(parents=True)
-        with pytest.raises(self.PowerCut):
+        with pytest.raises(cls.PowerCut):
             measure.run_cell(cell, folder, folder / "shared", watch=cut)
 
     def finish(self, cell: Cell, folder: Path) -> tuple[list[Record], Record]:
