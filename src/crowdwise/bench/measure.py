@@ -273,9 +273,9 @@ def commit(source: Path) -> dict[str, str]:
     if "CROWDWISE_COMMIT" in os.environ:
         return {"commit": os.environ["CROWDWISE_COMMIT"]}
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        command = ["git", "-C", str(source), "log", "-1", "--format=%h", "--abbrev=12", "--", "."]
+        command = ["git", "-C", str(source), "rev-list", "-1", "HEAD", "--", "."]
         found = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-        return {"commit": found} if found else {}
+        return {"commit": found[:12]} if found else {}
     return {}
 
 
