@@ -25,13 +25,11 @@ Json = Annotated[
 _machine: ContextVar[bool] = ContextVar("machine", default=False)
 
 
-def verb(function: Callable[..., Any]) -> Callable[..., None]:
+def verb(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator of a verb, which returns its result: with ``--json`` it is printed as such, and nothing else is.
 
     Messages name the verb's options; an error exits with 1, Ctrl-C with 130, each with one line.
     """
-    signature = inspect.signature(function, eval_str=True)
-    option = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
 
     @functools.wraps(function)
     def guarded(*args: Any, as_json: bool = False, **kwargs: Any) -> None:
@@ -56,10 +54,20 @@ def verb(function: Callable[..., Any]) -> Callable[..., None]:
         finally:
             _machine.reset(token)
 
-    parameters = [*signature.parameters.values(), option]
-    guarded.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    guarded.__annotations__ = {each.name: each.annotation for each in parameters}
-    return guarded
+    return with_options(guarded, function, {"as_json": (Json, False)})
+
+
+def with_options(
+    verb: Callable[..., Any], function: Callable[..., Any], options: Mapping[str, tuple[Any, Any]], *without: str
+) -> Callable[..., Any]:
+    """``verb``, which stands for ``function``, with further options (name -> type and default) and ``without`` some parameters."""
+    signature = inspect.signature(function, eval_str=True)
+    parameters = [each for each in signature.parameters.values() if each.name not in without]
+    for name, (kind, default) in options.items():
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
+    verb.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    verb.__annotations__ = {each.name: each.annotation for each in parameters}
+    return verb
 
 
 def for_people() -> bool:
