@@ -81,9 +81,6 @@ class Verbs(TyperGroup):
         super().__init__(**options)
         self.commands: Any = _Loaded()
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(VERBS)
-
     def format_help(self, ctx: Any, formatter: Any) -> None:
         TyperGroup.format_help(self._summary(), ctx, formatter)
 

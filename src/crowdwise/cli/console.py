@@ -60,7 +60,7 @@ def verb(function: Callable[..., Any]) -> Callable[..., Any]:
 def with_options(
     verb: Callable[..., Any], function: Callable[..., Any], options: Mapping[str, tuple[Any, Any]], *without: str
 ) -> Callable[..., Any]:
-    """``verb``, which stands for ``function``, with further options (name -> type and default) and ``without`` some parameters."""
+    """``verb``, which stands for ``function``: with further options (name -> type, default), ``without`` some parameters."""
     signature = inspect.signature(function, eval_str=True)
     parameters = [each for each in signature.parameters.values() if each.name not in without]
     for name, (kind, default) in options.items():
