@@ -10,6 +10,7 @@ import dataclasses
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -147,8 +148,8 @@ class Run:
         """A run to be started, in ``out`` or in a new folder ``runs/SOURCE-METHOD-seedN``."""
         if out is not None:
             return cls(Path(out), plan)
-        names = (plan.name if number == 1 else f"{plan.name}-{number}" for number in range(1, 10_000))
-        return cls(next(path for path in (Path("runs") / name for name in names) if not path.exists()), plan)
+        paths = (Path("runs", plan.name + (f"-{number}" if number > 1 else "")) for number in count(1))
+        return cls(next(path for path in paths if not path.exists()), plan)
 
     @classmethod
     def open(cls, path: str | Path, *, device: str | None = None) -> Run:
@@ -202,10 +203,8 @@ class Run:
             results["test_accuracy"] = model.score(data.X_test, model.classes_[data.y_test])
         if data.gold is not None:
             rows, classes = data.gold
-            results["gold_accuracy"], results["gold_instances"] = (
-                model.score(take_rows(data.X, rows), classes),
-                len(rows),
-            )
+            results["gold_accuracy"] = model.score(take_rows(data.X, rows), classes)
+            results["gold_instances"] = len(rows)
         agreements = [record["agreement"] for record in model.history_ if record["agreement"] is not None]
         results["agreement"] = agreements[-1] if agreements else None
         repeated = first_try(model.history_[-1]["stage"]) if model.history_ else None
