@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
@@ -99,11 +100,11 @@ def knn_from_heads(
     return _nearest(Products(vectors), len(vectors), k, block).graph
 
 
+@dataclass(frozen=True, eq=False)
 class Products:
     """Similarities that are inner products of vectors (R, D)."""
 
-    def __init__(self, vectors: Floats) -> None:
-        self.vectors = vectors
+    vectors: Floats
 
     def __call__(self, rows: Ints) -> Floats:
         return self.vectors[rows] @ self.vectors.T

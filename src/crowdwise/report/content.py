@@ -138,9 +138,9 @@ def training(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "step": step,
             "stage": str(record["stage"]),
             "epoch": int(record["epoch"]) + 1,
-            "loss": _known(record.get("loss")),
-            "agreement": _known(record.get("agreement")),
-            "seconds": _known(record.get("seconds")),
+            "loss": number(record.get("loss"), 4),
+            "agreement": number(record.get("agreement"), 4),
+            "seconds": number(record.get("seconds"), 4),
         }
         for step, record in enumerate(history, start=1)
     ]
@@ -172,7 +172,7 @@ def comparison(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                     "metric": METRICS[metric],
                     "digits": digits,
                     "mean": number(fmean(values), digits),
-                    "spread": _known(spread),
+                    "spread": number(spread, 4),
                     "low": number(fmean(values) - (spread or 0), digits),
                     "high": number(fmean(values) + (spread or 0), digits),
                     "runs": len(values),
@@ -195,7 +195,3 @@ def compared(records: Sequence[Mapping[str, Any]]) -> str:
             "were not shown. That ranks them, but it is not the share of right predictions."
         )
     return runs
-
-
-def _known(value: Any) -> float | None:
-    return None if value is None else number(value, 4)

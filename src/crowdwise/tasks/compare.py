@@ -80,7 +80,8 @@ def training_of(plan: Plan, method: str) -> dict[str, str]:
         return {}
     found = {"annotations": plan.annotations, "method": method, "data": plan.data.get("name"), "inputs": plan.inputs}
     found |= {"ids": plan.ids, "text": plan.text, "image": plan.image, "root": plan.root}
-    return {name: _relative(str(value)) for name, value in found.items() if value is not None}
+    here = f"{Path.cwd()}/"  # a path below the current folder is given as one would type it
+    return {name: str(value).removeprefix(here) for name, value in found.items() if value is not None}
 
 
 @contextmanager
@@ -93,9 +94,3 @@ def _cluster(ray: str | None, workers: int | None) -> Iterator[int | None]:
 
     with connect(ray, workers) as found, parallel_on_ray():
         yield found.workers
-
-
-def _relative(path: str) -> str:
-    """A path below the current folder as one would type it."""
-    here = f"{Path.cwd()}/"
-    return path.removeprefix(here)
