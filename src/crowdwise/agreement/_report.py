@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from crowdwise.agreement import _measures as of
-from crowdwise.agreement._cohen import cohen
 from crowdwise.agreement._measures import Level, measured
 from crowdwise.agreement._result import Report
 from crowdwise.agreement._values import Values
@@ -45,7 +44,7 @@ def report(
         *alphas,
         measured(of.FLEISS, votes, of.fleiss_statistic(votes), bootstrap),
         measured(of.SCOTT, votes, of.scott_statistic(votes), bootstrap),
-        cohen(crowd, votes, bootstrap),
+        of.cohen(crowd, votes, bootstrap),
         measured(of.GWET, votes, of.gwet_statistic(votes), bootstrap),
     )
     return Report(repr(crowd), votes.n_pairable, rows)

@@ -20,8 +20,7 @@ FILES = {"model": "model", "labels": LABELS, "metrics": METRICS, "results": RESU
 @reads
 def train(
     labels: Annotated[
-        str | None,
-        typer.Argument(metavar="LABELS", help="Short for --annotations.", show_default=False),
+        str | None, typer.Argument(metavar="LABELS", help="Short for --annotations.", show_default=False)
     ] = None,
     method: Annotated[
         str | None,

@@ -58,11 +58,7 @@ def neighbourhood_recall(adjacency: Graph, groups: ArrayLike, threshold: float =
 
 
 def found_groups(
-    adjacency: Graph,
-    n_groups: int | None = None,
-    random_state: RandomState = 0,
-    *,
-    max_groups: int = 20,
+    adjacency: Graph, n_groups: int | None = None, random_state: RandomState = 0, *, max_groups: int = 20
 ) -> Ints:
     """Group of each annotator, (R,), by spectral clustering of the symmetrised graph, numbered by first member.
 

@@ -37,12 +37,7 @@ class Neighbours(NamedTuple):
 
 
 def nearest(
-    evidence: Evidence,
-    k: int,
-    similarity: str = "delta-cosine",
-    *,
-    block: int | None = None,
-    device: str | None = None,
+    evidence: Evidence, k: int, similarity: str = "delta-cosine", *, block: int | None = None, device: str | None = None
 ) -> Neighbours:
     """The k annotators most similar to each, by any of `SIMILARITIES`; memory O(R (D + k)) and a block of rows.
 

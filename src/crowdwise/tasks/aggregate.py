@@ -167,13 +167,7 @@ def aggregate(
 
 
 def _streamed(
-    path: Path,
-    out: Path,
-    profile: Path,
-    method: str,
-    reading: Reading,
-    options: Mapping[str, Any],
-    observer: Observer,
+    path: Path, out: Path, profile: Path, method: str, reading: Reading, options: Mapping[str, Any], observer: Observer
 ) -> Aggregated:
     for file in (out, profile):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -318,18 +312,11 @@ def label_table(crowd: Annotations, fitted: Fit, *, proba: bool) -> pa.Table:
     return pa.table(columns)
 
 
-def annotator_table(
-    crowd: Annotations,
-    model: Aggregator,
-    *,
-    timestamps: Any = None,
-    durations: Any = None,
-    gold: Mapping[Any, Any] | None = None,
-) -> pa.Table:
-    """`quality.annotators`, worst first."""
+def annotator_table(crowd: Annotations, model: Aggregator, **more: Any) -> pa.Table:
+    """`quality.annotators`, worst first; ``more`` are its arguments."""
     small = 8.0 * crowd.n_annotators * crowd.n_classes**2 <= TABLES
     belief = model if small else model.judging_posterior_
-    table = quality.annotators(crowd, belief, timestamps=timestamps, durations=durations, gold=gold)
+    table = quality.annotators(crowd, belief, **more)
     return table.sort_by([("annotator_quality", "ascending"), ("num_examples_labeled", "descending")])
 
 

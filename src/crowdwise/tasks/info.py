@@ -257,9 +257,9 @@ def _shape(sizes: Sequence[int]) -> str:
     return " x ".join(map(str, sizes))
 
 
-def _some(values: list[Any], most: int = 10) -> str:
+def _some(values: list[Any]) -> str:
     """How many there are, and the first of them."""
-    return f"{len(values):,}: {', '.join(map(str, values[:most]))}{', ...' if len(values) > most else ''}"
+    return f"{len(values):,}: {', '.join(map(str, values[:10]))}{', ...' if len(values) > 10 else ''}"
 
 
 def _spread(counts: Any) -> str:

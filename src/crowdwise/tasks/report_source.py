@@ -223,8 +223,7 @@ def _result(request: Request, observer: Observer) -> Source:
     path = request.path
     found = load_columns(path, lambda names: [each for each in names if each in RESULT[:3] or each.startswith("p_")])
     loaded = {name: _plain(column) for name, column in found.items()}
-    labels, confidence = loaded["label"], np.array(loaded["confidence"], np.float64)
-    classes = [name[2:] for name in loaded if name.startswith("p_")] or sorted({str(label) for label in labels})
+    classes = [name[2:] for name in loaded if name.startswith("p_")] or sorted(set(map(str, loaded["label"])))
     method = f"the labels of {path.name}"
     if request.annotations is None:
         nobody = [np.empty(0, np.int64)] * 3
@@ -238,15 +237,12 @@ def _result(request: Request, observer: Observer) -> Source:
     else:
         source = _labels(request.annotations, request, observer)
         source = dataclasses.replace(source, title=path.name, method=method)
-    return dataclasses.replace(
-        source, posterior=_posterior(source.annotations, loaded, classes, labels, confidence, path)
-    )
+    return dataclasses.replace(source, posterior=_posterior(source.annotations, loaded, classes, path))
 
 
-def _posterior(
-    crowd: Annotations, loaded: Mapping[str, Any], classes: list[str], labels: Any, confidence: Any, path: Path
-) -> Any:
+def _posterior(crowd: Annotations, loaded: Mapping[str, Any], classes: list[str], path: Path) -> Any:
     """Posterior (n, C) from the columns p_CLASS, or from label and confidence: the rest is then shared by the others."""
+    labels, confidence = loaded["label"], np.array(loaded["confidence"], np.float64)
     rows = {str(name): row for row, name in enumerate(loaded["instance"])}
     try:
         order = np.array([rows[str(name)] for name in crowd.instances.tolist()], np.int64)

@@ -71,11 +71,7 @@ class Plan:
             columns: dict[str, Any] = {"text": self.text, "image": self.image, "root": self.root}
             return from_files(self.inputs, self.annotations, self.ids, self.reading, **columns, as_they_appear=earlier)
         return from_dataset(
-            self.data,
-            simulated=self.simulate,
-            annotations=self.annotations,
-            reading=self.reading,
-            seed=self.seed,
+            self.data, simulated=self.simulate, annotations=self.annotations, reading=self.reading, seed=self.seed
         )
 
     def model(self, **changed: Any) -> CrowdClassifier:
