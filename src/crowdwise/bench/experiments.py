@@ -188,13 +188,11 @@ def load_experiment(name: str | Path) -> Experiment:
 def _check(where: str, column: ColumnTable, methods: Sequence[str]) -> None:
     from crowdwise.simulate import aidn
 
-    known: dict[str, Iterable[str]] = {
-        "simulate": parameters_of(aidn),
-        "parameters": {name for method in METHODS for name in settable(method)},
-    }
+    settings = {name for method in METHODS for name in settable(method)}
+    known: dict[str, Iterable[str]] = {"simulate": parameters_of(aidn), "parameters": settings}
     refuse_unknown(f"{where}, methods", column.methods or (), methods)
     check_settings(f"{where}, simulate", column.simulate, aidn)
-    refuse_unknown(f"{where}, parameters", column.parameters, known["parameters"])
+    refuse_unknown(f"{where}, parameters", column.parameters, settings)
     for key, values in column.vary.items():
         part, dot, name = key.partition(".")
         if part not in _PARTS or not dot:

@@ -58,7 +58,6 @@ def aggregate(
     *,
     given: dict[str, Any],
 ) -> Any:
-    """Infer the label of every instance from the labels of many annotators."""
     from crowdwise.tasks.aggregate import aggregate as task
 
     result = task(**given)

@@ -34,7 +34,6 @@ def agreement(
     *,
     given: dict[str, Any],
 ) -> Any:
-    """Say how far annotators agree, beyond chance, with confidence intervals."""
     from crowdwise.tasks.agreement import measure_agreement
 
     levels = [one.value for one in given.pop("level") or [Level.nominal]]

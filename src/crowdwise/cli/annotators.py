@@ -27,7 +27,6 @@ def annotators(
     *,
     given: dict[str, Any],
 ) -> Any:
-    """Say how good every annotator is, and how each one errs; worst first."""
     from crowdwise.tasks.annotators import judge_annotators
 
     result = judge_annotators(**given)

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from crowdwise.bench.cells import Cell
     from crowdwise.bench.runner import Status, Watch
 
-app = typer.Typer(
-    no_args_is_help=True, help="Run benchmarks: the paper's experiments, or the methods on your own data."
-)
+app = typer.Typer(no_args_is_help=True)
 
 Format = StrEnum("Format", "terminal markdown latex csv")  # how a table is written
 Experiment = Annotated[

@@ -11,7 +11,6 @@ from crowdwise.cli.console import say, verb
 
 @verb
 def cache(clear: Annotated[bool, typer.Option("--clear", help="Remove what is kept.")] = False) -> None:
-    """Show how much room the features of pretrained encoders take on disk, or make it free."""
     from crowdwise.encoders import cache as kept
 
     files, size = kept.clear() if clear else kept.size()

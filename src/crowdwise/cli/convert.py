@@ -27,7 +27,6 @@ def convert(
     *,
     given: dict[str, Any],
 ) -> Any:
-    """Turn a file of annotations into one of another format."""
     from crowdwise.tasks.convert import convert as task
 
     result = task(**given)

@@ -38,7 +38,6 @@ def estimate(
     *,
     given: dict[str, Any],
 ) -> Any:
-    """Estimate class shares, accuracies or confusions from few gold labels and many others, with valid intervals."""
     from crowdwise.tasks.estimate import estimate as task
 
     result = task(**given)

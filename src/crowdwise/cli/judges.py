@@ -39,7 +39,6 @@ def judges(
     *,
     given: dict[str, Any],
 ) -> Any:
-    """Compare models with people: how often each is right, whether it may replace people, what they are worth together."""
     from crowdwise.tasks.judges import judge_models
 
     result = judge_models(models=given.pop("model") or (), **given)

@@ -33,7 +33,6 @@ def route(
     *,
     given: dict[str, Any],
 ) -> Any:
-    """Say which instances people should label, so that the error of all labels stays under a bound."""
     from crowdwise.tasks.route import route as task
 
     result = task(**given)

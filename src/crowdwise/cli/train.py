@@ -107,7 +107,6 @@ def train(
     *,
     reading: dict[str, Any],
 ) -> Any:
-    """Train a classifier on annotations, in a run directory. After Ctrl-C, go on with --resume."""
     reading = asked(reading)
     if labels is not None and annotations is not None:
         raise typer.BadParameter("LABELS and --annotations are the same; pass one of them")

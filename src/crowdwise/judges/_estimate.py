@@ -319,16 +319,16 @@ def _labeller(crowd: Annotations, of: Any, what: What, random_state: Any) -> _La
                 f"of has shape {of.shape}, but there are {crowd.n_instances} x {crowd.n_classes} probabilities"
             )
         return _consensus("the posterior", np.asarray(of, np.float64), np.ones(crowd.n_instances, bool))
+    labelled = crowd.labels_per_instance > 0
     if isinstance(of, Aggregator):
         model = type(of)(**of.get_params()).fit(crowd)  # without gold
-        return _consensus(type(of).__name__, model.posterior_, crowd.labels_per_instance > 0)
+        return _consensus(type(of).__name__, model.posterior_, labelled)
     if of is None:
         chosen = recommend(crowd, random_state=0)
-        return _consensus(chosen.name, chosen.estimator.posterior_, crowd.labels_per_instance > 0)
+        return _consensus(chosen.name, chosen.estimator.posterior_, labelled)
     ids = crowd.annotator_vocabulary.arrow.to_pylist()
     if of not in ids and of in list(AGGREGATORS):
-        model = AGGREGATORS[of]().fit(crowd)
-        return _consensus(of, model.posterior_, crowd.labels_per_instance > 0)
+        return _consensus(of, AGGREGATORS[of]().fit(crowd).posterior_, labelled)
     if of not in ids:
         known = [str(one) for one in ids[:1000]]
         raise ConfigError(f"of: no annotator is called {of!r}{suggest(str(of), known)}", parameter="of")
