@@ -20,7 +20,7 @@ MOVED = {
     **{f"crowdwise.aggregation.{name}": f"crowdwise.aggregation.core.{name}" for name in _AGGREGATION},
     **{f"crowdwise.methods.{name}": f"crowdwise.methods.core.{name}" for name in _METHODS},
     "crowdwise.bench.ray_pool": "crowdwise.cluster.pool",
-    "crowdwise.bench.remarks": "crowdwise.bench.table_notes",
+    "crowdwise.bench.remarks": "crowdwise.bench.tables",
     "crowdwise.datasets.progress": "crowdwise.progress",
     "crowdwise.engine.ledger": "crowdwise.engine.stage_store",
     "crowdwise.material": "crowdwise.data.training",

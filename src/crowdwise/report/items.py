@@ -100,10 +100,10 @@ def _add_pictures(
     rows: Sequence[dict[str, Any]], order: Ints, pictures: Sequence[Any] | None, folder: Any, left: int
 ) -> None:
     """Thumbnails of the most doubtful items, within the bytes that are left."""
-    for row, code in zip(rows, order.tolist() if pictures is not None else [], strict=False):
-        assert pictures is not None
-        picture = pictures[code]
-        found = thumbnail(picture, folder) if picture is not None and left > 0 else None
+    if pictures is None:
+        return
+    for row, code in zip(rows, order.tolist(), strict=False):
+        found = thumbnail(pictures[code], folder) if pictures[code] is not None and left > 0 else None
         if found is not None:
             left -= len(found) + 13
             if left > 0:
