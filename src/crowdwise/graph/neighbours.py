@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -67,13 +67,12 @@ def knn_graph(similarity: ArrayLike | sparse.sparray, k: int, *, block: int | No
     >>> knn_graph([[1, 0.96, -0.28], [0.96, 1, 0], [-0.28, 0, 1]], k=1).toarray().tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     """
-    if sparse.issparse(similarity):
-        rows = sparse.csr_array(similarity)
-        _check_square(rows.shape)
-        return _nearest(_rows(rows), rows.shape[0], k, block).graph
-    dense = np.asarray(similarity, dtype=np.float64)
-    _check_square(dense.shape)
-    return _nearest(lambda rows: dense[rows], len(dense), k, block).graph
+    dense = not sparse.issparse(similarity)
+    given: Any = np.asarray(similarity, dtype=np.float64) if dense else sparse.csr_array(similarity)  # type: ignore[arg-type]
+    if given.ndim != 2 or given.shape[0] != given.shape[1]:
+        raise DataError(f"a similarity must have shape (annotators, annotators), not {given.shape}")
+    rows: Rows = (lambda chosen: given[chosen]) if dense else _rows(given)
+    return _nearest(rows, given.shape[0], k, block).graph
 
 
 def knn_from_heads(
@@ -196,8 +195,3 @@ def _by_counting(values: Floats, own: Ints, k: int, reached: Mask) -> tuple[Ints
     place = np.where(place > 0, place, place + total)
     chosen = np.nonzero(above | (tied & (place <= free)))[1].reshape(-1, k)
     return chosen, int(free[total > free].sum())
-
-
-def _check_square(shape: tuple[int, ...]) -> None:
-    if len(shape) != 2 or shape[0] != shape[1]:
-        raise DataError(f"a similarity must have shape (annotators, annotators), not {shape}")

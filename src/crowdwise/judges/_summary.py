@@ -156,15 +156,14 @@ def summary(
     consensus, truth = None, gold_codes(crowd, gold)
     if n_people > 1:
         consensus = likeliest(people_consensus(sides))
-    found: Mapping[Any, Any] = {} if test is None else {row["model"]: row for row in test.table.to_pylist()}
-    needed: Mapping[Any, Any] = {} if test is None else {row["model"]: row for row in test.needed.to_pylist()}
+    tables = [] if test is None else zip(test.table.to_pylist(), test.needed.to_pylist(), strict=True)
+    found: Mapping[Any, Any] = {row["model"]: row | needed for row, needed in tables}
     rng = np.random.default_rng(random_state)
     judged = []
     for code, name in zip(sides.models, names, strict=True):
-        said, row, more = sides.labels_of(code, rng), found.get(name, {}), needed.get(name, {})
+        said, row = sides.labels_of(code, rng), found.get(name, {})
         by_people, by_gold = (None if known is None else _share(said, known) for known in (consensus, truth))
-        tested = [row.get(key) for key in ("passed", "winning_rate", "advantage_probability")]
-        tested += [more.get("epsilon"), more.get("n_instances")]
+        tested = [row.get(key) for key in ("passed", "winning_rate", "advantage_probability", "epsilon", "n_instances")]
         judged.append(JudgedModel(name, int(np.count_nonzero(said >= 0)), by_people, by_gold, *tested))
     together = None
     if len(names) > 1 and (truth is not None or consensus is not None):

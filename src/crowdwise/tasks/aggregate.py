@@ -286,15 +286,13 @@ def _only_shares(model: Aggregator) -> bool:
 
 def _why(model: Aggregator, *, comparable: bool) -> str:
     n_gold = model.tempering_.n_gold if hasattr(model, "tempering_") else 0
-    if model.calibration == "none":
-        reason = "as if annotators erred independently"
-    elif n_gold:
-        reason = f"corrected by {count(n_gold, 'gold labels')}"
-    else:
-        reason = "as in crowds with known truth, where errors are not independent"
     if not comparable:
-        reason = "a typical value: without a second label per instance or gold it cannot be estimated"
-    return reason
+        return "a typical value: without a second label per instance or gold it cannot be estimated"
+    if model.calibration == "none":
+        return "as if annotators erred independently"
+    if n_gold:
+        return f"corrected by {count(n_gold, 'gold labels')}"
+    return "as in crowds with known truth, where errors are not independent"
 
 
 def label_table(crowd: Annotations, fitted: Fit, *, proba: bool) -> pa.Table:
