@@ -59,7 +59,7 @@ def summarise(
     plan = None if planned is None else list(planned)
     settings = _ordered(runs.columns, [*(place[0] for place in plan or ()), *figures])
     known = [*(place[1] for place in plan or ()), *(row for column in figures.values() for row in column)]
-    unmeasured = _unmeasured_rows(runs, [metric])
+    unmeasured = unmeasured_rows(runs, [metric])
     rows = _ordered([row for row in runs.rows if row not in unmeasured], known)
     shown = figures if metric == "test_accuracy" else {}
     cells: dict[Place, TableCell] = {}
@@ -93,12 +93,12 @@ def summarise(
         cells=cells,
         notes=(
             *notes,
-            *_missing_metric(cells, layout, rows, unmeasured),
+            *missing_metric(cells, layout, rows, unmeasured),
             *reproduction.nearness(cells, settings),
-            *_warned(runs),
+            *warned(runs),
         ),
-        not_run=tuple(_not_run(runs, figures, plan)),
-        failed=_failures(runs),
+        not_run=tuple(not_run(runs, figures, plan)),
+        failed=failures(runs),
     )
 
 
@@ -111,7 +111,7 @@ def rank(records: Iterable[Record], metrics: Sequence[str] = HELD_OUT, *, experi
     runs = select(records, experiment)
     cells: dict[Place, TableCell] = {}
     columns: list[TableColumn] = []
-    unmeasured = _unmeasured_rows(runs, metrics)
+    unmeasured = unmeasured_rows(runs, metrics)
     rows = [row for row in runs.rows if row not in unmeasured]
     notes: list[str] = []
     for setting in runs.columns:
@@ -134,9 +134,9 @@ def rank(records: Iterable[Record], metrics: Sequence[str] = HELD_OUT, *, experi
         columns=tuple(columns),
         rows=tuple(sorted(rows, key=lambda row: cells[first, row].rank or len(rows) + 1)),
         cells=cells,
-        notes=(*notes, *_missing_metric(cells, columns, rows, unmeasured), *_warned(runs)),
-        not_run=tuple(_not_run(runs, {}, None)),
-        failed=_failures(runs),
+        notes=(*notes, *missing_metric(cells, columns, rows, unmeasured), *warned(runs)),
+        not_run=tuple(not_run(runs, {}, None)),
+        failed=failures(runs),
     )
 
 
@@ -249,7 +249,7 @@ def _alternative(records: Sequence[Record]) -> str:
     return f"; they have {', '.join(measured)}" if measured else ""
 
 
-def _unmeasured_rows(runs: Runs, metrics: Sequence[str]) -> list[str]:
+def unmeasured_rows(runs: Runs, metrics: Sequence[str]) -> list[str]:
     """Rows with finished runs, none of which has any of the metrics."""
     measured = {
         row: any(value_of(record, metric) is not None for record in runs.of_row(row) for metric in metrics)
@@ -258,7 +258,7 @@ def _unmeasured_rows(runs: Runs, metrics: Sequence[str]) -> list[str]:
     return [row for row, some in measured.items() if not some]
 
 
-def _missing_metric(
+def missing_metric(
     cells: Mapping[Place, TableCell], columns: Sequence[TableColumn], rows: Sequence[str], everywhere: Sequence[str]
 ) -> list[str]:
     found = [
@@ -270,7 +270,7 @@ def _missing_metric(
     return [f"Not measured: {', '.join([*everywhere, *found])}."] if everywhere or found else []
 
 
-def _not_run(
+def not_run(
     runs: Runs, figures: Mapping[str, Mapping[str, object]], planned: Sequence[tuple[str, str, int]] | None
 ) -> list[str]:
     """Planned runs without a record; columns that lack the same runs share a line."""
@@ -296,7 +296,7 @@ def _not_run(
     return [f"{', '.join(columns)}: {text}" for text, columns in lines.items()]
 
 
-def _failures(runs: Runs) -> tuple[str, ...]:
+def failures(runs: Runs) -> tuple[str, ...]:
     return tuple(
         f"{column}, {row}, seed {seed}: {error}"
         for (column, row), seeds in runs.failed.items()
@@ -304,7 +304,7 @@ def _failures(runs: Runs) -> tuple[str, ...]:
     )
 
 
-def _warned(runs: Runs) -> list[str]:
+def warned(runs: Runs) -> list[str]:
     """Runs whose classifier learnt nothing of use, or whose training gave other cause for a warning."""
     return [
         f"Warning, {column}, {row}, seed {seed}: {text}"

@@ -56,8 +56,8 @@ def review(
     from crowdwise.tasks.review import Request, export_review, serve_review
 
     check_value("--trust", trust, Trust)
-    options = {"reviewers": reviewers or ["reviewer"], "method": method, "trust": trust, "target": target, "seed": seed}
-    request = Request(file, out, reading, options | ({} if root is None else {"root": root}))
+    names = tuple(reviewers or ["reviewer"])
+    request = Request(file, out, names, method, trust, target, root, reading, seed)  # type: ignore[arg-type]
     for path, what in ((export, "annotations"), (labels, "labels")):
         if path is not None:
             progress = export_review(request, path, what=what, to=to, observer=Terminal())

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from crowdwise.data.codes import count
+from crowdwise.reviewing.consensus import Trust
 from crowdwise.reviewing.exporting import save
 from crowdwise.reviewing.server import serve
 from crowdwise.reviewing.session import Progress, Session
 from crowdwise.storage.lock import locked
 from crowdwise.tasks.observer import SILENT, Observer
-from crowdwise.tasks.parameters import AUTO, check_aggregator, check_outputs
+from crowdwise.tasks.parameters import check_aggregator, check_outputs
 from crowdwise.tasks.reading import Reading, read_annotations
 
 
@@ -25,10 +25,14 @@ class Request:
     path: Path
     folder: Path | None = None
     """Where the answers are kept; by default beside the file, with the suffix .review."""
+    reviewers: Sequence[str] = ("reviewer",)
+    method: str = "auto"
+    trust: Trust = "gold"
+    target: float = 0.97
+    root: Path | None = None
+    """Folder of the pictures; by default that of the file."""
     reading: Reading | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Arguments of `crowdwise.reviewing.session.Session`; ``root``, the folder of the pictures, is by default that of the
-    file."""
+    seed: int = 0
 
     @property
     def place(self) -> Path:
@@ -64,12 +68,21 @@ def export_review(
 
 @contextmanager
 def _session(request: Request, observer: Observer) -> Iterator[Session]:
-    check_aggregator(request.options.get("method", AUTO))
+    check_aggregator(request.method)
     export = read_annotations(request.path, request.reading, observer)
     with ExitStack() as stack:
         stack.enter_context(locked(request.place))
         with observer.step("fitting the consensus"):
-            session = Session(export, request.place, **{"root": request.path.parent, **request.options})
+            session = Session(
+                export,
+                request.place,
+                request.reviewers,
+                method=request.method,
+                trust=request.trust,
+                target=request.target,
+                root=request.path.parent if request.root is None else request.root,
+                seed=request.seed,
+            )
         stack.enter_context(session)
         if session.answers.strange:
             unknown = count(session.answers.strange, "answers")
