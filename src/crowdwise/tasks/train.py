@@ -82,11 +82,8 @@ class Plan:
         """Train in a run directory, from where it stands, with some parameters ``changed``."""
         if (path / RUN).exists():
             parameters = explicit_parameters(self.parameters, getattr(data.X, "shape", (0,))[1:])
-            return (
-                dataclasses.replace(self, parameters=parameters)
-                .model(**changed)
-                .fit(data.X, data.annotations, ids=data.ids, resume=path)
-            )
+            model = dataclasses.replace(self, parameters=parameters).model(**changed)
+            return model.fit(data.X, data.annotations, ids=data.ids, resume=path)
         model = self.model(**changed)
         source = {name: getattr(self, name) for name in SOURCE}
         source["parameters"] = {name: value for name, value in self.parameters.items() if name in NEUTRAL}
