@@ -20,12 +20,15 @@ MOVED = {
     **{f"crowdwise.aggregation.{name}": f"crowdwise.aggregation.core.{name}" for name in _AGGREGATION},
     **{f"crowdwise.methods.{name}": f"crowdwise.methods.core.{name}" for name in _METHODS},
     "crowdwise.bench.ray_pool": "crowdwise.cluster.pool",
-    "crowdwise.bench.remarks": "crowdwise.bench.table_notes",
+    "crowdwise.bench.remarks": "crowdwise.bench.tables",
+    "crowdwise.bench.table_notes": "crowdwise.bench.tables",
     "crowdwise.datasets.progress": "crowdwise.progress",
     "crowdwise.engine.ledger": "crowdwise.engine.stage_store",
     "crowdwise.material": "crowdwise.data.training",
     "crowdwise.report.people": "crowdwise.report.annotators",
+    "crowdwise.report.wording": "crowdwise.report.overview",
     "crowdwise.streaming.ray_passes": "crowdwise.cluster.passes",
+    "crowdwise.tasks.results": "crowdwise.cli.console",
     "crowdwise.theory": "crowdwise.bench.paper.theory",
 }
 """Old name -> new name."""

@@ -7,9 +7,9 @@ counts as another label; build the annotations with ``duplicates="last"`` to dro
 label that weighs most counts. `self_consistency` compares the repeated labels of each annotator with each other.
 """
 
-from crowdwise.agreement._cohen import cohen_kappa
 from crowdwise.agreement._consistency import self_consistency
 from crowdwise.agreement._measures import (
+    cohen_kappa,
     coincidences,
     fleiss_kappa,
     gwet_ac1,

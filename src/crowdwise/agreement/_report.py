@@ -5,21 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from crowdwise.agreement._cohen import cohen
-from crowdwise.agreement._measures import (
-    FLEISS,
-    GWET,
-    RAW,
-    SCOTT,
-    Level,
-    alpha_name,
-    alpha_statistic,
-    fleiss_statistic,
-    gwet_statistic,
-    measured,
-    raw_statistic,
-    scott_statistic,
-)
+from crowdwise.agreement import _measures as of
+from crowdwise.agreement._measures import Level, measured
 from crowdwise.agreement._result import Report
 from crowdwise.agreement._values import Values
 from crowdwise.agreement._votes import Bootstrap, Votes
@@ -51,13 +38,13 @@ def report(
     """
     crowd = Annotations.coerce(annotations)
     votes, bootstrap = Votes.of(crowd), Bootstrap(n_bootstrap, confidence, random_state)
-    alphas = [measured(alpha_name(x), votes, alpha_statistic(crowd, votes, x, values), bootstrap) for x in levels]
+    alphas = [measured(of.alpha_name(x), votes, of.alpha_statistic(crowd, votes, x, values), bootstrap) for x in levels]
     rows = (
-        measured(RAW, votes, raw_statistic(votes), bootstrap),
+        measured(of.RAW, votes, of.raw_statistic(votes), bootstrap),
         *alphas,
-        measured(FLEISS, votes, fleiss_statistic(votes), bootstrap),
-        measured(SCOTT, votes, scott_statistic(votes), bootstrap),
-        cohen(crowd, votes, bootstrap),
-        measured(GWET, votes, gwet_statistic(votes), bootstrap),
+        measured(of.FLEISS, votes, of.fleiss_statistic(votes), bootstrap),
+        measured(of.SCOTT, votes, of.scott_statistic(votes), bootstrap),
+        of.cohen(crowd, votes, bootstrap),
+        measured(of.GWET, votes, of.gwet_statistic(votes), bootstrap),
     )
     return Report(repr(crowd), votes.n_pairable, rows)

@@ -96,14 +96,17 @@ class Report:
 
     def to_table(self) -> pa.Table:
         """One row per measure: measure, value, low, high, n."""
-        return pa.table(
-            {
-                "measure": [row.measure for row in self.rows],
-                "value": np.array([row.value for row in self.rows]),
-                "low": np.array([row.interval[0] for row in self.rows]),
-                "high": np.array([row.interval[1] for row in self.rows]),
-                "n": np.array([row.n for row in self.rows]),
-            }
+        return pa.Table.from_pylist(
+            [
+                {
+                    "measure": row.measure,
+                    "value": row.value,
+                    "low": row.interval[0],
+                    "high": row.interval[1],
+                    "n": row.n,
+                }
+                for row in self.rows
+            ]
         )
 
     def __str__(self) -> str:

@@ -105,10 +105,11 @@ class Experiment:
 
     def _of_seed(self, seed: int, parameters: Mapping[str, Any]) -> Iterator[Cell]:
         for column in self.columns:
-            preset = presets.Preset("")
-            if column.preset is not None:
-                preset = presets.load_preset(_path(column.preset, self.folder))
-            for values in _combinations(column.vary):
+            preset, own = presets.Preset(""), column.preset
+            if own is not None:  # its file is looked for beside the experiment's
+                preset = presets.load_preset(self.folder / own if own.endswith(".toml") else own)
+            for chosen in itertools.product(*column.vary.values()):
+                values = dict(zip(column.vary, chosen, strict=True))
                 for row, spec in self.rows.items():
                     if column.methods is None or spec["method"] in column.methods:
                         yield self._cell(column, preset, values, row, spec, seed, parameters)
@@ -187,13 +188,11 @@ def load_experiment(name: str | Path) -> Experiment:
 def _check(where: str, column: ColumnTable, methods: Sequence[str]) -> None:
     from crowdwise.simulate import aidn
 
-    known: dict[str, Iterable[str]] = {
-        "simulate": parameters_of(aidn),
-        "parameters": {name for method in METHODS for name in settable(method)},
-    }
+    settings = {name for method in METHODS for name in settable(method)}
+    known: dict[str, Iterable[str]] = {"simulate": parameters_of(aidn), "parameters": settings}
     refuse_unknown(f"{where}, methods", column.methods or (), methods)
     check_settings(f"{where}, simulate", column.simulate, aidn)
-    refuse_unknown(f"{where}, parameters", column.parameters, known["parameters"])
+    refuse_unknown(f"{where}, parameters", column.parameters, settings)
     for key, values in column.vary.items():
         part, dot, name = key.partition(".")
         if part not in _PARTS or not dot:
@@ -219,11 +218,6 @@ def title_of(method: str) -> str:
 def settable(method: str) -> set[str]:
     """The parameters that an experiment may set; the benchmark itself sets seeds and output."""
     return {*parameters_of(METHODS[method])} - {"random_state", "verbose"}
-
-
-def _path(name: str, folder: Path) -> str | Path:
-    """A preset's name unchanged, or its file relative to the experiment's folder."""
-    return folder / name if name.endswith(".toml") else name
 
 
 def _files(column: ColumnTable, folder: Path, where: str) -> dict[str, str]:
@@ -255,11 +249,6 @@ def _files(column: ColumnTable, folder: Path, where: str) -> dict[str, str]:
 def _file_digest(path: str, size: int, changed: int) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:12]
-
-
-def _combinations(vary: Mapping[str, Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    for values in itertools.product(*vary.values()):
-        yield dict(zip(vary, values, strict=True))
 
 
 def _filled(label: str, values: Mapping[str, Any], name: str) -> str:

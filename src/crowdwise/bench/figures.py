@@ -92,8 +92,10 @@ def accuracy_curves(
                 aside = (number - (len(names) - 1) / 2) * min(0.008, 0.04 / len(names))
                 _draw_line(axes, lines[name], name, _line_style(number, name == highlight), aside)
     figure.axes[0].set_ylabel(measure.label, fontsize=10, color=INK)
-    handles, labels = _legend(figure.axes)
-    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9, labelcolor=INK)
+    found = (zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes)
+    entries = {label: handle for pairs in found for handle, label in pairs}
+    style = {"frameon": False, "fontsize": 9, "labelcolor": INK}
+    figure.legend(list(entries.values()), list(entries), loc="outside right center", **style)
     return figure
 
 
@@ -269,13 +271,6 @@ def _label_curves(axes: Axes, title: str, at: Sequence[float], label: str) -> No
     else:
         space = 0.06 * (high - low) or 0.5
         axes.set_xlim(low - space, high + space)
-
-
-def _legend(panels: Sequence[Axes]) -> tuple[list[Any], list[str]]:
-    entries = {
-        label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    return list(entries.values()), list(entries)
 
 
 def _words(text: str) -> str:

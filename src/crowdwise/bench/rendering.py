@@ -290,29 +290,22 @@ def _layout(table: ResultTable) -> tuple[list[Block], dict[str, str]]:
 def _ours(cell: TableCell, column: TableColumn, usual: int, footnotes: tuple[str, ...]) -> Entry:
     if cell.mean is None:
         return Entry(words=cell.status)
-    digits = column.metric.digits
     count = "" if column.average or len(cell.values) == usual else f"(n = {len(cell.values)})"
     place = "" if cell.rank is None else f"({cell.rank})"
-    return Entry(
-        number=f"{cell.mean:.{digits}f}",
-        spread="" if cell.sd is None else f"{cell.sd:.{digits}f}",
-        words=" ".join(filter(None, (count, place))),
-        mark=cell.mark,
-        footnotes=footnotes,
-    )
+    words = " ".join(filter(None, (count, place)))
+    return Entry(*_numbers(cell.mean, cell.sd, column.metric.digits), words, cell.mark, footnotes)
 
 
 def _printed(cell: TableCell, column: TableColumn, footnotes: tuple[str, ...]) -> Entry:
     if cell.printed is None:
         return Entry()
-    mean, sd = cell.printed
     digits = column.metric.digits
-    return Entry(
-        number=f"{mean:.{digits}f}",
-        spread="" if sd is None else f"{sd:.{digits}f}",
-        words="" if cell.difference is None else f"({cell.difference:+.{digits}f})",
-        footnotes=footnotes,
-    )
+    words = "" if cell.difference is None else f"({cell.difference:+.{digits}f})"
+    return Entry(*_numbers(*cell.printed, digits), words, footnotes=footnotes)
+
+
+def _numbers(mean: float, sd: float | None, digits: int) -> tuple[str, str]:
+    return f"{mean:.{digits}f}", "" if sd is None else f"{sd:.{digits}f}"
 
 
 def _below(table: ResultTable, footnotes: dict[str, str], style: Style) -> Iterator[tuple[str, str]]:

@@ -42,7 +42,7 @@ VERBS = {
     "cache": "Show how much room the features of pretrained encoders take on disk, or make it free.",
     "bench": "Run benchmarks: the paper's experiments, or the methods on your own data.",
 }
-"""Verb -> the docstring of its function, so that listing verbs imports none."""
+"""Verb -> what it does; here, so that listing verbs imports none."""
 _TABLES = {"aggregate", "agreement", "annotators", "convert"}  # verbs that read and write tables, and no more
 
 
@@ -66,9 +66,10 @@ def _command(name: str) -> Any:
     module = importlib.import_module(f"crowdwise.cli.{name}")
     if hasattr(module, "app"):  # a group of verbs
         command: Any = typer.main.get_group(module.app)
+        command.help = VERBS[name]
     else:
         alone = typer.Typer(add_completion=False)
-        alone.command()(getattr(module, name))
+        alone.command(help=VERBS[name])(getattr(module, name))
         command = typer.main.get_command(alone)
     command.name = name
     return command
@@ -80,9 +81,6 @@ class Verbs(TyperGroup):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.commands: Any = _Loaded()
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(VERBS)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         TyperGroup.format_help(self._summary(), ctx, formatter)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdwise.cli.console import Terminal, number, share, show_facts, verb
+from crowdwise.cli.console import number, share, show_facts, verb
 from crowdwise.cli.options import Files, GoldColumn, Method, Ray, Seed, Workers, reads
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @verb
 @reads
 def aggregate(
-    files: Files,
+    path: Files,
     out: Annotated[
         Path,
         typer.Option("--out", "-o", metavar="OUT", help="Table of labels with confidence to write, by its suffix."),
@@ -56,28 +56,11 @@ def aggregate(
     ray: Ray = None,
     workers: Workers = None,
     *,
-    reading: dict[str, Any],
+    given: dict[str, Any],
 ) -> Any:
-    """Infer the label of every instance from the labels of many annotators."""
     from crowdwise.tasks.aggregate import aggregate as task
 
-    result = task(
-        files,
-        out,
-        method=method,
-        gold_column=gold_column,
-        annotators_out=annotators_out,
-        to=to,
-        proba=proba,
-        seed=seed,
-        stream=stream,
-        memory=memory,
-        work=work,
-        ray=ray,
-        workers=workers,
-        reading=reading,
-        observer=Terminal(),
-    )
+    result = task(**given)
     n, total, figures = result.n_instances, result.n_annotations, result.figures
     show_facts(
         "Summary",

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdwise.cli.console import Terminal, number, say, share, show_table, verb
+from crowdwise.cli.console import number, say, share, show_table, verb
 from crowdwise.cli.options import File, GoldColumn, Seed, TableOut, reads
 
 Level = StrEnum("Level", "nominal ordinal interval ratio")  # what differences between labels mean
@@ -16,35 +16,28 @@ Level = StrEnum("Level", "nominal ordinal interval ratio")  # what differences b
 @verb
 @reads
 def agreement(
-    file: File,
+    path: File,
     out: TableOut = None,
     level: Annotated[
         list[Level] | None,
         typer.Option(help="What labels are, for Krippendorff's alpha; nominal by default. May be repeated."),
     ] = None,
     confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Confidence of the intervals.")] = 0.95,
-    bootstrap: Annotated[
-        int, typer.Option(min=0, help="How often instances are resampled for the intervals; 0: no intervals.")
+    n_bootstrap: Annotated[
+        int,
+        typer.Option(
+            "--bootstrap", min=0, help="How often instances are resampled for the intervals; 0: no intervals."
+        ),
     ] = 1000,
     seed: Seed = 0,
     gold_column: GoldColumn = None,
     *,
-    reading: dict[str, Any],
+    given: dict[str, Any],
 ) -> Any:
-    """Say how far annotators agree, beyond chance, with confidence intervals."""
     from crowdwise.tasks.agreement import measure_agreement
 
-    result = measure_agreement(
-        file,
-        out,
-        levels=[one.value for one in level or [Level.nominal]],
-        confidence=confidence,
-        n_bootstrap=bootstrap,
-        seed=seed,
-        gold_column=gold_column,
-        reading=reading,
-        observer=Terminal(),
-    )
+    levels = [one.value for one in given.pop("level") or [Level.nominal]]
+    result = measure_agreement(levels=levels, **given)
     low, high = f"{confidence:.0%} from", "to"
     rows = [[row.measure, *map(number, (row.value, *row.interval))] for row in result.report.rows]
     say(f"two labels or more: {share(result.report.n, result.n_instances)}")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdwise.cli.console import Terminal, number, say, show_table, verb
+from crowdwise.cli.console import number, say, show_table, verb
 from crowdwise.cli.options import File, GoldColumn, Method, Seed, reads
 
 SHOWN = 30  # annotators on the screen
@@ -17,7 +17,7 @@ SHOWN = 30  # annotators on the screen
 @verb
 @reads
 def annotators(
-    file: File,
+    path: File,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="OUT", help="Write the whole table, by its suffix.")
     ] = None,
@@ -25,14 +25,11 @@ def annotators(
     gold_column: GoldColumn = None,
     seed: Seed = 0,
     *,
-    reading: dict[str, Any],
+    given: dict[str, Any],
 ) -> Any:
-    """Say how good every annotator is, and how each one errs; worst first."""
     from crowdwise.tasks.annotators import judge_annotators
 
-    result = judge_annotators(
-        file, out, method=method, gold_column=gold_column, seed=seed, reading=reading, observer=Terminal()
-    )
+    result = judge_annotators(**given)
     say(f"method: {result.method}{f'. {result.reason}' if result.reason else ''}")
     numbers = ("labels", "quality", "95% from", "to", "agreement", "spammer")
     gold = ("right by gold",) if "gold_accuracy" in result.table.column_names else ()

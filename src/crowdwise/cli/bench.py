@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from crowdwise.bench.cells import Cell
     from crowdwise.bench.runner import Status, Watch
 
-app = typer.Typer(
-    no_args_is_help=True, help="Run benchmarks: the paper's experiments, or the methods on your own data."
-)
+app = typer.Typer(no_args_is_help=True)
 
 Format = StrEnum("Format", "terminal markdown latex csv")  # how a table is written
 Experiment = Annotated[
@@ -186,18 +184,13 @@ def _show(made: Any, form: Format) -> None:
 @contextmanager
 def _display(cells: Sequence[Cell]) -> Iterator[Watch]:
     """On a terminal a live table of what runs, elsewhere a line for each run that ends."""
-    by_id = {cell.id: cell for cell in cells}
-
-    def describe(cell_id: str) -> str:
-        cell = by_id[cell_id]
-        return f"{cell.column}, {cell.row}, seed {cell.seed}"
+    names = {cell.id: f"{cell.column}, {cell.row}, seed {cell.seed}" for cell in cells}
 
     def line(status: Status, record: dict[str, Any] | None) -> None:
         if record is not None:
             done = status.finished + len(status.failed)
-            print(
-                f"[{done}/{status.total}] {describe(record['cell'])}: {_outcome(record)}", file=sys.stderr, flush=True
-            )
+            place = f"[{done}/{status.total}] {names[record['cell']]}"
+            print(f"{place}: {_outcome(record)}", file=sys.stderr, flush=True)
 
     if not sys.stderr.isatty():
         yield line
@@ -215,18 +208,16 @@ def _display(cells: Sequence[Cell]) -> Iterator[Watch]:
         if status.seconds and left:
             minutes = statistics.median(status.seconds) * left / max(len(status.running), 1) / 60
             title += f", about {minutes:.0f} minutes left"
-        shown = Table(title=title, title_justify="left", box=None)
-        for heading in ("running", "stage"):
-            shown.add_column(heading)
+        shown = Table("running", "stage", title=title, title_justify="left", box=None)
         for cell_id, stage in status.running.items():
-            shown.add_row(Text(describe(cell_id)), Text(stage))
+            shown.add_row(Text(names[cell_id]), Text(stage))
         return shown
 
     with Live(console=Console(stderr=True), refresh_per_second=4) as live:
 
         def watch(status: Status, record: dict[str, Any] | None) -> None:
             if record is not None:
-                live.console.print(f"{describe(record['cell'])}: {_outcome(record)}", markup=False, highlight=False)
+                live.console.print(f"{names[record['cell']]}: {_outcome(record)}", markup=False, highlight=False)
             live.update(picture(status))
 
         yield watch

@@ -10,10 +10,7 @@ from crowdwise.cli.console import say, verb
 
 
 @verb
-def cache(
-    clear: Annotated[bool, typer.Option("--clear", help="Remove what is kept.")] = False,
-) -> None:
-    """Show how much room the features of pretrained encoders take on disk, or make it free."""
+def cache(clear: Annotated[bool, typer.Option("--clear", help="Remove what is kept.")] = False) -> None:
     from crowdwise.encoders import cache as kept
 
     files, size = kept.clear() if clear else kept.size()

@@ -62,7 +62,6 @@ def compare(
     *,
     reading: dict[str, Any],
 ) -> Any:
-    """Find out which method suits your data: each is judged by labels (or gold) of instances it has not seen."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

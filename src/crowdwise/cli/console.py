@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
+import json
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,13 +28,11 @@ Json = Annotated[
 _machine: ContextVar[bool] = ContextVar("machine", default=False)
 
 
-def verb(function: Callable[..., Any]) -> Callable[..., None]:
+def verb(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator of a verb, which returns its result: with ``--json`` it is printed as such, and nothing else is.
 
     Messages name the verb's options; an error exits with 1, Ctrl-C with 130, each with one line.
     """
-    signature = inspect.signature(function, eval_str=True)
-    option = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
 
     @functools.wraps(function)
     def guarded(*args: Any, as_json: bool = False, **kwargs: Any) -> None:
@@ -40,8 +41,6 @@ def verb(function: Callable[..., Any]) -> Callable[..., None]:
             with _short_warnings(), spelling(as_options(function)):
                 result = function(*args, **kwargs)
                 if as_json:
-                    from crowdwise.tasks.results import document
-
                     typer.echo(document(result))
         except UsageError as error:
             raise typer.BadParameter(printable(str(error))) from None
@@ -56,10 +55,45 @@ def verb(function: Callable[..., Any]) -> Callable[..., None]:
         finally:
             _machine.reset(token)
 
-    parameters = [*signature.parameters.values(), option]
-    guarded.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    guarded.__annotations__ = {each.name: each.annotation for each in parameters}
-    return guarded
+    return with_options(guarded, function, {"as_json": (Json, False)})
+
+
+def with_options(
+    verb: Callable[..., Any], function: Callable[..., Any], options: Mapping[str, tuple[Any, Any]], *without: str
+) -> Callable[..., Any]:
+    """``verb``, which stands for ``function``: with further options (name -> type, default), ``without`` some parameters."""
+    signature = inspect.signature(function, eval_str=True)
+    parameters = [each for each in signature.parameters.values() if each.name not in without]
+    for name, (kind, default) in options.items():
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind))
+    verb.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    verb.__annotations__ = {each.name: each.annotation for each in parameters}
+    return verb
+
+
+def document(result: Any) -> str:
+    """A result as JSON text: fields by name, tables as lists of rows, NaN as null.
+
+    A result that holds more than a program wants says so with a method ``as_json``, which returns what it does.
+    """
+    return json.dumps(_plain(result), ensure_ascii=False, indent=1, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "as_json"):
+        return _plain(value.as_json())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    for method in ("to_pylist", "tolist"):  # tables of arrow, arrays and numbers of numpy
+        if hasattr(value, method):
+            return _plain(getattr(value, method)())
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(each) for each in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def for_people() -> bool:

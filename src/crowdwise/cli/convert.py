@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdwise.cli.console import Terminal, say, verb
+from crowdwise.cli.console import say, verb
 from crowdwise.cli.options import File, GoldColumn, reads
 
 
 @verb
 @reads
 def convert(
-    file: File,
+    path: File,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="File to write: csv, tsv, jsonl, parquet, arrow or json.")],
     to: Annotated[
         str,
@@ -25,11 +25,10 @@ def convert(
     ] = "auto",
     gold_column: GoldColumn = None,
     *,
-    reading: dict[str, Any],
+    given: dict[str, Any],
 ) -> Any:
-    """Turn a file of annotations into one of another format."""
     from crowdwise.tasks.convert import convert as task
 
-    result = task(file, out, to=to, gold_column=gold_column, reading=reading, observer=Terminal())
+    result = task(**given)
     say(f"{result.out}: written as {result.format}")
     return result

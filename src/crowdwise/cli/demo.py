@@ -23,7 +23,6 @@ def demo(
         bool, typer.Option("--quick", help="A few epochs only: to see that it runs, not how well.")
     ] = False,
 ) -> Any:
-    """Show what crowdwise does: digits, labelled by 60 simulated annotators, four methods compared."""
     from crowdwise.tasks.demo import SHOWN, demonstrate
 
     result = demonstrate(out, seed=seed, quick=quick, observer=Terminal())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdwise.cli.console import Terminal, number, say, show_table, verb
+from crowdwise.cli.console import number, say, show_table, verb
 from crowdwise.cli.options import Files, GoldColumn, TableOut, reads
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ Assume = StrEnum("Assume", {"random": "random", "label_shift": "label-shift"})  
 @verb
 @reads
 def estimate(
-    files: Files,
+    path: Files,
     gold_column: GoldColumn = None,
     what: Annotated[
         What, typer.Option(help="Shares of classes, accuracy or confusion of a labeller, or the mean of numbers.")
@@ -36,22 +36,11 @@ def estimate(
     level: Annotated[float, typer.Option(min=0.01, max=0.999, help="Confidence of the intervals.")] = 0.95,
     out: TableOut = None,
     *,
-    reading: dict[str, Any],
+    given: dict[str, Any],
 ) -> Any:
-    """Estimate class shares, accuracies or confusions from few gold labels and many others, with valid intervals."""
     from crowdwise.tasks.estimate import estimate as task
 
-    result = task(
-        files,
-        out,
-        gold_column=gold_column,
-        what=what.value,
-        of=of,
-        assume=assume.value,
-        level=level,
-        reading=reading,
-        observer=Terminal(),
-    )
+    result = task(**given)
     say(f"{result.n:,} gold labels and {result.N:,} further labels of {result.of}")
     low, high = f"{level:.0%} from", "to"
     columns = (what.value, "from labels of", "value", low, high, "")

@@ -33,7 +33,6 @@ def info(
     *,
     reading: dict[str, Any],
 ) -> Any:
-    """Say what a file or directory holds, or what a name stands for."""
     from crowdwise.tasks.info import FAMILIES, describe, known_names
 
     if path is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdwise.cli.console import Terminal, say, show_facts, show_table, verb
+from crowdwise.cli.console import say, show_facts, show_table, verb
 from crowdwise.cli.options import Files, GoldColumn, Seed, TableOut, reads
 
 if TYPE_CHECKING:
@@ -20,14 +20,15 @@ Score = StrEnum("Score", "accuracy rmse")  # how labels are compared
 @verb
 @reads
 def judges(
-    files: Files,
+    path: Files,
     out: TableOut = None,
     model: Annotated[
         list[str] | None, typer.Option(metavar="ID", help="An annotator that is a model. May be repeated.")
     ] = None,
     gold_column: GoldColumn = None,
-    people_are: Annotated[
-        People, typer.Option(help="Who the people are: how much worse a model may be (0.2, 0.15 or 0.1).")
+    people: Annotated[
+        People,
+        typer.Option("--people-are", help="Who the people are: how much worse a model may be (0.2, 0.15 or 0.1)."),
     ] = People.crowd,
     epsilon: Annotated[
         float | None,
@@ -36,29 +37,17 @@ def judges(
     score: Annotated[Score, typer.Option(help="Whether labels are names or numbers.")] = Score.accuracy,
     seed: Seed = 0,
     *,
-    reading: dict[str, Any],
+    given: dict[str, Any],
 ) -> Any:
-    """Compare models with people: how often each is right, whether it may replace people, what they are worth together."""
     from crowdwise.tasks.judges import judge_models
 
-    result = judge_models(
-        files,
-        out,
-        models=model or (),
-        gold_column=gold_column,
-        people=people_are.value,
-        epsilon=epsilon,
-        score=score.value,
-        seed=seed,
-        reading=reading,
-        observer=Terminal(),
-    )
+    result = judge_models(models=given.pop("model") or (), **given)
     numbers = ("labels", "right by people", "right by gold", "wins", "as good")
     show_table("Models", ("model", *numbers, "passes", "what to do"), map(_row, result.models), right=numbers)
     show_facts(
         "Summary",
         {
-            "people": f"{result.n_people} ({people_are.value}); a model may be worse by epsilon {result.epsilon:g}",
+            "people": f"{result.n_people} ({people.value}); a model may be worse by epsilon {result.epsilon:g}",
             "wins": "share of people the model is not worse than; it passes from 50% on",
             "as good": "how often the model agrees with the others at least as well as a person does",
             "votes": result.votes,

@@ -9,7 +9,6 @@ from crowdwise.cli.console import show_table, verb
 
 @verb
 def methods() -> Any:
-    """List the methods that can be trained."""
     from crowdwise.registry import METHODS
 
     rows = [[name, (METHODS[name].__doc__ or "").strip().splitlines()[0]] for name in METHODS]

@@ -9,11 +9,13 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from crowdwise.cli.console import Terminal, with_options
 from crowdwise.errors import ConfigError
 
 File = Annotated[
@@ -98,63 +100,48 @@ def _renamed(items: Sequence[str] | None) -> dict[str, str] | None:
     return {old.strip(): new.strip() for old, _, new in (item.rpartition("=") for item in items)} if items else None
 
 
-def _option(kind: Any, *names: str, **details: Any) -> Any:
-    return Annotated[kind, typer.Option(*names, rich_help_panel="How FILE is read", **details)]
+def _option(*names: str, kind: Any = str | None, default: Any = None, **details: Any) -> tuple[Any, Any]:
+    return Annotated[kind, typer.Option(*names, rich_help_panel="How FILE is read", **details)], default
 
 
-OPTIONS: dict[str, tuple[Any, Any]] = {
-    "instance": (_option(str | None, metavar="COLUMN", help="Column of the instance; usual names are found."), None),
-    "annotator": (_option(str | None, metavar="COLUMN", help="Column of the annotator."), None),
-    "label": (_option(str | None, metavar="COLUMN", help="Column of the label."), None),
-    "gold": (
-        _option(str | None, metavar="FILE|COLUMN", help="True classes of some instances: a table, or a column."),
-        None,
+OPTIONS = {
+    "instance": _option(metavar="COLUMN", help="Column of the instance; usual names are found."),
+    "annotator": _option(metavar="COLUMN", help="Column of the annotator."),
+    "label": _option(metavar="COLUMN", help="Column of the label."),
+    "gold": _option(metavar="FILE|COLUMN", help="True classes of some instances: a table, or a column."),
+    "columns": _option(metavar="NAMES", help="Names of all columns where there is no header: item,annotator,label."),
+    "format": _option(
+        "--format",
+        "-f",
+        kind=str,
+        default="auto",
+        metavar="NAME|auto",
+        help="Format of the file; auto tells it by the content.",
+        autocompletion=completed("format"),
     ),
-    "columns": (
-        _option(
-            str | None, metavar="NAMES", help="Names of all columns where there is no header: item,annotator,label."
-        ),
-        None,
+    "question": _option(metavar="NAME", help="The question to read, where there are several."),
+    "several": _option(
+        kind=str,
+        default="error",
+        metavar="error|first|skip",
+        help="What to do with annotations that hold more than one choice.",
     ),
-    "format": (
-        _option(
-            str,
-            "--format",
-            "-f",
-            metavar="NAME|auto",
-            help="Format of the file; auto tells it by the content.",
-            autocompletion=completed("format"),
-        ),
-        "auto",
+    "duplicates": _option(
+        metavar="keep|first|last|share|error",
+        help="Repeated labels by the same annotator; kept by default, but answers of a model share one label.",
+        show_default=False,
     ),
-    "question": (_option(str | None, metavar="NAME", help="The question to read, where there are several."), None),
-    "several": (
-        _option(str, metavar="error|first|skip", help="What to do with annotations that hold more than one choice."),
-        "error",
+    "weight": _option(metavar="COLUMN", help="Column of weights; one named weight is found."),
+    "models": _option("--models/--no-models", kind=bool, default=True, help="Whether models count as annotators."),
+    "clean": _option(
+        "--clean", kind=bool, default=False, help="Merge labels that differ in case, blanks, punctuation only."
     ),
-    "duplicates": (
-        _option(
-            str | None,
-            metavar="keep|first|last|share|error",
-            help="Repeated labels by the same annotator; kept by default, but answers of a model share one label.",
-            show_default=False,
-        ),
-        None,
-    ),
-    "weight": (_option(str | None, metavar="COLUMN", help="Column of weights; one named weight is found."), None),
-    "models": (_option(bool, "--models/--no-models", help="Whether models count as annotators."), True),
-    "clean": (_option(bool, "--clean", help="Merge labels that differ in case, blanks, punctuation only."), False),
-    "classes": (
-        _option(
-            str | None, metavar="NAMES", help="All classes: cat,dog. Labels like 'Cat ' are matched, others errors."
-        ),
-        None,
-    ),
-    "missing": (_option(str | None, metavar="NAMES", help='Labels that mean there is none: "N/A,-".'), None),
-    "map": (_option(list[str] | None, metavar="OLD=NEW", help="Rename a label. May be repeated."), None),
-    "encoding": (_option(str | None, metavar="NAME", help="Encoding of a text file; found by default."), None),
-    "separator": (_option(str | None, metavar="CHARACTER", help="Separator of a text file; found by default."), None),
-    "sheet": (_option(str | None, metavar="NAME", help="Sheet of a spreadsheet; the first by default."), None),
+    "classes": _option(metavar="NAMES", help="All classes: cat,dog. Labels like 'Cat ' are matched, others errors."),
+    "missing": _option(metavar="NAMES", help='Labels that mean there is none: "N/A,-".'),
+    "map": _option(kind=list[str] | None, metavar="OLD=NEW", help="Rename a label. May be repeated."),
+    "encoding": _option(metavar="NAME", help="Encoding of a text file; found by default."),
+    "separator": _option(metavar="CHARACTER", help="Separator of a text file; found by default."),
+    "sheet": _option(metavar="NAME", help="Sheet of a spreadsheet; the first by default."),
 }
 """Arguments of `crowdwise.read` -> option and default."""
 PARSED: dict[str, Callable[[Any], Any]] = {
@@ -165,9 +152,14 @@ PARSED: dict[str, Callable[[Any], Any]] = {
 }
 
 
+def _parsed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of the options, as `crowdwise.read` takes them."""
+    return {name: PARSED[name](given[name]) if name in PARSED else given[name] for name in OPTIONS}
+
+
 def asked(reading: Mapping[str, Any]) -> dict[str, Any]:
     """What a user says about how a file is read: the rest is as usual."""
-    usual = {name: PARSED.get(name, lambda value: value)(default) for name, (_, default) in OPTIONS.items()}
+    usual = _parsed({name: default for name, (_, default) in OPTIONS.items()})
     return {name: value for name, value in reading.items() if value != usual[name]}
 
 
@@ -185,23 +177,22 @@ def as_words(reading: Mapping[str, Any]) -> list[str]:
 
 
 def reads(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of a verb that reads annotations: its argument ``reading`` becomes the options that say how."""
-    signature = inspect.signature(function, eval_str=True)
-    own = [parameter for parameter in signature.parameters.values() if parameter.name != "reading"]
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    options = [
-        inspect.Parameter(name, keyword, default=default, annotation=option)
-        for name, (option, default) in OPTIONS.items()
-    ]
+    """Decorator of a verb that reads annotations: its argument ``reading`` becomes the options that say how.
+
+    With an argument ``given`` instead, it gets all that its task takes: its own options, ``reading`` and an ``observer``.
+    """
+    gets_all = "given" in inspect.signature(function).parameters
 
     @functools.wraps(function)
     def verb(**given: Any) -> Any:
-        reading = {name: PARSED.get(name, lambda value: value)(given.pop(name)) for name in OPTIONS}
-        return function(reading=reading, **given)
+        reading = _parsed(given)
+        own = {name: value for name, value in given.items() if name not in OPTIONS}
+        if not gets_all:
+            return function(reading=reading, **own)
+        values = {name: value.value if isinstance(value, Enum) else value for name, value in own.items()}
+        return function(given=values | {"reading": reading, "observer": Terminal()}, **own)
 
-    verb.__signature__ = signature.replace(parameters=[*own, *options])  # type: ignore[attr-defined]
-    verb.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *options)}
-    return verb
+    return with_options(verb, function, OPTIONS, "reading", "given")
 
 
 def parse_settings(items: Sequence[str]) -> dict[str, Any]:

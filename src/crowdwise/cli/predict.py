@@ -42,7 +42,6 @@ def predict(
     *,
     reading: dict[str, Any],
 ) -> Any:
-    """Write the most probable class of each instance: columns instance and label, and with --annotations confidence and doubt."""
     from crowdwise.tasks.predict import predict as task
 
     columns: dict[str, Any] = {"text": text, "image": image, "root": root}

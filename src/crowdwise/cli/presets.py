@@ -9,7 +9,6 @@ from crowdwise.cli.console import show_table, verb
 
 @verb
 def presets() -> Any:
-    """List the presets that come with crowdwise."""
     from crowdwise.presets import load_preset, names
 
     loaded = [load_preset(name) for name in names()]

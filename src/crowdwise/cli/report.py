@@ -59,7 +59,6 @@ def report(
     *,
     reading: dict[str, Any],
 ) -> Any:
-    """Make a page to look at: annotators, items, what to label next; one file that opens anywhere."""
     from crowdwise.tasks.report import Request, serve_report, write_report
 
     folder = None if root is None else Path(root)

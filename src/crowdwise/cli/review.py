@@ -50,7 +50,6 @@ def review(
     *,
     reading: dict[str, Any],
 ) -> None:
-    """Look at doubtful items in a browser and put them right; the consensus follows, and no answer is lost."""
     from crowdwise.constraints import check_value
     from crowdwise.data.codes import count
     from crowdwise.reviewing.consensus import Trust

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdwise.cli.console import Terminal, say, share, show_facts, verb
+from crowdwise.cli.console import say, share, show_facts, verb
 from crowdwise.cli.options import Files, Method, Seed, reads
 
 
 @verb
 @reads
 def route(
-    files: Files,
+    path: Files,
     out: Annotated[
         Path,
         typer.Option("--out", "-o", metavar="OUT", help="Table to write: what people should label, by its suffix."),
@@ -31,23 +31,11 @@ def route(
     method: Method = "auto",
     seed: Seed = 0,
     *,
-    reading: dict[str, Any],
+    given: dict[str, Any],
 ) -> Any:
-    """Say which instances people should label, so that the error of all labels stays under a bound."""
     from crowdwise.tasks.route import route as task
 
-    result = task(
-        files,
-        out,
-        answers=answers,
-        error=error,
-        risk=risk,
-        sample=sample,
-        method=method,
-        seed=seed,
-        reading=reading,
-        observer=Terminal(),
-    )
+    result = task(**given)
     found, n = result.route, result.n_instances
     if found.to_people is None:
         say(f"{out}: {len(found.ask):,} instances drawn at random for people to label")

@@ -52,7 +52,6 @@ def simulate(
     ] = None,
     download: Annotated[bool, typer.Option("--download", help="Fetch the data set if it is not here.")] = False,
 ) -> Any:
-    """Make annotations with known truth for the training instances of a data set."""
     from crowdwise.tasks.simulate import simulate as task
 
     result = task(

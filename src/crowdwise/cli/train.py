@@ -20,8 +20,7 @@ FILES = {"model": "model", "labels": LABELS, "metrics": METRICS, "results": RESU
 @reads
 def train(
     labels: Annotated[
-        str | None,
-        typer.Argument(metavar="LABELS", help="Short for --annotations.", show_default=False),
+        str | None, typer.Argument(metavar="LABELS", help="Short for --annotations.", show_default=False)
     ] = None,
     method: Annotated[
         str | None,
@@ -108,7 +107,6 @@ def train(
     *,
     reading: dict[str, Any],
 ) -> Any:
-    """Train a classifier on annotations, in a run directory. After Ctrl-C, go on with --resume."""
     reading = asked(reading)
     if labels is not None and annotations is not None:
         raise typer.BadParameter("LABELS and --annotations are the same; pass one of them")

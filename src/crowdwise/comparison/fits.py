@@ -22,7 +22,7 @@ from crowdwise.comparison.candidates import Candidate, LogisticRegression
 from crowdwise.data.frames import frame_columns, is_frame, take_columns
 from crowdwise.data.types import Array
 from crowdwise.engine.intake import Intake, is_sparse
-from crowdwise.errors import ConfigError, ModelFileError
+from crowdwise.errors import ConfigError, CrowdwiseWarning, ModelFileError
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.storage.documents import read_json, write_json
 
@@ -109,6 +109,20 @@ class Encoding:
         return encoded, intake.prepare("auto"), plain
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Networks use one thread."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@one_thread()  # several of them share the processors
 def fit_and_predict(task: Task) -> Fit:
     """Fit the candidate on the training instances, and predict the others."""
     started, said, error = time.perf_counter(), [], ""
@@ -120,8 +134,6 @@ def fit_and_predict(task: Task) -> Fit:
             model = copy.copy(candidate.model)  # another thread may fit it to another fold
             model.fit(training, task.annotations.select(instances=task.train))
             predicted = model.predict_proba(test).argmax(1).tolist()
-        from crowdwise.errors import CrowdwiseWarning
-
         said = list(dict.fromkeys(str(each.message) for each in caught if issubclass(each.category, CrowdwiseWarning)))
     except Exception as problem:  # one candidate that fails must not end the comparison
         error = "".join(traceback.format_exception_only(problem)).strip()
@@ -259,7 +271,7 @@ def run_all(
             if seconds is not None and name in took and time.monotonic() - started + expected > seconds:
                 skipped += 1
                 continue
-            yield delayed(_limited)(encode(task))
+            yield delayed(fit_and_predict)(encode(task))
 
     candidates = {task.candidate.name: task.candidate for task in tasks}
     parallel = Parallel(n_jobs=jobs, return_as="generator_unordered", pre_dispatch=jobs, batch_size=1)
@@ -268,22 +280,3 @@ def run_all(
             records.write(fit, candidates[fit.method])
         add(fit)
     return fits
-
-
-def _limited(task: Task) -> Fit:
-    """A fit in one thread: several of them share the processors."""
-    with one_thread():
-        return fit_and_predict(task)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Networks use one thread."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -167,15 +167,13 @@ def recommend(ranked: Sequence[Entry], simplest: Entry) -> tuple[Entry, str]:
             f"{simplest.title}."
         )
     preferred = next((entry for entry in ranked if entry.method == PREFERRED and not entry.at_chance), None)
-    if preferred is best:
+    if preferred is None or preferred is best:
         return best, f"Recommended: {best.title}, which has the highest score."
-    if preferred is not None and preferred.behind <= _ERRORS * preferred.behind_error:
+    if preferred.behind <= _ERRORS * preferred.behind_error:
         return preferred, (
             f"Recommended: {preferred.title}. {best.title} scores {100 * preferred.behind:.1f} points higher, which is within "
             "two standard errors."
         )
-    if preferred is None:
-        return best, f"Recommended: {best.title}, which has the highest score."
     return best, (
         f"Recommended: {best.title}. It scores {100 * preferred.behind:.1f} ± {100 * preferred.behind_error:.1f} points higher "
         f"than {preferred.title}."

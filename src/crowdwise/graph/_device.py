@@ -40,13 +40,7 @@ def neighbours(
 
 
 def purified_rows(
-    left: Floats,
-    right: Floats,
-    limit: int,
-    negligible: float,
-    decimals: int,
-    device: str | torch.device,
-    block: int | None = None,
+    left: Floats, right: Floats, limit: int, negligible: float, decimals: int, device: str | torch.device
 ) -> Iterator[tuple[Floats, Ints, Ints]]:
     """For each block of rows of left @ right (R, R), clipped to [0, 1]: the weights, rows and columns of the kept entries.
 
@@ -54,7 +48,7 @@ def purified_rows(
     """
     across = torch.from_numpy(np.ascontiguousarray(right)).to(device)
     start = 0
-    for part in torch.from_numpy(np.ascontiguousarray(left)).to(device).split(block or max(1, ENTRIES // len(left))):
+    for part in torch.from_numpy(np.ascontiguousarray(left)).to(device).split(max(1, ENTRIES // len(left))):
         values = (part @ across).clamp_(0.0, 1.0)
         values.masked_fill_(values < negligible, 0.0)
         columns = largest(keys(values, decimals), limit)[0].sort(1).values

@@ -58,11 +58,7 @@ def neighbourhood_recall(adjacency: Graph, groups: ArrayLike, threshold: float =
 
 
 def found_groups(
-    adjacency: Graph,
-    n_groups: int | None = None,
-    random_state: RandomState = 0,
-    *,
-    max_groups: int = 20,
+    adjacency: Graph, n_groups: int | None = None, random_state: RandomState = 0, *, max_groups: int = 20
 ) -> Ints:
     """Group of each annotator, (R,), by spectral clustering of the symmetrised graph, numbered by first member.
 
@@ -98,7 +94,9 @@ def found_groups(
     norms = np.linalg.norm(coordinates, axis=1, keepdims=True)
     seed = int(np.random.default_rng(random_state).integers(2**31))
     kmeans = KMeans(n_groups, n_init=10, random_state=seed)
-    return _by_first_member(kmeans.fit_predict(coordinates / np.where(norms > 0, norms, 1.0)))
+    groups = kmeans.fit_predict(coordinates / np.where(norms > 0, norms, 1.0))
+    _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
+    return np.argsort(np.argsort(first))[inverse].astype(np.int64)
 
 
 def adjusted_rand(first: ArrayLike, second: ArrayLike) -> float:
@@ -142,8 +140,3 @@ def _smallest_eigenpairs(graph: SparseMatrix, count: int) -> tuple[Floats, Float
         values, vectors = eigsh(affinity, k=count, which="LA", tol=1e-3, ncv=basis, v0=start)
     order = np.argsort(-values)
     return 1.0 - values[order], vectors[:, order]
-
-
-def _by_first_member(groups: ArrayLike) -> Ints:
-    _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[inverse].astype(np.int64)

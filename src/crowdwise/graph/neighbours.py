@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,12 +37,7 @@ class Neighbours(NamedTuple):
 
 
 def nearest(
-    evidence: Evidence,
-    k: int,
-    similarity: str = "delta-cosine",
-    *,
-    block: int | None = None,
-    device: str | None = None,
+    evidence: Evidence, k: int, similarity: str = "delta-cosine", *, block: int | None = None, device: str | None = None
 ) -> Neighbours:
     """The k annotators most similar to each, by any of `SIMILARITIES`; memory O(R (D + k)) and a block of rows.
 
@@ -71,13 +67,12 @@ def knn_graph(similarity: ArrayLike | sparse.sparray, k: int, *, block: int | No
     >>> knn_graph([[1, 0.96, -0.28], [0.96, 1, 0], [-0.28, 0, 1]], k=1).toarray().tolist()
     [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
     """
-    if sparse.issparse(similarity):
-        rows = sparse.csr_array(similarity)
-        _check_square(rows.shape)
-        return _nearest(_rows(rows), rows.shape[0], k, block).graph
-    dense = np.asarray(similarity, dtype=np.float64)
-    _check_square(dense.shape)
-    return _nearest(lambda rows: dense[rows], len(dense), k, block).graph
+    dense = not sparse.issparse(similarity)
+    given: Any = np.asarray(similarity, dtype=np.float64) if dense else sparse.csr_array(similarity)  # type: ignore[arg-type]
+    if given.ndim != 2 or given.shape[0] != given.shape[1]:
+        raise DataError(f"a similarity must have shape (annotators, annotators), not {given.shape}")
+    rows: Rows = (lambda chosen: given[chosen]) if dense else _rows(given)
+    return _nearest(rows, given.shape[0], k, block).graph
 
 
 def knn_from_heads(
@@ -99,11 +94,11 @@ def knn_from_heads(
     return _nearest(Products(vectors), len(vectors), k, block).graph
 
 
+@dataclass(frozen=True, eq=False)
 class Products:
     """Similarities that are inner products of vectors (R, D)."""
 
-    def __init__(self, vectors: Floats) -> None:
-        self.vectors = vectors
+    vectors: Floats
 
     def __call__(self, rows: Ints) -> Floats:
         return self.vectors[rows] @ self.vectors.T
@@ -200,8 +195,3 @@ def _by_counting(values: Floats, own: Ints, k: int, reached: Mask) -> tuple[Ints
     place = np.where(place > 0, place, place + total)
     chosen = np.nonzero(above | (tied & (place <= free)))[1].reshape(-1, k)
     return chosen, int(free[total > free].sum())
-
-
-def _check_square(shape: tuple[int, ...]) -> None:
-    if len(shape) != 2 or shape[0] != shape[1]:
-        raise DataError(f"a similarity must have shape (annotators, annotators), not {shape}")

@@ -32,12 +32,7 @@ DECIMALS = 12  # entries that differ by rounding error only are equal
 
 
 def purify(
-    adjacency: Graph,
-    rank: int = 5,
-    *,
-    skipped: Collection[int] = (),
-    k: int | None = None,
-    device: str | None = None,
+    adjacency: Graph, rank: int = 5, *, skipped: Collection[int] = (), k: int | None = None, device: str | None = None
 ) -> SparseMatrix:
     """A* = clip(U_s Σ_s V_sᵀ, 0, 1) of the unweighted directed graph A, with self loops; sparse (R, R), weighted.
 

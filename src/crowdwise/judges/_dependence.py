@@ -16,7 +16,7 @@ from crowdwise.aggregation.core.dependence import MOST, SHRINKAGE, error_correla
 from crowdwise.constraints import PositiveInt, checked
 from crowdwise.data.types import Floats, Ints
 from crowdwise.errors import CrowdwiseWarning, DataError
-from crowdwise.judges._people import Models, Sides, reference_of
+from crowdwise.judges._people import Models, Sides, likeliest, reference_of
 
 REDUNDANT = 1.2  # votes below which a group adds next to nothing to one of its members
 
@@ -115,7 +115,7 @@ def dependence(
 def _pairs(sides: Sides, who: Ints, truth: Floats, correlation: Floats, common: Floats) -> pa.Table:
     """How often every two are wrong together, by the most frequent label of each and the most likely class."""
     n, c = truth.shape
-    best = np.where(np.isnan(truth).any(axis=1), -1, np.nan_to_num(truth).argmax(axis=1))
+    best = likeliest(truth)
     rng = np.random.default_rng(0)
     said = np.array([sides.labels_of(code, rng) for code in who]).reshape(len(who), n)
     row, column = np.nonzero((said >= 0) & (best >= 0) & (said != best))
@@ -164,7 +164,7 @@ def _groups(names: list[Any], correlation: Floats, groups: Any) -> pa.Table:
     rows = []
     for group in dict.fromkeys(member.values()):
         of = np.array([k for k, name in enumerate(names) if member[name] == group])
-        mean, votes = _effective(correlation[np.ix_(of, of)])
-        rows.append((str(group), len(of), None if np.isnan(mean) else mean, None if np.isnan(votes) else votes))
-    names_of = ("group", "n_annotators", "mean_correlation", "effective_votes")
-    return pa.table({name: [row[k] for row in rows] for k, name in enumerate(names_of)})
+        mean, votes = (None if np.isnan(each) else each for each in _effective(correlation[np.ix_(of, of)]))
+        row = {"group": str(group), "n_annotators": len(of), "mean_correlation": mean, "effective_votes": votes}
+        rows.append(row)
+    return pa.Table.from_pylist(rows)

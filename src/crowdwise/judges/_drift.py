@@ -15,7 +15,7 @@ from crowdwise.constraints import NonNegativeInt, OpenProbability, checked
 from crowdwise.data.shares import holm, wilson
 from crowdwise.data.types import Ints
 from crowdwise.errors import ConfigError, DataError
-from crowdwise.judges._people import Sides, reference_of
+from crowdwise.judges._people import Sides, likeliest, reference_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ def drift(
     truth, source = None, None
     if gold is not None or sides.people.size:
         reference, source = reference_of(sides, gold)
-        truth = np.where(np.isnan(reference).any(axis=1), -1, np.nan_to_num(reference).argmax(axis=1))
+        truth = likeliest(reference)
     rng = np.random.default_rng(random_state)
     rows = []
     for model, before, after in compared:

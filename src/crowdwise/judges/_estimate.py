@@ -220,19 +220,10 @@ class _Case:
             if rare.any():
                 whose = f"{rare.sum()} of the {len(number)} classes have" if self.what == "shares" else "there are"
                 notes.append(f"{whose} fewer than {FEW} gold cases for or against: the interval is a rough one")
-        parts: tuple[Any, ...] = (
-            found.value,
-            own[:, 0],
-            own[:, 1],
-            alone.value,
-            gold,
-            naive.value,
-            labels,
-            found.lambda_,
-            n * gain,
-        )
+        low, high = own.T
+        parts: Any = (found.value, low, high, alone.value, gold, naive.value, labels, found.lambda_, n * gain)
         if self.what != "shares":  # a single number
-            parts = tuple(float(part[0]) if part.ndim == 1 else part[0] for part in parts)
+            parts = [float(part[0]) if part.ndim == 1 else part[0] for part in parts]
         return self.estimate(parts, n, further, notes)
 
     def confusions(self) -> Estimate:
@@ -241,8 +232,7 @@ class _Case:
         c, n, many = self.crowd.n_classes, int(gold.sum()), int(rest.sum())
         given = np.eye(c)[np.maximum(self.labeller.label, 0)]
         t = quantile(self.level, n)
-        shape = (c, c)
-        value, error, alone, alone_error, labels, power = (np.full(shape, np.nan) for _ in range(6))
+        value, error, alone, alone_error, labels, power = np.full((6, c, c), np.nan)
         few = []
         for p in range(c):
             is_p, guess_p = (self.truth[gold] == p).astype(np.float64), self.labeller.guess[:, p]
@@ -309,14 +299,12 @@ class _Case:
         return self.estimate(parts, n, many, notes)
 
     def estimate(self, parts: Any, n: int, many: int, notes: list[str]) -> Estimate:
+        """``parts`` are the numbers of an estimate, from its value to its ``effective_n``."""
         for note in notes:
             warnings.warn(note, CrowdwiseWarning, stacklevel=5)
         classes = self.crowd.class_vocabulary.arrow.to_pylist()
-        names = ["value", "low", "high", "gold_only", "gold_only_interval"]
-        names += ["labels_only", "labels_only_interval", "lambda_", "effective_n"]
-        numbers: dict[str, Any] = dict(zip(names, parts, strict=True))
         about: dict[str, Any] = {"n": n, "N": many, "level": self.level, "warnings": tuple(notes)}
-        return Estimate(self.what, self.labeller.name, classes, **numbers, **about)
+        return Estimate(self.what, self.labeller.name, classes, *parts, **about)
 
 
 def _ends(value: Floats, error: Floats, factor: float, bounded: bool) -> Floats:
@@ -331,16 +319,16 @@ def _labeller(crowd: Annotations, of: Any, what: What, random_state: Any) -> _La
                 f"of has shape {of.shape}, but there are {crowd.n_instances} x {crowd.n_classes} probabilities"
             )
         return _consensus("the posterior", np.asarray(of, np.float64), np.ones(crowd.n_instances, bool))
+    labelled = crowd.labels_per_instance > 0
     if isinstance(of, Aggregator):
         model = type(of)(**of.get_params()).fit(crowd)  # without gold
-        return _consensus(type(of).__name__, model.posterior_, crowd.labels_per_instance > 0)
+        return _consensus(type(of).__name__, model.posterior_, labelled)
     if of is None:
         chosen = recommend(crowd, random_state=0)
-        return _consensus(chosen.name, chosen.estimator.posterior_, crowd.labels_per_instance > 0)
+        return _consensus(chosen.name, chosen.estimator.posterior_, labelled)
     ids = crowd.annotator_vocabulary.arrow.to_pylist()
     if of not in ids and of in list(AGGREGATORS):
-        model = AGGREGATORS[of]().fit(crowd)
-        return _consensus(of, model.posterior_, crowd.labels_per_instance > 0)
+        return _consensus(of, AGGREGATORS[of]().fit(crowd).posterior_, labelled)
     if of not in ids:
         known = [str(one) for one in ids[:1000]]
         raise ConfigError(f"of: no annotator is called {of!r}{suggest(str(of), known)}", parameter="of")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -70,55 +70,45 @@ def order(table: Any, *, level: OpenProbability = 0.95) -> Order:
     rows = [_verdict(k, dict(zip(COLUMNS, row, strict=True))) for k, row in enumerate(zip(*columns, strict=True))]
     if not rows:
         raise DataError("the table has no verdicts")
-    tallies: dict[Any, _Tally] = defaultdict(_Tally)
+    tallies: dict[Any, Counter[str]] = defaultdict(Counter)
     for row in rows:
-        tallies[row["judge"]].ties += row["winner"] == TIE
-        tallies[row["judge"]].verdicts += 1
+        tallies[row["judge"]].update(["verdicts", *(["ties"] if row["winner"] == TIE else [])])
     for (_, judge, pair), said in _pairs(rows).items():
-        tallies[judge].add(pair, said)
-    found = pa.Table.from_pylist([{"judge": judge} | tally.row(level) for judge, tally in tallies.items()])
+        tallies[judge].update(_counted(pair, said))
+    found = pa.Table.from_pylist([{"judge": judge} | _summed(tally, level) for judge, tally in tallies.items()])
     return Order(found, pa.Table.from_pylist(rows))
 
 
-@dataclass
-class _Tally:
-    verdicts: int = 0
-    ties: int = 0
-    pairs: int = 0
-    same: int = 0
-    first: int = 0
-    second: int = 0
-    single: int = 0
+def _counted(pair: tuple[Any, Any], said: dict[int, list[Any]]) -> list[str]:
+    """What a pair counts as, by its winners when its first name, and when its second name, was shown first."""
+    if not (said[0] and said[1]):
+        return ["single"]
+    one, other = said[0][-1], said[1][-1]
+    if one == other:
+        return ["pairs", "same"]
+    if TIE in (one, other):
+        return ["pairs"]
+    return ["pairs", "first" if one == pair[0] else "second"]  # shown first (or second), and chosen, both times
 
-    def add(self, pair: tuple[Any, Any], said: dict[int, list[Any]]) -> None:
-        """A pair: winners when its first name, and when its second name, was shown first."""
-        if not (said[0] and said[1]):
-            self.single += 1
-            return
-        one, other = said[0][-1], said[1][-1]
-        self.pairs += 1
-        self.same += one == other
-        if one != other and TIE not in (one, other):
-            self.first += one == pair[0]  # shown first, and chosen, both times
-            self.second += one == pair[1]
 
-    def row(self, level: float) -> dict[str, Any]:
-        decisive = self.first + self.second
-        low, high = wilson(self.same, self.pairs, level)
-        first_low, first_high = wilson(self.first, decisive, level)
-        return {
-            "n_pairs": self.pairs,
-            "consistency": self.same / self.pairs if self.pairs else None,
-            "low": float(low),
-            "high": float(high),
-            "n_inconsistent": decisive,
-            "first_share": self.first / decisive if decisive else None,
-            "first_low": float(first_low),
-            "first_high": float(first_high),
-            "p_value": float(stats.binomtest(self.first, decisive).pvalue) if decisive else None,
-            "tie_rate": self.ties / self.verdicts,
-            "n_single": self.single,
-        }
+def _summed(tally: Counter[str], level: float) -> dict[str, Any]:
+    """The columns of `Order.table`."""
+    pairs, first, decisive = tally["pairs"], tally["first"], tally["first"] + tally["second"]
+    low, high = wilson(tally["same"], pairs, level)
+    first_low, first_high = wilson(first, decisive, level)
+    return {
+        "n_pairs": pairs,
+        "consistency": tally["same"] / pairs if pairs else None,
+        "low": float(low),
+        "high": float(high),
+        "n_inconsistent": decisive,
+        "first_share": first / decisive if decisive else None,
+        "first_low": float(first_low),
+        "first_high": float(first_high),
+        "p_value": float(stats.binomtest(first, decisive).pvalue) if decisive else None,
+        "tie_rate": tally["ties"] / tally["verdicts"],
+        "n_single": tally["single"],
+    }
 
 
 def _verdict(row: int, given: dict[str, Any]) -> dict[str, Any]:

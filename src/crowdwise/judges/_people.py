@@ -92,11 +92,10 @@ def reference_of(sides: Sides, reference: Any) -> tuple[Floats, str]:
                 parameter="reference",
             )
         return people_consensus(sides), "people"
-    array = reference if isinstance(reference, np.ndarray) else None
-    if array is not None and array.ndim == 2:
-        if array.shape != shape:
-            raise DataError(f"the reference has shape {array.shape}, but the annotations need {shape} (n, C)")
-        return np.asarray(array, np.float64), "given"
+    if isinstance(reference, np.ndarray) and reference.ndim == 2:
+        if reference.shape != shape:
+            raise DataError(f"the reference has shape {reference.shape}, but the annotations need {shape} (n, C)")
+        return np.asarray(reference, np.float64), "given"
     codes = gold_codes(crowd, reference)
     known = np.full(shape, np.nan)
     if codes is not None:
@@ -104,6 +103,11 @@ def reference_of(sides: Sides, reference: Any) -> tuple[Floats, str]:
         known[rows] = 0.0
         known[rows, codes[rows]] = 1.0
     return known, "gold"
+
+
+def likeliest(reference: Floats) -> Ints:
+    """The most probable class of every instance, (n,); -1 where nothing is known."""
+    return np.where(np.isnan(reference).any(axis=1), -1, np.nan_to_num(reference).argmax(axis=1))
 
 
 def people_consensus(sides: Sides) -> Floats:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -12,6 +13,7 @@ from crowdwise.constraints import Interval, NonNegativeFloat, NonNegativeInt, Op
 from crowdwise.errors import UsageError
 
 Correlation = Annotated[float, Interval(-1, 1)]
+MOST = 1 << 62  # gold labels
 
 
 @dataclass(frozen=True)
@@ -33,10 +35,8 @@ class Plan:
     """Whether the model's labels are worth their price."""
 
     def __str__(self) -> str:
-        gold, alone = (
-            f"{self.n_gold:,} gold labels (cost {self.cost:,.0f} with the model)",
-            f"{self.effective_n:,.0f} without it",
-        )
+        gold = f"{self.n_gold:,} gold labels (cost {self.cost:,.0f} with the model)"
+        alone = f"{self.effective_n:,.0f} without it"
         verdict = f"instead of {alone}" if self.use_model else f"do no better than {alone}: use people only"
         return f"{gold} {verdict} (cost {self.cost_gold_only:,.0f}); width {self.width:.3f}"
 
@@ -77,13 +77,7 @@ def plan(
                 parameter="budget",
             )
     else:
-        low, high = 1, 2
-        while reached(high) > width:  # type: ignore[operator]
-            low, high = high, 2 * high
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if reached(middle) <= width else (middle, high)  # type: ignore[operator]
-        n = max(high, 2)
+        n = bisect_left(range(MOST), True, lo=2, key=lambda n: reached(n) <= width)  # type: ignore[operator]
     effective = n / (1 - correlation**2 * N / (n + N)) if correlation**2 < 1 or n + N > N else float("inf")
     cost, alone = n * cost_gold + N * cost_label, effective * cost_gold
     return Plan(n, N, float(reached(n)), float(cost), float(effective), float(alone), bool(cost < alone))

@@ -145,21 +145,18 @@ def _machine(confidence: Any, labels: Any) -> tuple[Floats, Ints | None]:
 
 def _wrong(answers: Any, machine: Any, asked: Ints, n: int) -> Mask:
     """Where people and machine differ, (n,), on the instances asked."""
-    if isinstance(answers, Mapping):
-        missing = [int(i) for i in asked if int(i) not in answers]
-        found = {int(i): answers[int(i)] for i in asked if int(i) in answers}
-    else:
+    if not isinstance(answers, Mapping):
         column: Sequence[Any] = np.asarray(answers).tolist()
         if len(column) != n:
             raise DataError(f"answers has {len(column)} entries, but there are {n} instances")
-        missing = [int(i) for i in asked if column[i] is None or column[i] == -1]
-        found = {int(i): column[i] for i in asked}
+        answers = {i: answer for i, answer in enumerate(column) if answer is not None and answer != -1}
+    missing = [i for i in asked.tolist() if i not in answers]
     if missing:
         raise DataError(
             f"{len(missing)} of the {len(asked)} instances drawn have no answer (such as {missing[0]}); all are needed",
             parameter="answers",
         )
     wrong = np.zeros(n, bool)
-    for i, answer in found.items():
-        wrong[i] = not answer if machine is None else answer != machine[i]
+    for i in asked.tolist():
+        wrong[i] = not answers[i] if machine is None else answers[i] != machine[i]
     return wrong

@@ -14,7 +14,7 @@ from crowdwise.data.shares import wilson
 from crowdwise.errors import DataError
 from crowdwise.judges._alt_test import EPSILON, AltTest, alt_test
 from crowdwise.judges._dependence import Dependence, dependence
-from crowdwise.judges._people import Models, Sides, people_consensus
+from crowdwise.judges._people import Models, Sides, likeliest, people_consensus
 from crowdwise.registry import AGGREGATORS
 
 PANEL = "panel"  # the aggregator for those who err alike
@@ -155,28 +155,16 @@ def summary(
     test, no_test = _tested(sides, names, people=people, epsilon=epsilon, score=score, random_state=random_state)
     consensus, truth = None, gold_codes(crowd, gold)
     if n_people > 1:
-        posterior = people_consensus(sides)
-        consensus = np.where(np.isnan(posterior).any(axis=1), -1, np.nan_to_num(posterior).argmax(axis=1))
-    found: Mapping[Any, Any] = {} if test is None else {row["model"]: row for row in test.table.to_pylist()}
-    needed: Mapping[Any, Any] = {} if test is None else {row["model"]: row for row in test.needed.to_pylist()}
+        consensus = likeliest(people_consensus(sides))
+    tables = [] if test is None else zip(test.table.to_pylist(), test.needed.to_pylist(), strict=True)
+    found: Mapping[Any, Any] = {row["model"]: row | needed for row, needed in tables}
     rng = np.random.default_rng(random_state)
     judged = []
     for code, name in zip(sides.models, names, strict=True):
-        said, row, more = sides.labels_of(code, rng), found.get(name, {}), needed.get(name, {})
-        against_people, against_gold = (None if known is None else _share(said, known) for known in (consensus, truth))
-        judged.append(
-            JudgedModel(
-                name,
-                int(np.count_nonzero(said >= 0)),
-                against_people,
-                against_gold,
-                row.get("passed"),
-                row.get("winning_rate"),
-                row.get("advantage_probability"),
-                more.get("epsilon"),
-                more.get("n_instances"),
-            )
-        )
+        said, row = sides.labels_of(code, rng), found.get(name, {})
+        by_people, by_gold = (None if known is None else _share(said, known) for known in (consensus, truth))
+        tested = [row.get(key) for key in ("passed", "winning_rate", "advantage_probability", "epsilon", "n_instances")]
+        judged.append(JudgedModel(name, int(np.count_nonzero(said >= 0)), by_people, by_gold, *tested))
     together = None
     if len(names) > 1 and (truth is not None or consensus is not None):
         together = dependence(crowd, gold, models=names)

@@ -58,7 +58,8 @@ def next_labels(
     crowd = Annotations.coerce(annotations)
     belief = Belief.of(crowd, posterior, confusion)
     check_value("budget", budget, NonNegativeInt if costs is None else NonNegativeFloat, parameter="budget")
-    price, worth = _prices(crowd, costs, kinds), _votes(crowd, votes)
+    price, names = _prices(crowd, costs, kinds), crowd.annotator_vocabulary.arrow.to_pylist()
+    worth = np.array([float((votes or {}).get(name, 1.0)) for name in names])  # what each vote counts, (R,)
     money = float(budget)
     labels = int(money) if price is None else int(min(money / price.min(), crowd.n_instances)) if len(price) else 0
     budget = labels if crowd.n_classes else 0  # without classes there is nothing to learn
@@ -105,11 +106,6 @@ def _prices(crowd: Annotations, costs: Mapping[Any, Any] | None, kinds: Any) -> 
         if not isinstance(price, int | float) or isinstance(price, bool) or not price > 0:
             raise ConfigError(f"costs: annotator {name!r} needs a price above 0, got {price!r}", parameter="costs")
     return np.array(found, np.float64)
-
-
-def _votes(crowd: Annotations, votes: Mapping[Any, float] | None) -> Floats:
-    """What the vote of every annotator counts, (R,)."""
-    return np.array([float((votes or {}).get(name, 1.0)) for name in crowd.annotator_vocabulary.arrow.to_pylist()])
 
 
 def _panel(annotations: Annotations, belief: Belief, available: Ints, size: int) -> tuple[Ints, Floats]:

@@ -43,6 +43,7 @@ COLUMNS = {  # of `quality.annotators` -> of a row
     "drift_low": "driftLow",
     "drift_high": "driftHigh",
 }
+CLASSES = ("worst", "confused", "with", "overused")  # ids, which may be numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,11 +121,10 @@ def _row(values: dict[str, Any], name: str) -> dict[str, Any]:
         values["agreement_with_consensus"] = None
     for column, key in COLUMNS.items():
         value = values.get(column)
-        if value is not None:
-            row[key] = number(value) if isinstance(value, float) else value if isinstance(value, int) else str(value)
-    for key in ("worst", "confused", "with", "overused"):  # class ids, which may be numbers
-        if key in row:
-            row[key] = str(row[key])
+        if value is not None and key in CLASSES:
+            row[key] = str(value)
+        elif value is not None:
+            row[key] = number(value) if isinstance(value, float) else value
     return row
 
 

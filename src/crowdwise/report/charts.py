@@ -54,10 +54,9 @@ def _described(spec: Spec) -> Spec:
 
 
 def _theme(name: str, colours: dict[str, str]) -> Spec:
-    font = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
     return {
         "background": "transparent",
-        "font": font,
+        "font": "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif",
         "view": {"stroke": None},
         "axis": {
             "labelColor": colours["muted"],
@@ -73,10 +72,7 @@ def _theme(name: str, colours: dict[str, str]) -> Spec:
         "legend": {"labelColor": colours["ink"], "titleColor": colours["muted"], "labelLimit": 220, "orient": "bottom"},
         "text": {"color": colours["ink"]},
         "point": {"color": colours["accent"], "filled": True},
-        "circle": {"color": colours["accent"]},
-        "bar": {"color": colours["accent"]},
-        "line": {"color": colours["accent"]},
-        "area": {"color": colours["accent"]},
+        **{mark: {"color": colours["accent"]} for mark in ("circle", "bar", "line", "area")},
         "rule": {"color": colours["muted"]},
         "range": {"category": GROUPS[name], "heatmap": _HEAT[name]},
     }

@@ -107,16 +107,7 @@ def about_comparison(found: Comparison, title: str) -> Content:
         "columns": [sentence(metric if name in ("accuracy", "agreement") else name) for name in columns[:-1]],
         "rows": rows,
         "chart": [
-            {
-                "row": entry.title,
-                "metric": metric,
-                "mean": number(100 * entry.score, 2),
-                "spread": number(100 * entry.error, 2),
-                "low": number(100 * (entry.score - entry.error), 2),
-                "high": number(100 * (entry.score + entry.error), 2),
-                "runs": entry.folds,
-            }
-            for entry in found.entries
+            _compared(entry.title, metric, 100 * entry.score, 100 * entry.error, entry.folds) for entry in found.entries
         ],
         "judged": found.judged_by,
         "warning": ""
@@ -138,9 +129,9 @@ def training(history: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             "step": step,
             "stage": str(record["stage"]),
             "epoch": int(record["epoch"]) + 1,
-            "loss": _known(record.get("loss")),
-            "agreement": _known(record.get("agreement")),
-            "seconds": _known(record.get("seconds")),
+            "loss": number(record.get("loss"), 4),
+            "agreement": number(record.get("agreement"), 4),
+            "seconds": number(record.get("seconds"), 4),
         }
         for step, record in enumerate(history, start=1)
     ]
@@ -165,20 +156,16 @@ def comparison(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             values = [float(record[metric]) for record in runs]
             spread = stdev(values) if len(values) > 1 else None
             digits = 2 if metric == TRUE else 4
-            rows.append(
-                {
-                    "column": column,
-                    "row": row,
-                    "metric": METRICS[metric],
-                    "digits": digits,
-                    "mean": number(fmean(values), digits),
-                    "spread": _known(spread),
-                    "low": number(fmean(values) - (spread or 0), digits),
-                    "high": number(fmean(values) + (spread or 0), digits),
-                    "runs": len(values),
-                }
-            )
+            bar = _compared(row, METRICS[metric], fmean(values), spread, len(values), digits)
+            rows.append({"column": column, **bar, "digits": digits, "spread": number(spread, 4)})
     return rows
+
+
+def _compared(row: str, metric: str, mean: float, spread: float | None, runs: int, digits: int = 2) -> dict[str, Any]:
+    """A method in the chart of several: its mean, and that less or more its spread."""
+    ends = {"low": number(mean - (spread or 0), digits), "high": number(mean + (spread or 0), digits)}
+    about = {"row": row, "metric": metric, "runs": runs}
+    return about | {"mean": number(mean, digits), "spread": number(spread, digits)} | ends
 
 
 def compared(records: Sequence[Mapping[str, Any]]) -> str:
@@ -195,7 +182,3 @@ def compared(records: Sequence[Mapping[str, Any]]) -> str:
             "were not shown. That ranks them, but it is not the share of right predictions."
         )
     return runs
-
-
-def _known(value: Any) -> float | None:
-    return None if value is None else number(value, 4)

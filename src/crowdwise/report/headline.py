@@ -12,8 +12,7 @@ from crowdwise.data.shares import wilson
 from crowdwise.errors import spelled
 from crowdwise.readers import MODEL
 from crowdwise.report.analysis import Analysis
-from crowdwise.report.overview import SPAMMER
-from crowdwise.report.wording import listed
+from crowdwise.report.overview import SPAMMER, listed
 
 RELABELLED = 0.1  # share of the items that is relabelled in the second sentence
 ENOUGH = 20  # items of known truth from which on accuracy is measured

@@ -11,17 +11,9 @@ import pyarrow as pa
 from crowdwise import quality
 from crowdwise.data.types import Ints
 from crowdwise.readers import MODEL
+from crowdwise.report import limits
 from crowdwise.report.analysis import Analysis
-from crowdwise.report.limits import (
-    LONG_TEXT,
-    LONG_TEXTS,
-    MOST_DETAILS,
-    MOST_ITEMS,
-    PICTURE_BYTES,
-    TEXT_LENGTH,
-    number,
-    size,
-)
+from crowdwise.report.limits import TEXT_LENGTH, number, size
 from crowdwise.report.neighbours import add_neighbours
 from crowdwise.report.thumbnails import thumbnail
 
@@ -37,7 +29,7 @@ def items(analysis: Analysis, shown: Ints, budget: int) -> dict[str, Any]:
     doubt, labels = analysis.doubt, crowd.labels_per_instance
     order = np.lexsort((-labels, -np.round(doubt, 6))) if analysis.comparable else np.arange(len(doubt))
     order = order[(labels[order] > 0) | (len(crowd) == 0)]
-    total, order = len(order), order[:MOST_ITEMS]
+    total, order = len(order), order[: limits.MOST_ITEMS]
     place: dict[int, int] = {code: at for at, code in enumerate(shown.tolist())}
     rows: list[dict[str, Any]] = []
     people = [str(name) for name in crowd.annotators[shown]]
@@ -46,7 +38,9 @@ def items(analysis: Analysis, shown: Ints, budget: int) -> dict[str, Any]:
         own = crowd.by_instance[code]
         strangers = [who for who in dict.fromkeys(crowd.annotator[own].tolist()) if who not in place]
         place |= {who: len(place) + at for at, who in enumerate(strangers)}
-        row = _item(analysis, code, float(doubt[code]), LONG_TEXT if len(rows) < LONG_TEXTS else TEXT_LENGTH)
+        row = _item(
+            analysis, code, float(doubt[code]), limits.LONG_TEXT if len(rows) < limits.LONG_TEXTS else TEXT_LENGTH
+        )
         pairs = zip(crowd.annotator[own].tolist(), crowd.label[own].tolist(), strict=True)
         row["labels"] = [part for who, label in pairs for part in (place[who], label)]
         if source.extra is not None:
@@ -59,7 +53,7 @@ def items(analysis: Analysis, shown: Ints, budget: int) -> dict[str, Any]:
         people += names
     add_neighbours(rows, order, analysis)
     left -= sum(size(row["near"]) + 8 for row in rows if "near" in row)
-    _add_pictures(rows, order, source.pictures, source.folder, min(left, PICTURE_BYTES))
+    _add_pictures(rows, order, source.pictures, source.folder, min(left, limits.PICTURE_BYTES))
     return {"rows": rows, "total": total, "people": people, "ranked": analysis.comparable}
 
 
@@ -99,17 +93,17 @@ def _more(extra: pa.Table, own: Ints, people: list[int]) -> list[list[Any]]:
         if said and len({value for value, _ in said}) == 1:
             said = [(said[0][0], -1 if len(people) > 1 else said[0][1])]
         found += [[name[:TEXT_LENGTH], value, who] for value, who in said]
-    return found[:MOST_DETAILS]
+    return found[: limits.MOST_DETAILS]
 
 
 def _add_pictures(
     rows: Sequence[dict[str, Any]], order: Ints, pictures: Sequence[Any] | None, folder: Any, left: int
 ) -> None:
     """Thumbnails of the most doubtful items, within the bytes that are left."""
-    for row, code in zip(rows, order.tolist() if pictures is not None else [], strict=False):
-        assert pictures is not None
-        picture = pictures[code]
-        found = thumbnail(picture, folder) if picture is not None and left > 0 else None
+    if pictures is None:
+        return
+    for row, code in zip(rows, order.tolist(), strict=False):
+        found = thumbnail(pictures[code], folder) if pictures[code] is not None and left > 0 else None
         if found is not None:
             left -= len(found) + 13
             if left > 0:

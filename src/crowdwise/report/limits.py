@@ -21,13 +21,12 @@ _ESCAPED = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028",
 
 
 def number(value: Any, digits: int = 3) -> float | None:
-    """A rounded number for JSON; None for NaN and infinities, which JSON lacks.
+    """A rounded number for JSON; None for what is missing, and for NaN and infinities, which JSON lacks.
 
-    >>> number(0.12345), number(float("nan"))
-    (0.123, None)
+    >>> number(0.12345), number(float("nan")), number(None)
+    (0.123, None, None)
     """
-    value = float(value)
-    return round(value, digits) if math.isfinite(value) else None
+    return None if value is None or not math.isfinite(value) else round(float(value), digits)
 
 
 def safe_json(data: Any) -> str:

@@ -14,12 +14,12 @@ from crowdwise.errors import spelled
 from crowdwise.readers import MODEL
 from crowdwise.report.analysis import Analysis
 from crowdwise.report.limits import number
-from crowdwise.report.wording import listed
 
 RESAMPLES = 200  # for the intervals of agreement
 LARGE = 500_000  # labels; no intervals above that
 SPAMMER, SPAM_LABELS = 0.9, 10
 HURRIED = 0.25  # of the crowd's median seconds per label
+NAMED = 5  # names in a list
 OVERCONFIDENT = 0.02  # predicted minus measured accuracy that earns a warning
 
 
@@ -167,3 +167,15 @@ def _annotator_warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
     if worse:
         found.append(f"{listed(worse)} became less reliable over time.")
     return found
+
+
+def listed(names: Sequence[str], most: int = NAMED) -> str:
+    """The first names, and how many more.
+
+    >>> listed(["ann", "bob"])
+    '“ann” and “bob”'
+    """
+    quoted = [f"“{name}”" for name in names[:most]]
+    if len(names) > most:
+        return f"{', '.join(quoted)} and {len(names) - most:,} more"
+    return " and ".join(filter(None, [", ".join(quoted[:-1]), quoted[-1]]))

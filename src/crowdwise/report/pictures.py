@@ -156,7 +156,12 @@ def transition_matrices(
     5
     """
     pictured = images is not None and any(image is not None for image in images)
-    panels = [(one, kind) for one in annotators for kind in ("estimated", "true") if kind == "estimated" or _true(one)]
+    panels = [
+        (one, kind)
+        for one in annotators
+        for kind in ("estimated", "true")
+        if kind == "estimated" or one.true is not None
+    ]
     columns = len(panels) + pictured
     figure = new_figure(1.9 * columns + 0.9, 2.0 * len(instances) + 1.2)
     grid = figure.subplots(len(instances), columns, squeeze=False, width_ratios=[0.7] * pictured + [1.0] * len(panels))
@@ -172,7 +177,7 @@ def transition_matrices(
             if true_classes is not None:
                 _frame_row(axes, true_classes[row], len(classes))
             if row == 0:
-                axes.set_title(f"{one.title}\n{kind}" if _true(one) else one.title, fontsize=9.5, color=INK)
+                axes.set_title(f"{one.title}\n{kind}" if one.true is not None else one.title, fontsize=9.5, color=INK)
             if not pictured and column == 0:
                 axes.set_ylabel(f"{instance}\ntrue class", fontsize=8.5, color=INK)
     figure.suptitle("How annotators err, instance by instance", fontsize=14, fontweight="bold", color=INK)
@@ -271,10 +276,6 @@ def _draw_graph(
     axes.set_ylabel("2nd principal component", fontsize=9, color=MUTED)
     axes.spines[:].set_color("#d1d5db")
     axes.margins(0.08)
-
-
-def _true(one: Matrices) -> bool:
-    return one.true is not None
 
 
 def _draw_image(axes: Axes, image: NDArray[Any] | None, title: str) -> None:

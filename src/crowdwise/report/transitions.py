@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from crowdwise.annotations import Annotations
+from crowdwise.data.codes import row_blocks
 from crowdwise.data.types import Floats, Ints
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.networks.transition import ConstantTransition, Transition
@@ -49,9 +50,8 @@ class Transitions:
 
     def blocks(self, annotations: Annotations) -> Iterator[tuple[Ints, Floats]]:
         """All annotations in blocks: their rows (b,), and the matrices of their pairs (b, C, C)."""
-        step = max(1, NUMBERS // self.n_classes**2)
-        for start in range(0, len(annotations), step):
-            rows = np.arange(start, min(start + step, len(annotations)))
+        for block in row_blocks(len(annotations), self.n_classes**2, NUMBERS):
+            rows = np.arange(block.start, block.stop)
             instance = annotations.instance[rows].astype(np.int64)
             yield rows, self.pairs(instance, annotations.annotator[rows].astype(np.int64))
 

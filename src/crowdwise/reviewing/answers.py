@@ -88,8 +88,8 @@ class Answers:
     """Answers about items or classes that the crowd does not have."""
 
     def __post_init__(self) -> None:
-        self._items = _codes(self.crowd.instance_vocabulary.arrow.to_pylist())
-        self._classes = _codes(self.crowd.class_vocabulary.arrow.to_pylist())
+        ids = (self.crowd.instance_vocabulary, self.crowd.class_vocabulary)
+        self._items, self._classes = ({one: code for code, one in enumerate(each.arrow.to_pylist())} for each in ids)
         self._keys: set[str] = set()
         self.reviewed = np.zeros(self.crowd.n_instances, np.int32)  # labels by reviewers, (n,)
 
@@ -166,7 +166,3 @@ class Answers:
         found[items] = labels
         found[items[found[items] != labels]] = -1
         return found
-
-
-def _codes(ids: list[Any]) -> dict[Any, int]:
-    return {identifier: code for code, identifier in enumerate(ids)}

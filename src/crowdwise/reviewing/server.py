@@ -19,9 +19,9 @@ HINT = "the review needs starlette and uvicorn: pip install 'crowdwise[review]'"
 CONNECTIONS = 100
 
 
-def serve(session: Session, port: int, ready: Callable[[Guard], object], *, framed: bool = False) -> None:
+def serve(session: Session, port: int, ready: Callable[[Guard], object]) -> None:
     """Serve a session until the process is interrupted; ``ready`` is told how to get in."""
-    _runner(session, port, ready, framed)[0]()
+    _runner(session, port, ready, framed=False)[0]()
 
 
 def _runner(

@@ -270,7 +270,7 @@ class Session:
             kind = "reviewer" if who >= self.crowd.n_annotators else "model" if model else ""
             skill = float(now.skill[who]) if now.comparable and kind != "reviewer" else None
             votes.setdefault(label, []).append({"name": str(name), "kind": kind, "skill": skill})
-        belief = now.posterior[item]
+        belief, picture = now.posterior[item], None if self.pictures is None else self.pictures[item]
         with self._lock:
             verdict, comment = answers.labels.get((reviewer, item)), answers.comments.get((reviewer, item), "")
             others = [(who, said) for (who, code), said in answers.comments.items() if code == item and who != reviewer]
@@ -278,7 +278,7 @@ class Session:
             "item": item,
             "id": str(self._id(item)),
             "text": self.text(item),
-            "picture": self.pictures is not None and _present(self.pictures[item]),
+            "picture": picture is not None and getattr(picture, "is_valid", True),
             "likely": [
                 (self.class_name(label), float(belief[label]))
                 for label in np.argsort(-belief, kind="stable")[:5].tolist()
@@ -340,10 +340,6 @@ class Session:
 
     def _id(self, item: int) -> Any:
         return self.crowd.instance_vocabulary.take(np.array([item]))[0].as_py()
-
-
-def _present(picture: Any) -> bool:
-    return picture is not None and getattr(picture, "is_valid", True)
 
 
 def _check(session: Session, method: str) -> None:

@@ -130,14 +130,13 @@ def aggregate(
     profile = beside(out) if annotators_out is None else Path(annotators_out)
     reading = dict(reading or {})
     gold = gold if gold is not None else reading.get("gold")
-    informed = gold is not None or gold_column is not None
+    source = reading | {"gold": gold, "gold_column": gold_column}
+    informed = gold is not None or gold_column is not None  # a column that merely looks like gold only measures
     asked = bool(stream) or any(value is not None for value in (memory, work, ray))
-    tables = _is_table(reading) and to in ("auto", "table") and len(paths) == 1
-    if gold is not None and gold_column is not None:
-        raise UsageError(f"{spelled('gold')} and {spelled('gold_column')} do not go together", parameter="gold")
+    streamable = _is_table(reading) and to in ("auto", "table") and len(paths) == 1
     check_workers(ray, workers)
-    _check_streaming(stream, asked, informed, tables, ray)
-    reason = _why_stream(paths[0], out, method, asked) if stream is not False and not informed and tables else None
+    _check_streaming(stream, asked, informed, streamable, ray)
+    reason = _why_stream(paths[0], out, method, asked) if stream is not False and not informed and streamable else None
     if reason is None:
         to = output_format(out, to)
     check_outputs([out, profile], [*paths, None if gold is None else Path(gold)])
@@ -147,29 +146,8 @@ def aggregate(
         observer.note(f"{paths[0].name}: streamed {reason}, within about {bound / 1e9:.1f} GB of memory")
         options = {"work": work, "passes": _passes(ray, workers), "proba": proba, "random_state": seed}
         return _streamed(paths[0], out, profile, method, reading, {"memory": bound, **options}, observer)
-    return _in_memory(
-        paths, out, profile, method, gold, gold_column, reading, to=to, proba=proba, seed=seed, observer=observer
-    )
-
-
-def _in_memory(
-    path: list[Path],
-    out: Path,
-    profile: Path,
-    method: str,
-    gold: str | Path | None,
-    gold_column: str | None,
-    reading: Reading,
-    *,
-    to: str,
-    proba: bool,
-    seed: int,
-    observer: Observer,
-) -> Aggregated:
-    details = to == LABEL_STUDIO
-    export = read_annotations(path, reading, observer, gold=gold, gold_column=gold_column, details=details)
+    export = read_annotations(paths, source, observer, details=to == LABEL_STUDIO)
     crowd, known = export.annotations, export.gold
-    informed = gold is not None or gold_column is not None  # a column that merely looks like gold only measures
     with observer.step("inferring labels"):
         fitted = fit(method, crowd, known if informed else None, seed, models=export.models)
         votes = crowd.votes()
@@ -189,13 +167,7 @@ def _in_memory(
 
 
 def _streamed(
-    path: Path,
-    out: Path,
-    profile: Path,
-    method: str,
-    reading: Reading,
-    options: Mapping[str, Any],
-    observer: Observer,
+    path: Path, out: Path, profile: Path, method: str, reading: Reading, options: Mapping[str, Any], observer: Observer
 ) -> Aggregated:
     for file in (out, profile):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -314,15 +286,13 @@ def _only_shares(model: Aggregator) -> bool:
 
 def _why(model: Aggregator, *, comparable: bool) -> str:
     n_gold = model.tempering_.n_gold if hasattr(model, "tempering_") else 0
-    if model.calibration == "none":
-        reason = "as if annotators erred independently"
-    elif n_gold:
-        reason = f"corrected by {count(n_gold, 'gold labels')}"
-    else:
-        reason = "as in crowds with known truth, where errors are not independent"
     if not comparable:
-        reason = "a typical value: without a second label per instance or gold it cannot be estimated"
-    return reason
+        return "a typical value: without a second label per instance or gold it cannot be estimated"
+    if model.calibration == "none":
+        return "as if annotators erred independently"
+    if n_gold:
+        return f"corrected by {count(n_gold, 'gold labels')}"
+    return "as in crowds with known truth, where errors are not independent"
 
 
 def label_table(crowd: Annotations, fitted: Fit, *, proba: bool) -> pa.Table:
@@ -340,18 +310,11 @@ def label_table(crowd: Annotations, fitted: Fit, *, proba: bool) -> pa.Table:
     return pa.table(columns)
 
 
-def annotator_table(
-    crowd: Annotations,
-    model: Aggregator,
-    *,
-    timestamps: Any = None,
-    durations: Any = None,
-    gold: Mapping[Any, Any] | None = None,
-) -> pa.Table:
-    """`quality.annotators`, worst first."""
+def annotator_table(crowd: Annotations, model: Aggregator, **more: Any) -> pa.Table:
+    """`quality.annotators`, worst first; ``more`` are its arguments."""
     small = 8.0 * crowd.n_annotators * crowd.n_classes**2 <= TABLES
     belief = model if small else model.judging_posterior_
-    table = quality.annotators(crowd, belief, timestamps=timestamps, durations=durations, gold=gold)
+    table = quality.annotators(crowd, belief, **more)
     return table.sort_by([("annotator_quality", "ascending"), ("num_examples_labeled", "descending")])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,20 +30,17 @@ class Compared:
 def compare(
     plan: Plan,
     *,
-    methods: Sequence[str] | None = None,
-    folds: int = 5,
-    seconds: float | None = 150.0,
     jobs: int | None = None,
-    folder: str | Path | None = None,
     ray: str | None = None,
     workers: int | None = None,
     observer: Observer = SILENT,
     progress: Progress | None = None,
+    **options: Any,
 ) -> Compared:
     """Compare methods on the data of a plan (see `crowdwise.tasks.train.plan`, whose method does not matter here).
 
-    Gold labels judge where the annotations come with some. The other arguments are those of `crowdwise.compare`; ``ray`` runs
-    the fits on Ray.
+    Gold labels judge where the annotations come with some. ``ray`` runs the fits on Ray; ``jobs`` and ``options`` (methods,
+    folds, seconds, folder) are those of `crowdwise.compare`.
     """
     check_workers(ray, workers)
     data = plan.load()
@@ -61,15 +58,12 @@ def compare(
         found = comparison.compare(
             data.X,
             data.annotations,
-            methods=methods,
             gold=known,
-            folds=folds,
             seed=plan.seed,
-            seconds=seconds,
             jobs=processes or jobs,
-            folder=folder,
             device=plan.parameters.get("device", "auto"),
             observer=told,
+            **options,
         )
     return Compared(found, training_of(plan, found.recommended))
 
@@ -80,7 +74,8 @@ def training_of(plan: Plan, method: str) -> dict[str, str]:
         return {}
     found = {"annotations": plan.annotations, "method": method, "data": plan.data.get("name"), "inputs": plan.inputs}
     found |= {"ids": plan.ids, "text": plan.text, "image": plan.image, "root": plan.root}
-    return {name: _relative(str(value)) for name, value in found.items() if value is not None}
+    here = f"{Path.cwd()}/"  # a path below the current folder is given as one would type it
+    return {name: str(value).removeprefix(here) for name, value in found.items() if value is not None}
 
 
 @contextmanager
@@ -93,9 +88,3 @@ def _cluster(ray: str | None, workers: int | None) -> Iterator[int | None]:
 
     with connect(ray, workers) as found, parallel_on_ray():
         yield found.workers
-
-
-def _relative(path: str) -> str:
-    """A path below the current folder as one would type it."""
-    here = f"{Path.cwd()}/"
-    return path.removeprefix(here)

@@ -73,13 +73,8 @@ def describe(what: str | Path, reading: Reading | None = None) -> list[Descripti
         return [_directory(path)]
     if path.is_file():
         return [_file(path, reading or {})]
-    found = []
-    if name in METHODS:
-        found.append(_member(METHODS[name], name, "method"))
-    if name in AGGREGATORS:
-        found.append(_member(AGGREGATORS[name], name, "aggregator"))
-    if name in ENCODERS:
-        found.append(_member(ENCODERS[name], name, "encoder"))
+    members: dict[str, Any] = {"method": METHODS, "aggregator": AGGREGATORS, "encoder": ENCODERS}
+    found = [_member(known[name], name, family) for family, known in members.items() if name in known]
     if name in READERS:
         found.append(_format(name))
     if name in presets.names():
@@ -262,9 +257,9 @@ def _shape(sizes: Sequence[int]) -> str:
     return " x ".join(map(str, sizes))
 
 
-def _some(values: list[Any], most: int = 10) -> str:
+def _some(values: list[Any]) -> str:
     """How many there are, and the first of them."""
-    return f"{len(values):,}: {', '.join(map(str, values[:most]))}{', ...' if len(values) > most else ''}"
+    return f"{len(values):,}: {', '.join(map(str, values[:10]))}{', ...' if len(values) > 10 else ''}"
 
 
 def _spread(counts: Any) -> str:

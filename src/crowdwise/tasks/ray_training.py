@@ -39,10 +39,10 @@ def fit_on(address: str, workers: int | None, plan: Plan, path: Path) -> None:
             trainer = _trainer(workers, device, plan, path.absolute(), scratch)
             training = pool.submit(trainer.fit)
             with Progress(int(plan.model().verbose), plan.method) as progress:
-                shown = _Shown(path / METRICS, progress)
+                records: list[dict[str, Any]] = []
                 while wait([training], timeout=LOOK).not_done:
-                    shown.update()
-                shown.update()
+                    _show(path / METRICS, progress, records)
+                _show(path / METRICS, progress, records)
             failure = training.exception()
         if (scratch / ERROR).exists():
             kind, message = read_json(scratch / ERROR)
@@ -92,23 +92,15 @@ def _work(settings: dict[str, Any]) -> None:
         write_json(path / SCRATCH / ERROR, [type(error).__name__, str(error)])
 
 
-class _Shown:
-    """Shows epochs as they appear in a run directory."""
-
-    def __init__(self, log: Path, progress: Progress) -> None:
-        self.log, self.progress = log, progress
-        self.epochs = 0
-        self.stage: int | None = None
-
-    def update(self) -> None:
-        try:
-            lines = self.log.read_text(encoding="utf-8").splitlines()
-            fresh = [json.loads(line) for line in lines[self.epochs :]]
-        except (OSError, ValueError):  # not there, or just being written
-            return
-        for record in fresh:
-            if record["index"] != self.stage:
-                self.stage = record["index"]
-                self.progress.stage(record["stage"], None)
-            self.progress.epoch(record)
-        self.epochs += len(fresh)
+def _show(log: Path, progress: Progress, shown: list[dict[str, Any]]) -> None:
+    """Show the epochs that a run directory has, but for those ``shown``, to which they are added."""
+    try:
+        lines = log.read_text(encoding="utf-8").splitlines()
+        fresh = [json.loads(line) for line in lines[len(shown) :]]
+    except (OSError, ValueError):  # not there, or just being written
+        return
+    for record in fresh:
+        if not shown or record["index"] != shown[-1]["index"]:
+            progress.stage(record["stage"], None)
+        progress.epoch(record)
+        shown.append(record)

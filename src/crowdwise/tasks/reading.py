@@ -22,21 +22,13 @@ def paths_of(path: Paths) -> list[Path]:
     return [Path(path)] if isinstance(path, str | Path) else [Path(each) for each in path]
 
 
-def read_annotations(
-    path: Paths,
-    reading: Reading | None,
-    observer: Observer,
-    *,
-    gold: str | Path | None = None,
-    gold_column: str | None = None,
-    **more: Any,
-) -> Export:
+def read_annotations(path: Paths, reading: Reading | None, observer: Observer, **more: Any) -> Export:
     """`crowdwise.read`, whose message the observer gets; what no memory holds is refused.
 
-    ``gold`` is a table of true classes or a column of the file, ``gold_column`` a column.
+    ``more`` says more of how to read. ``gold`` is a table of true classes or a column of the file, ``gold_column`` a column.
     """
-    given = {**(reading or {}), **more}
-    gold = gold if gold is not None else given.pop("gold", None)
+    given = {**(reading or {}), **{name: value for name, value in more.items() if value is not None}}
+    gold, gold_column = given.get("gold"), given.pop("gold_column", None)
     if gold is not None and gold_column is not None:
         raise UsageError(f"{spelled('gold')} and {spelled('gold_column')} do not go together", parameter="gold")
     given["gold"] = gold_column if gold is None else str(gold)

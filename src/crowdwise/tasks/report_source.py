@@ -142,14 +142,20 @@ def _labels(path: Path, request: Request, observer: Observer) -> Source:
 def _with_inputs(source: Source, path: Path, request: Request) -> Source:
     """The labels, and the rows of the inputs that belong to their instances."""
     from crowdwise import encoders
-    from crowdwise.data.training import from_files
 
-    root = None if request.root is None else str(request.root)
-    data = from_files(str(request.inputs), str(path), None, request.reading, root=root)
+    data = _joined(request, path)
     row = {str(name): at for at, name in enumerate(data.annotations.instances.tolist())}
     rows = np.array([row[str(name)] for name in source.annotations.instances.tolist()], np.int64)
     X = encoders.take_rows(encoders.opened(data.X), rows)
     return with_instances(dataclasses.replace(source, message=f"{source.message}\n{data.message.splitlines()[0]}"), X)
+
+
+def _joined(request: Request, annotations: Path, expects: str = "") -> TrainingData:
+    """The inputs of a request together with a file of labels."""
+    from crowdwise.data.training import from_files
+
+    root = None if request.root is None else str(request.root)
+    return from_files(str(request.inputs), str(annotations), None, request.reading, root=root, expects=expects)
 
 
 def _run(request: Request, observer: Observer) -> Source | Content:
@@ -184,12 +190,8 @@ def _run_from_python(request: Request, model: CrowdClassifier | None, observer: 
         return page
     if request.inputs is None or model is None:
         return dataclasses.replace(_labels(request.annotations, request, observer), title=title)
-    from crowdwise.data.training import from_files
-
-    root = None if request.root is None else str(request.root)
     encoder = model.intake_.encoder
-    expects = "" if encoder is None else encoder.takes
-    data = from_files(str(request.inputs), str(request.annotations), None, request.reading, root=root, expects=expects)
+    data = _joined(request, request.annotations, "" if encoder is None else encoder.takes)
     observer.note(data.message)
     return from_training(_known_to(model, data), model, title)
 
@@ -219,26 +221,14 @@ def _known_to(model: CrowdClassifier, data: TrainingData) -> TrainingData:
 def _result(request: Request, observer: Observer) -> Source:
     """A table of labels with confidence; with the annotations behind it where they are given."""
     path = request.path
-    names: list[str] = []
-
-    def choose(columns: Any) -> Any:
-        names.extend(name for name in columns if name in RESULT[:3] or name.startswith("p_"))
-        return names
-
-    loaded = {name: _plain(column) for name, column in load_columns(path, choose).items()}
-    labels, confidence = loaded["label"], np.array(loaded["confidence"], np.float64)
-    classes = [name[2:] for name in names if name.startswith("p_")] or sorted({str(label) for label in labels})
+    found = load_columns(path, lambda names: [each for each in names if each in RESULT[:3] or each.startswith("p_")])
+    loaded = {name: _plain(column) for name, column in found.items()}
+    classes = [name[2:] for name in loaded if name.startswith("p_")] or sorted(set(map(str, loaded["label"])))
     method = f"the labels of {path.name}"
     if request.annotations is None:
-        nobody = np.empty(0, np.int64)
-        crowd = Annotations.from_triples(
-            nobody,
-            nobody,
-            nobody,
-            instances=[str(each) for each in loaded["instance"]],
-            n_annotators=0,
-            classes=classes,
-        )
+        nobody = [np.empty(0, np.int64)] * 3
+        ids = [str(each) for each in loaded["instance"]]
+        crowd = Annotations.from_triples(*nobody, instances=ids, n_annotators=0, classes=classes)
         source = Source(path.name, crowd, f"{path.name}: labels of {crowd.n_instances:,} items", method=method)
         sidecar = beside(path)
         if sidecar.is_file():
@@ -247,15 +237,12 @@ def _result(request: Request, observer: Observer) -> Source:
     else:
         source = _labels(request.annotations, request, observer)
         source = dataclasses.replace(source, title=path.name, method=method)
-    return dataclasses.replace(
-        source, posterior=_posterior(source.annotations, loaded, classes, labels, confidence, path)
-    )
+    return dataclasses.replace(source, posterior=_posterior(source.annotations, loaded, classes, path))
 
 
-def _posterior(
-    crowd: Annotations, loaded: Mapping[str, Any], classes: list[str], labels: Any, confidence: Any, path: Path
-) -> Any:
+def _posterior(crowd: Annotations, loaded: Mapping[str, Any], classes: list[str], path: Path) -> Any:
     """Posterior (n, C) from the columns p_CLASS, or from label and confidence: the rest is then shared by the others."""
+    labels, confidence = loaded["label"], np.array(loaded["confidence"], np.float64)
     rows = {str(name): row for row, name in enumerate(loaded["instance"])}
     try:
         order = np.array([rows[str(name)] for name in crowd.instances.tolist()], np.int64)

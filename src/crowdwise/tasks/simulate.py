@@ -61,43 +61,28 @@ def simulate(
     for path in filter(None, (out, truth)):
         path.parent.mkdir(parents=True, exist_ok=True)
     data = datasets.load(dataset, download=download)
-    common = {"labels_per_instance": labels_per_instance, "random_state": seed, "n_classes": data.n_classes}
-    crowd = _crowd(data, process, annotators, groups, noise_rate, common, settings or {})
+    X, y = with_truth(data)
+    function = getattr(processes, process.replace("-", "_"))
+    known = set(inspect.signature(function).parameters) - {"X", "y", "n_classes", "random_state"} | set(_PAIRS)
+    refuse_unknown(f"process {process!r}", settings or {}, known)
+    given: dict[str, Any] = {"n_annotators": annotators, "accuracy": 1 - noise_rate}
+    if process == "aidn":
+        groups = min(3, annotators) if groups is None else groups
+        given = {"X": X, "n_annotators": annotators, "n_groups": groups, "noise_rate": noise_rate}
+    elif groups is not None:
+        raise ConfigError(
+            f"{spelled('groups')} goes with {spelled('process', 'aidn')} only, not with {process!r}", parameter="groups"
+        )
+    elif process == "one-coin":
+        given = {"accuracies": np.full(annotators, 1 - noise_rate)}
+    given |= {"labels_per_instance": labels_per_instance, "random_state": seed, "n_classes": data.n_classes}
+    crowd: SimulatedCrowd = function(y=y, **given | dict(settings or {}))
     annotations = named(crowd.annotations, data.class_names)
     write_table(annotations.to_frame(), out)
     if truth is not None:
         write_table(_truth_table(crowd, data.class_names), truth)
     wrong = float(np.mean(annotations.label != crowd.y[annotations.instance]))
     return Simulated(annotations, wrong, out, truth)
-
-
-def _crowd(
-    data: datasets.Dataset,
-    process: str,
-    annotators: int,
-    groups: int | None,
-    noise_rate: float,
-    common: Mapping[str, Any],
-    settings: Mapping[str, Any],
-) -> SimulatedCrowd:
-    X, y = with_truth(data)
-    function = getattr(processes, process.replace("-", "_"))
-    known = set(inspect.signature(function).parameters) - {"X", "y", "n_classes", "random_state"} | set(_PAIRS)
-    refuse_unknown(f"process {process!r}", settings, known)
-    if process == "aidn":
-        groups = min(3, annotators) if groups is None else groups
-        own: dict[str, Any] = {"n_annotators": annotators, "n_groups": groups, "noise_rate": noise_rate}
-        return processes.aidn(X, y, **{**common, **own, **settings})
-    if groups is not None:
-        raise ConfigError(
-            f"{spelled('groups')} goes with {spelled('process', 'aidn')} only, not with {process!r}", parameter="groups"
-        )
-    if process == "one-coin":
-        own = {"accuracies": np.full(annotators, 1 - noise_rate)}
-    else:
-        own = {"n_annotators": annotators, "accuracy": 1 - noise_rate}
-    crowd: SimulatedCrowd = function(y, **{**common, **own, **settings})
-    return crowd
 
 
 def _truth_table(crowd: SimulatedCrowd, class_names: tuple[str, ...]) -> pa.Table:

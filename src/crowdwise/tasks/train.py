@@ -10,6 +10,7 @@ import dataclasses
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,11 +71,7 @@ class Plan:
             columns: dict[str, Any] = {"text": self.text, "image": self.image, "root": self.root}
             return from_files(self.inputs, self.annotations, self.ids, self.reading, **columns, as_they_appear=earlier)
         return from_dataset(
-            self.data,
-            simulated=self.simulate,
-            annotations=self.annotations,
-            reading=self.reading,
-            seed=self.seed,
+            self.data, simulated=self.simulate, annotations=self.annotations, reading=self.reading, seed=self.seed
         )
 
     def model(self, **changed: Any) -> CrowdClassifier:
@@ -85,11 +82,8 @@ class Plan:
         """Train in a run directory, from where it stands, with some parameters ``changed``."""
         if (path / RUN).exists():
             parameters = explicit_parameters(self.parameters, getattr(data.X, "shape", (0,))[1:])
-            return (
-                dataclasses.replace(self, parameters=parameters)
-                .model(**changed)
-                .fit(data.X, data.annotations, ids=data.ids, resume=path)
-            )
+            model = dataclasses.replace(self, parameters=parameters).model(**changed)
+            return model.fit(data.X, data.annotations, ids=data.ids, resume=path)
         model = self.model(**changed)
         source = {name: getattr(self, name) for name in SOURCE}
         source["parameters"] = {name: value for name, value in self.parameters.items() if name in NEUTRAL}
@@ -147,8 +141,8 @@ class Run:
         """A run to be started, in ``out`` or in a new folder ``runs/SOURCE-METHOD-seedN``."""
         if out is not None:
             return cls(Path(out), plan)
-        names = (plan.name if number == 1 else f"{plan.name}-{number}" for number in range(1, 10_000))
-        return cls(next(path for path in (Path("runs") / name for name in names) if not path.exists()), plan)
+        paths = (Path("runs", plan.name + (f"-{number}" if number > 1 else "")) for number in count(1))
+        return cls(next(path for path in paths if not path.exists()), plan)
 
     @classmethod
     def open(cls, path: str | Path, *, device: str | None = None) -> Run:
@@ -202,10 +196,8 @@ class Run:
             results["test_accuracy"] = model.score(data.X_test, model.classes_[data.y_test])
         if data.gold is not None:
             rows, classes = data.gold
-            results["gold_accuracy"], results["gold_instances"] = (
-                model.score(take_rows(data.X, rows), classes),
-                len(rows),
-            )
+            results["gold_accuracy"] = model.score(take_rows(data.X, rows), classes)
+            results["gold_instances"] = len(rows)
         agreements = [record["agreement"] for record in model.history_ if record["agreement"] is not None]
         results["agreement"] = agreements[-1] if agreements else None
         repeated = first_try(model.history_[-1]["stage"]) if model.history_ else None

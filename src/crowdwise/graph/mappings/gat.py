@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -53,21 +53,13 @@ class GATHeads(MappedHeads):
 
     @classmethod
     def from_graph(
-        cls,
-        graph: sp.csr_array,
-        width: int,
-        n_classes: int,
-        *,
-        hidden: int = 64,
-        residual: Tensor | None = None,
-        attention_heads: int = 4,
-        threshold: float = 0.1,
+        cls, graph: sp.csr_array, width: int, n_classes: int, *, threshold: float = 0.1, **options: Any
     ) -> Self:
         """Edges are the weights of the graph above ``threshold``."""
         size = graph.shape[0]
         pattern = sp.csr_array(sp.csr_array(graph > threshold).astype(np.float64) + sp.eye_array(size))
         edges = torch.from_numpy(np.stack(pattern.nonzero()).astype(np.int64))
-        return cls(edges, size, width, n_classes, hidden=hidden, attention_heads=attention_heads, residual=residual)
+        return cls(edges, size, width, n_classes, **options)
 
     @classmethod
     def from_saved(cls, tensors: dict[str, Tensor]) -> Self:
