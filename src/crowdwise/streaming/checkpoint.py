@@ -21,8 +21,8 @@ from crowdwise.aggregation.core.base import Aggregator, State
 from crowdwise.aggregation.core.crowd import Crowd, Query
 from crowdwise.errors import CrowdwiseWarning, ModelFileError
 from crowdwise.storage.arrays import read_npz
+from crowdwise.storage.files import replacing
 from crowdwise.streaming.crowd import Question
-from crowdwise.streaming.store import write_arrays
 
 VERSION = 3
 _ROWS = queries.majority, queries.weighted_majority, queries.labels
@@ -50,7 +50,8 @@ class Checkpoint:
         arrays: dict[str, npt.NDArray[Any]] = {}
         content = pack(state.content(), arrays)
         about = {"key": self.key, "state": content, "trace": trace, "converged": converged}
-        write_arrays(self.path, {"about": np.array(json.dumps(about)), **arrays}, keep=self.previous)
+        with replacing(self.path, keep=self.previous) as temporary, temporary.open("wb") as file:
+            np.savez(file, about=np.array(json.dumps(about)), **arrays)  # type: ignore[arg-type]
 
     def load(self, crowd: Crowd) -> Kept | None:
         """What was saved last; None where there is no file."""

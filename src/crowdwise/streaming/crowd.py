@@ -20,8 +20,7 @@ from crowdwise.aggregation.core.bayes_kernels import GladStep, glad_step
 from crowdwise.aggregation.core.crowd import Crowd, Query, Role
 from crowdwise.aggregation.core.kernels import Floats, Layout, Step
 from crowdwise.errors import ConfigError, DataError, spelled
-from crowdwise.streaming._progress import Progress
-from crowdwise.streaming.passes import Function, Pass, Sums, Workers, added, larger
+from crowdwise.streaming.passes import Function, Pass, Progress, Sums, Workers, added, larger
 from crowdwise.streaming.store import Part, Store
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 from crowdwise.errors import ConfigError, ModelFileError, spelled
-from crowdwise.storage.documents import write_json
+from crowdwise.storage.documents import read_json, write_json
 from crowdwise.storage.lock import NAME as LOCK
-from crowdwise.streaming.store import MANIFEST, read_sealed
+from crowdwise.streaming.store import TABLE
 
 MARKER = "crowdwise-work.json"
 
@@ -40,7 +40,8 @@ def claim(folder: Path) -> None:
 
 def release(folder: Path) -> None:
     """Remove the folder, its mark last: what a kill leaves is still marked, and no damaged table."""
-    (folder / "table" / MANIFEST).unlink(missing_ok=True)
+    for table in folder.glob(f"table*/{TABLE}"):
+        table.unlink()
     for entry in folder.iterdir():
         if entry.name == MARKER:
             continue
@@ -50,10 +51,10 @@ def release(folder: Path) -> None:
 
 def _of_earlier_version(folder: Path) -> bool:
     """Whether an earlier version, which left no mark, has worked here."""
-    for file in (folder / "table" / MANIFEST, folder / "table.partial" / "source.json"):
+    for file in (folder / "table" / "manifest.json", folder / "table.partial" / "source.json"):
         try:
-            if file.is_file() and isinstance(read_sealed(file), dict):
+            if file.is_file() and set(read_json(file)) == {"checksum", "content"}:
                 return True
-        except ModelFileError:
+        except (ModelFileError, TypeError):
             continue
     return False

@@ -7,6 +7,7 @@ be run anywhere, and again.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from crowdwise.progress import ProgressDisplay
 from crowdwise.streaming.store import Store
 
 Sums = tuple[Any, ...]  # arrays and numbers that are added up over partitions, and lists that are strung together
@@ -55,6 +57,32 @@ class Pass:
     def stretches(self, number: int) -> list[list[int]]:
         """All partitions in ``number`` stretches of about one length, or fewer."""
         return [part.tolist() for part in np.array_split(np.arange(len(self)), min(number, len(self)))]
+
+
+class Progress(ProgressDisplay):
+    """What a person sees of a long run: one bar for one step after the other at ``verbose=1``, a line for each at 2."""
+
+    def __init__(self, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        self.title = "inferring labels"  # of the next passes over the data
+
+    def columns(self, facts: Any) -> tuple[Any, ...]:
+        from rich.progress import TaskProgressColumn, TimeRemainingColumn
+
+        return TaskProgressColumn(), TimeRemainingColumn(), facts
+
+    def step(self, name: str, total: int) -> None:
+        """Begin something of ``total`` parts; what was before is done."""
+        if self.lines:
+            print(name, file=sys.stderr, flush=True)
+        if self.bar is not None:
+            self.task = self.bar.add_task(name, facts="") if self.task is None else self.task
+            self.bar.reset(self.task, description=name, total=total)
+
+    def advance(self, parts: int = 1) -> None:
+        """Some parts are done; threads may call it."""
+        if self.bar is not None:
+            self.bar.advance(self.task, parts)
 
 
 class Passes(Protocol):
