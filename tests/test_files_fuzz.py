@@ -29,7 +29,7 @@ from crowdwise.errors import CrowdwiseError, ModelFileError
 from crowdwise.methods.ce import CE
 from crowdwise.methods.taidtm import TAIDTM
 from crowdwise.streaming import preparation
-from crowdwise.streaming.checkpoint import Checkpoint, pack
+from crowdwise.streaming.checkpoint import Checkpoint, packed
 from crowdwise.streaming.crowd import StreamedCrowd
 from crowdwise.streaming.passes import Progress, Threads
 from crowdwise.streaming.store import Store
@@ -182,9 +182,8 @@ def load_state(folder: Path) -> Any:
     found = Checkpoint(folder / "work", DawidSkene(max_iter=4, tol=0), "source").load(None)
     if found is None:
         raise ModelFileError("the state is gone")
-    arrays: dict[str, Any] = {}
     state, *rest = found
-    about = pack([state.content(), *rest], arrays)
+    about, arrays = packed([state.content(), *rest])
     return about, {name: array.tolist() for name, array in arrays.items()}
 
 

@@ -20,7 +20,7 @@ from crowdwise.aggregation.core.bayes_kernels import GladStep, glad_step
 from crowdwise.aggregation.core.crowd import Crowd, Query, Role
 from crowdwise.aggregation.core.kernels import Floats, Layout, Step
 from crowdwise.errors import ConfigError, DataError, spelled
-from crowdwise.streaming.passes import Function, Pass, Progress, Sums, Workers, added, larger
+from crowdwise.streaming.passes import Pass, Progress, Sums, Workers, added, larger
 from crowdwise.streaming.store import Part, Store
 
 if TYPE_CHECKING:
@@ -72,16 +72,15 @@ class StreamedCrowd(Crowd):
 
     # passes
 
-    def sums(self, function: Function, *arguments: Any, combine: Callable[..., Sums] = added) -> Sums:
-        """Map a function over all partitions, and add up."""
-        task = Pass(self.store, function, arguments, combine)
-        self.progress.step(self.progress.title, len(task))
-        return self.workers.sums(task, self.progress.advance)
+    def sums(self, question: Question, combine: Callable[..., Sums] = added) -> Sums:
+        """Put a question to all partitions, and add up."""
+        self.progress.step(self.progress.title, len(self.store))
+        return self.workers.sums(Pass(self.store, _answer, question, combine), self.progress.advance)
 
-    def pieces(self, function: Function, *arguments: Any, take: Callable[[Any], None]) -> Sums:
-        """Map a function that returns a piece and sums; pieces are taken in the order of the partitions."""
-        task = Pass(self.store, function, arguments, added)
-        self.progress.step(self.progress.title, len(task))
+    def pieces(self, query: Query, *arguments: Any, take: Callable[[Any], None]) -> Sums:
+        """As `total`, of a query that returns a piece and sums; pieces are taken in the order of the partitions."""
+        self.progress.step(self.progress.title, len(self.store))
+        task = Pass(self.store, _piece, Question(query, arguments), added)
         return self.workers.pieces(task, take, self.progress.advance)
 
     # queries
@@ -90,17 +89,16 @@ class StreamedCrowd(Crowd):
         return Question(query, tuple(None if isinstance(a, np.random.Generator) else a for a in arguments))
 
     def total(self, query: Query, *arguments: Any, largest: bool = False) -> Any:
-        asked = Question(query, arguments, (), self.cells)
-        found = self.sums(_answer, asked, combine=larger if largest else added)
+        found = self.sums(Question(query, arguments, (), self.cells), larger if largest else added)
         return found if len(found) > 1 else found[0]
 
     def step(self, query: Query, *arguments: Any, out: Any = None) -> Step:
         asked: Any = Question(query, arguments, (), self.cells)
-        return Step(asked, *self.sums(_answer, asked))
+        return Step(asked, *self.sums(asked))
 
     def glad_step(self, ability: Floats, easiness: Floats) -> GladStep:
         asked: Any = Question(glad_step, (ability,), (easiness,))
-        log_likelihood, by_ability, by_easiness = self.sums(_answer, asked)
+        log_likelihood, by_ability, by_easiness = self.sums(asked)
         return GladStep(asked, log_likelihood, by_ability, np.concatenate(by_easiness))
 
     def renumbered(self, number: npt.NDArray[np.uint32], shape: tuple[int, int]) -> Crowd:
@@ -166,13 +164,14 @@ def _answer(part: Part, total: Sums | None, question: Question) -> Sums:
     return found if total is None else (total[0], *found[1:])
 
 
+def _piece(part: Part, _: None, question: Question) -> Any:
+    return question.ask(part)
+
+
 def _summands(answer: Any) -> Sums:
     """The sums in an answer: all of it but arrays over instances, which are left out or, in lists, strung together."""
-    match answer:
-        case Step():
-            return answer.counts, answer.mass, answer.log_likelihood
-        case GladStep():
-            return answer.log_likelihood, answer.by_ability, [answer.by_easiness]
-        case tuple():
-            return answer
-    return (answer,)
+    if isinstance(answer, GladStep):
+        return answer.log_likelihood, answer.by_ability, [answer.by_easiness]
+    if isinstance(answer, Step):
+        return answer[1:]
+    return answer if isinstance(answer, tuple) else (answer,)

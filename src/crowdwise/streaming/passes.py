@@ -22,7 +22,7 @@ from crowdwise.progress import ProgressDisplay
 from crowdwise.streaming.store import Store
 
 Sums = tuple[Any, ...]  # arrays and numbers that are added up over partitions, and lists that are strung together
-Function = Callable[..., Any]  # (part, sums so far or None, *arguments) -> sums of the part, or on top of those so far
+Function = Callable[..., Any]  # (part, sums so far or None, question) -> sums of the part, or on top of those so far
 Advance = Callable[[int], None]  # is told how many more partitions are done
 
 
@@ -32,7 +32,7 @@ class Pass:
 
     store: Store
     function: Function
-    arguments: tuple[Any, ...]
+    question: Any
     combine: Callable[[Sums, Sums], Sums]
 
     def __len__(self) -> int:
@@ -42,7 +42,7 @@ class Pass:
         """The sums of some partitions."""
         total: Sums | None = None
         for number in partitions:
-            found = self.function(self.store.load(number), total, *self.arguments)
+            found = self.function(self.store.load(number), total, self.question)
             total = found if total is None else self.combine(total, found)
             if advance is not None:
                 advance(1)
@@ -51,7 +51,7 @@ class Pass:
 
     def piece(self, number: int) -> tuple[Any, Sums]:
         """What the function makes of one partition, where that is more than sums."""
-        found: tuple[Any, Sums] = self.function(self.store.load(number), None, *self.arguments)
+        found: tuple[Any, Sums] = self.function(self.store.load(number), None, self.question)
         return found
 
     def stretches(self, number: int) -> list[list[int]]:
