@@ -21,7 +21,7 @@ from crowdwise.aggregation.core.crowd import Crowd, Query
 from crowdwise.errors import CrowdwiseWarning, ModelFileError
 from crowdwise.storage.arrays import read_npz
 from crowdwise.storage.files import replacing
-from crowdwise.streaming.crowd import Question
+from crowdwise.streaming.passes import Question
 
 VERSION = 4
 _ROWS = queries.majority, queries.weighted_majority, queries.labels

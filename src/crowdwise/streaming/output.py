@@ -22,8 +22,8 @@ from crowdwise.errors import DataError
 from crowdwise.quality import Tally, class_counts, independent_skill, profile, skill_of
 from crowdwise.readers import format_of, packing
 from crowdwise.storage.text import inert_table
-from crowdwise.streaming.crowd import Question, StreamedCrowd
-from crowdwise.streaming.passes import Sums
+from crowdwise.streaming.crowd import StreamedCrowd
+from crowdwise.streaming.passes import Question, Sums
 
 FORMATS = ("parquet", "arrow", "csv", "tsv")  # that can be written piece by piece
 CONFUSION = 1e9  # bytes of confusion matrices above which profiles are made from the posterior alone

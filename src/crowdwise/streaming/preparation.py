@@ -183,14 +183,7 @@ class _Encoding:
 
     def _codes(self, role: str, column: Column) -> npt.NDArray[np.int32]:
         local, seen = factorise(column)
-        codes = self.ids[role].codes(seen.arrow)
-        if role == "instance":
-            self._count(codes, np.bincount(local, minlength=len(codes)))
-        return codes[local]
-
-    def _count(self, instances: Any, number: npt.NDArray[np.int64]) -> None:
-        self.per_instance = grown(self.per_instance, self.ids["instance"].size)
-        self.per_instance[instances] += number.astype(np.uint32)
+        return np.asarray(self.ids[role].codes(seen.arrow)[local])
 
     def _write_block(self, waiting: list[Batch]) -> None:
         """Rows of some batches, sorted by instance, and the ids that were not known before."""
@@ -218,15 +211,18 @@ class _Encoding:
             arrays = read_arrays(path, check=True)
             for role in ROLES:
                 self.ids[role].codes(arrays[role])
-            instances = arrays["rows"].to_numpy() >> 32
-            self._count(slice(int(instances[-1]) + 1), np.bincount(instances))
             self._add_block(arrays["rows"].to_numpy())
-            self.progress.advance(len(instances))
-            done += len(instances)
+            self.progress.advance(len(arrays["rows"]))
+            done += len(arrays["rows"])
         return done
 
     def _add_block(self, rows: npt.NDArray[np.int64]) -> None:
-        self.blocks.append((int(rows[0] >> 32), int(rows[-1] >> 32), self.ids["label"].size))
+        """A block is there; its rows are sorted."""
+        instances = rows >> 32
+        first = np.flatnonzero(np.diff(instances, prepend=-1))  # row of each instance
+        self.per_instance = grown(self.per_instance, self.ids["instance"].size)
+        self.per_instance[instances[first]] += np.diff(first, append=len(rows)).astype(np.uint32)
+        self.blocks.append((int(instances[0]), int(instances[-1]), self.ids["label"].size))
         self.known = {role: ids.size for role, ids in self.ids.items()}
 
     # what is known in the end
