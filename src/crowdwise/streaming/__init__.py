@@ -31,12 +31,11 @@ from crowdwise.data.codes import count
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.readers import write_table
 from crowdwise.registry import AGGREGATORS
-from crowdwise.storage.files import replacing_all, tidy
+from crowdwise.storage.files import replacing_all
 from crowdwise.storage.limits import parse_size
-from crowdwise.storage.lock import locked
 from crowdwise.streaming.checkpoint import Checkpoint
 from crowdwise.streaming.crowd import StreamedCrowd
-from crowdwise.streaming.folder import check_own, claim, release
+from crowdwise.streaming.folder import working_in
 from crowdwise.streaming.output import Figures, annotator_table, check_output, figures, write_labels
 from crowdwise.streaming.passes import Passes, Progress, Threads
 from crowdwise.streaming.preparation import prepare
@@ -121,10 +120,7 @@ def aggregate(
     columns = {"instance": instance, "annotator": annotator, "label": label, "weight": weight}
     if importlib.util.find_spec("numba") is None:
         raise ConfigError("streaming needs numba: install it, or aggregate in memory")
-    check_own(folder)
-    with locked(folder), passes.start(folder) as team, Progress(verbose) as progress:
-        claim(folder)
-        tidy(folder, everywhere=True)
+    with working_in(folder, keep=work is not None), passes.start(folder) as team, Progress(verbose) as progress:
         store = prepare(path, folder, columns, bound, cores, progress)
         crowd, reason = StreamedCrowd(store, team, bound, progress), None
         if model is None:
@@ -133,8 +129,6 @@ def aggregate(
         crowd.checkpoint = Checkpoint(folder, model, store.folder.name)
         model.fit_crowd(crowd)
         found, repeats = _write(crowd, model, out, profile, proba=proba)
-    if work is None:
-        release(folder)
     return Streamed(
         method=chosen,
         reason=reason,
