@@ -256,7 +256,7 @@ def _sort(store: Store, number: int, blocks: npt.NDArray[np.int64], rank: npt.ND
     """Gather a partition from the blocks, sort it, and write it."""
     start, stop = store.borders[number], store.borders[number + 1]
     found, weights = [], []
-    for k in np.flatnonzero((blocks[:, 0] < stop) & (blocks[:, 1] >= start)):
+    for k in np.flatnonzero((blocks[:, 0] < stop) & (blocks[:, 1] >= start)).tolist():
         arrays, labels = read_arrays(_block(store.folder, k)), blocks[k, 2]
         rows = arrays["rows"].to_numpy()
         taken = slice(*np.searchsorted(rows, np.array([start, stop]) << 32))
