@@ -17,7 +17,7 @@ from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.core.kernels import Floats, Layout
 from crowdwise.aggregation.core.queries import against_votes
 from crowdwise.data.codes import cells
-from crowdwise.data.repeats import count_repeats, heaviest
+from crowdwise.data.repeats import heaviest
 from crowdwise.errors import DataError
 from crowdwise.quality import Tally, class_counts, independent_skill, profile, skill_of
 from crowdwise.readers import format_of, packing
@@ -139,11 +139,14 @@ def _sums(part: MemoryCrowd, q: Floats, judging: Floats, labels: Any, dense: boo
 
 def _hard(part: MemoryCrowd) -> tuple[MemoryCrowd, int]:
     """Without weights: of every (instance, annotator) the label that weighs most; and how many annotations are repeats."""
-    layout, instance = part.layout, kernels.instances(part.layout)
-    pairs = cells(instance, part.n_annotators, layout.cells // np.uint32(part.n_classes))
+    layout = part.layout
+    annotator = layout.cells // np.uint32(part.n_classes)
     if layout.weight is None:
-        return part, count_repeats(pairs, layout.cells, part.n_classes, None)
-    rows = heaviest(pairs, layout.weight)
+        same = annotator[1:] == annotator[:-1]  # repeats lie beside each other
+        same[layout.indptr[1:-1] - 1] = False  # the first of the next instance
+        return part, int(np.count_nonzero(same))
+    instance = kernels.instances(layout)
+    rows = heaviest(cells(instance, part.n_annotators, annotator), layout.weight)
     indptr = np.searchsorted(instance[rows], np.arange(part.n_instances + 1))
     return MemoryCrowd(layout._replace(cells=layout.cells[rows], indptr=indptr, weight=None)), 0
 
