@@ -29,11 +29,10 @@ from crowdwise.errors import CrowdwiseError, ModelFileError
 from crowdwise.methods.ce import CE
 from crowdwise.methods.taidtm import TAIDTM
 from crowdwise.streaming import preparation
-from crowdwise.streaming._progress import Progress
-from crowdwise.streaming.checkpoint import Checkpoint, pack
+from crowdwise.streaming.checkpoint import Checkpoint, packed
 from crowdwise.streaming.crowd import StreamedCrowd
-from crowdwise.streaming.passes import Threads
-from crowdwise.streaming.store import VOCABULARIES, Store
+from crowdwise.streaming.passes import Progress, Threads
+from crowdwise.streaming.store import Store
 from crowdwise.tasks.info import describe
 from engine_helpers import QUICK, TAIDTM_QUICK, crowd
 
@@ -159,19 +158,22 @@ def make_store(folder: Path) -> None:
 
 
 def load_store(folder: Path) -> Any:
-    manifest = folder.parent / "whole" / "work" / "table" / "manifest.json"  # undamaged
-    store = Store.open(folder / "work" / "table", json.loads(manifest.read_bytes())["content"]["source"])
-    if store is None:
-        raise ModelFileError("the manifest is gone, and with it the table")
+    (table,) = (folder / "work").glob("table-*")
+    store = Store.open(table)
     parts = [store.load(k, check=True) for k in range(len(store))]
     arrays = [part.layout.cells.tolist() for part in parts], [part.layout.indptr.tolist() for part in parts]
-    return *arrays, [store.vocabulary(name).ids.to_pylist() for name in VOCABULARIES], store.columns
+    return (
+        *arrays,
+        [store.vocabulary(name).ids.to_pylist() for name in ("instances", "annotators", "classes")],
+        store.columns,
+    )
 
 
 def make_state(folder: Path) -> None:
     """The state of the last round, without the one before it."""
     make_store(folder)
-    shutil.rmtree(folder / "work" / "table")
+    (table,) = (folder / "work").glob("table-*")
+    shutil.rmtree(table)
     for previous in folder.glob("work/*.previous"):
         previous.unlink()
 
@@ -180,9 +182,8 @@ def load_state(folder: Path) -> Any:
     found = Checkpoint(folder / "work", DawidSkene(max_iter=4, tol=0), "source").load(None)
     if found is None:
         raise ModelFileError("the state is gone")
-    arrays: dict[str, Any] = {}
     state, *rest = found
-    about = pack([state.content(), *rest], arrays)
+    about, arrays = packed([state.content(), *rest])
     return about, {name: array.tolist() for name, array in arrays.items()}
 
 
@@ -464,7 +465,7 @@ def test_partitions_do_not_stand_in_for_each_other(tmp_path: Path) -> None:
     folder = tmp_path / "whole"
     folder.mkdir()
     make_store(folder)
-    one, other = sorted(folder.glob("work/table/parts/*.bin"))[:2]
+    one, other = sorted(folder.glob("work/table-*/parts/*.arrow"))[:2]
     content = one.read_bytes(), other.read_bytes()
     one.write_bytes(content[1])
     other.write_bytes(content[0])

@@ -73,7 +73,7 @@ def test_a_folder_is_streamed_and_the_parts_are_kept_where_asked(cli: Any, table
         "aggregate", folder, "-o", "a.csv", "--instance", "hit", "--method", "one-coin", "--work", "work"
     ).output
     assert "crowd: streamed as asked for" in output
-    assert (Path("work") / "table" / "manifest.json").exists()
+    assert list(Path("work").glob("table-*/table.arrow"))
     assert "streamed as it is a folder" in cli("aggregate", folder, "-o", "a.csv", "--instance", "hit").output
 
 

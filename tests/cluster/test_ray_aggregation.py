@@ -29,6 +29,7 @@ from crowdwise.cluster import passes as ray_passes
 from crowdwise.errors import ConfigError
 from crowdwise.streaming import aggregate, preparation
 from crowdwise.streaming import crowd as crowds
+from crowdwise.streaming.passes import Question
 from extras import needs
 from streaming_helpers import MODELS, compare, crowd, fresh, text, write
 
@@ -124,23 +125,23 @@ def test_the_number_of_workers_does_not_change_a_bit(model: Aggregator, tmp_path
 
 def slowed(monkeypatch: pytest.MonkeyPatch, notes: Path, seconds: float = 0.1) -> None:
     """Steps of EM take a while, and leave a note when they begin and when they are over."""
-    answer = crowds._answer
 
-    def slow(part: Any, total: Any, question: Any) -> Any:
-        if question.query.__name__ != "em_step":
-            return answer(part, total, question)
+    class Slow(Question):
+        def sums(self, part: Any, total: Any) -> Any:
+            if self.query.__name__ != "em_step":
+                return super().sums(part, total)
 
-        def note(what: str) -> None:
-            with notes.open("a") as file:
-                file.write(f"{os.getpid()} {what} {part.start}\n")
+            def note(what: str) -> None:
+                with notes.open("a") as file:
+                    file.write(f"{os.getpid()} {what} {part.start}\n")
 
-        note("begins")
-        time.sleep(seconds)
-        note("ends")
-        return answer(part, total, question)
+            note("begins")
+            time.sleep(seconds)
+            note("ends")
+            return super().sums(part, total)
 
-    slow.__module__ = "__main__"  # which Ray sends along, as workers have no such function
-    monkeypatch.setattr(crowds, "_answer", slow)
+    Slow.__module__ = "__main__"  # which Ray sends along, as workers have no such class
+    monkeypatch.setattr(crowds, "Question", Slow)
 
 
 def busy(notes: Path, process: int) -> bool:

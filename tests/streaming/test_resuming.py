@@ -20,10 +20,9 @@ from crowdwise.errors import ConfigError, CrowdwiseWarning, InUseError, ModelFil
 from crowdwise.readers import read_table
 from crowdwise.storage.lock import locked
 from crowdwise.streaming import aggregate, preparation
-from crowdwise.streaming import store as stores
-from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.crowd import StreamedCrowd
-from crowdwise.streaming.passes import Threads
+from crowdwise.streaming.passes import Progress, Threads
+from crowdwise.streaming.store import Store
 from streaming_helpers import FIRST, crowd, fresh, text, write
 
 pytestmark = pytest.mark.usefixtures("small_pieces")
@@ -61,11 +60,10 @@ class Cut(BaseException):
 
 
 CUTS: dict[str, tuple[Any, str, int]] = {  # what is called for the last time, and how many times it is
-    "reading": (preparation._Preparation, "_check_ids", 12),
-    "vocabularies": (preparation.Store, "write_vocabulary", 3),
-    "sorting": (preparation._Preparation, "_sort", 5),
-    "manifest": (preparation.Store, "save", 1),
-    "renaming": (preparation.shutil, "rmtree", 3),
+    "reading": (preparation._Encoding, "_check_ids", 12),
+    "vocabularies": (preparation._Encoding, "_write_table", 1),
+    "sorting": (preparation, "_sort", 5),
+    "tidying": (preparation.shutil, "rmtree", 1),
 }
 
 
@@ -94,8 +92,7 @@ def cut(path: Path, work: Path, where: str) -> None:
         ("reading", 1100, [17]),
         ("vocabularies", 0, [17]),
         ("sorting", 0, [17 - 4]),
-        ("manifest", 0, [0]),
-        ("renaming", 0, [0]),
+        ("tidying", 0, [0]),
     ],
 )
 def test_a_preparation_that_was_cut_off_goes_on_with_what_it_had(
@@ -104,26 +101,28 @@ def test_a_preparation_that_was_cut_off_goes_on_with_what_it_had(
     path, out, work = write(tmp_path / "crowd.parquet", make()), tmp_path / "labels.parquet", tmp_path / "work"
     cut(path, work, where)
     read, done = [], []
-    codes, sort = preparation._Preparation._codes, preparation._Preparation._sort
+    codes, sort = preparation._Encoding._codes, preparation._sort
 
     def encode(self: Any, role: str, column: Any) -> Any:
         if role == "label":
             read.append(len(column.data))
         return codes(self, role, column)
 
-    monkeypatch.setattr(preparation._Preparation, "_codes", encode)
-    monkeypatch.setattr(preparation._Preparation, "_sort", lambda *all: done.append(1) or sort(*all))
+    monkeypatch.setattr(preparation._Encoding, "_codes", encode)
+    monkeypatch.setattr(preparation, "_sort", lambda *all: done.append(1) or sort(*all))
     result = aggregate(path, "dawid-skene", out=out, work=work)
     expected = DawidSkene().fit(read_table(path).annotations)
     np.testing.assert_allclose(result.model.confusion_, expected.confusion_, atol=1e-8)
     assert pq.read_table(out)["label"].to_pylist() == expected.labels_.tolist()
     assert sum(read) == rows
     assert len(done) in sorted_parts
+    (table,) = work.glob("table-*")
     assert {entry.name for entry in work.iterdir() if not entry.name.startswith("state-")} == {
-        "table",
+        table.name,
         ".lock",
         "crowdwise-work.json",
     }
+    assert {entry.name for entry in table.iterdir()} == {"table.arrow", "parts"}
 
 
 def test_what_was_prepared_of_another_table_is_not_used(tmp_path: Path) -> None:
@@ -137,28 +136,27 @@ def test_what_was_prepared_of_another_table_is_not_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("where", "file"),
     [
-        ("reading", "blocks/000000.npy"),
-        ("reading", "blocks/000000.npz"),
-        ("sorting", "blocks/000002.npy"),
-        ("sorting", "blocks/000002.npz"),
-        ("sorting", "parts/000000.bin"),
-        ("sorting", "source.json"),
+        ("reading", "blocks/000000.arrow"),
+        ("sorting", "blocks/000002.arrow"),
+        ("sorting", "parts/000000.arrow"),
+        ("sorting", "table.arrow"),
     ],
 )
 @pytest.mark.parametrize("damage", ["changed", "cut", "gone"])
 def test_what_was_prepared_and_is_damaged_is_prepared_again(tmp_path: Path, where: str, file: str, damage: str) -> None:
     path, out, work = write(tmp_path / "crowd.parquet", crowd()), tmp_path / "labels.parquet", tmp_path / "work"
     cut(path, work, where)
-    found = work / "table.partial" / file
+    (table,) = work.glob("table-*")
+    found = table / file
     content = found.read_bytes()
     if damage == "gone":
         found.unlink()
     else:
         found.write_bytes(content[:-9] if damage == "cut" else content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
-    if damage == "gone" and not file.endswith(".npy"):  # as if it had not been written yet
+    if damage == "gone" and (where, file) != ("sorting", "blocks/000002.arrow"):  # as if it had not been written yet
         aggregate(path, "wawa", out=out, work=work)
     else:
-        with pytest.warns(CrowdwiseWarning, match="the table is prepared from its beginning"):
+        with pytest.warns(CrowdwiseWarning, match="is damaged.*the table is prepared again"):
             aggregate(path, "wawa", out=out, work=work)
     assert pq.read_table(out)["label"].to_pylist() == Wawa().fit(read_table(path).annotations).labels_.tolist()
 
@@ -196,7 +194,7 @@ def test_a_run_that_stopped_between_rounds_goes_on_and_ends_alike(
 
 @pytest.mark.parametrize(
     "patch",
-    ["os.replace = dying(os.replace, 6)", "checkpoint.write_arrays = dying(checkpoint.write_arrays, 4)"],
+    ["os.replace = dying(os.replace, 6)", "checkpoint.replacing = dying(checkpoint.replacing, 4)"],
     ids=["while it prepares", "between rounds"],
 )
 def test_a_process_that_was_killed_goes_on(tmp_path: Path, patch: str) -> None:
@@ -213,8 +211,8 @@ def test_a_prepared_table_serves_other_methods_until_the_input_changes(
 ) -> None:
     path, work = write(tmp_path / "crowd.parquet", crowd()), tmp_path / "work"
     made: list[int] = []
-    run = preparation._Preparation.run
-    monkeypatch.setattr(preparation._Preparation, "run", lambda self: made.append(1) or run(self))
+    run = preparation._Encoding.run
+    monkeypatch.setattr(preparation._Encoding, "run", lambda self: made.append(1) or run(self))
     for method in ("wawa", "one-coin", "one-coin"):
         aggregate(path, method, out=tmp_path / "labels.parquet", work=work)
     assert len(made) == 1
@@ -223,7 +221,7 @@ def test_a_prepared_table_serves_other_methods_until_the_input_changes(
     write(path, crowd(seed=3))
     aggregate(path, "wawa", out=tmp_path / "labels.parquet", work=work)
     assert len(made) == 3
-    part = next((work / "table" / "parts").iterdir())
+    part = next(work.glob("table-*/parts/*"))
     part.write_bytes(bytes(part.stat().st_size))
     with pytest.warns(CrowdwiseWarning, match=f"{part.name} is damaged.*the table is prepared again"):
         aggregate(path, "wawa", out=tmp_path / "labels.parquet", work=work)
@@ -281,9 +279,9 @@ def test_a_full_disk_is_named_and_the_next_run_prepares_the_table_again(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(preparation.Store, "write_vocabulary", full)
+        patch.setattr(preparation, "write_arrays", full)
         with pytest.raises(
-            StorageError, match=rf"{work}/table cannot be written: No space left.* MB are free in {work}"
+            StorageError, match=rf"{work}/table-\w+ cannot be written: No space left.* MB are free in {work}"
         ):
             aggregate(path, "wawa", out=tmp_path / "labels.parquet", work=work)
     result = aggregate(path, "wawa", out=tmp_path / "labels.parquet", work=work)
@@ -293,6 +291,6 @@ def test_a_full_disk_is_named_and_the_next_run_prepares_the_table_again(
 def test_a_method_that_wants_everything_at_once_is_stopped(tmp_path: Path) -> None:
     path = write(tmp_path / "crowd.parquet", crowd())
     store = preparation.prepare(path, tmp_path / "work", {}, 10**9, 1, Progress())
-    assert isinstance(store, stores.Store)
+    assert isinstance(store, Store)
     with pytest.raises(ConfigError, match="a crowd on disk does not allow"):
         StreamedCrowd(store, Threads(1), 10**9, Progress()).layout

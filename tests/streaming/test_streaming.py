@@ -21,7 +21,7 @@ from crowdwise.readers import read_table
 from crowdwise.registry import AGGREGATORS
 from crowdwise.streaming import aggregate, preparation, streamable
 from crowdwise.streaming import table as streamed_table
-from crowdwise.streaming._progress import Progress
+from crowdwise.streaming.passes import Progress
 from streaming_helpers import FIRST, MODELS, compare, crowd, same_tables, text, write
 
 pytestmark = pytest.mark.usefixtures("small_pieces")

@@ -16,7 +16,6 @@ the numbers are theirs.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.util
 import os
@@ -32,17 +31,15 @@ from crowdwise.data.codes import count
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.readers import write_table
 from crowdwise.registry import AGGREGATORS
-from crowdwise.storage.files import replacing_all, tidy
+from crowdwise.storage.files import replacing_all
 from crowdwise.storage.limits import parse_size
-from crowdwise.storage.lock import locked
-from crowdwise.streaming._progress import Progress
 from crowdwise.streaming.checkpoint import Checkpoint
 from crowdwise.streaming.crowd import StreamedCrowd
-from crowdwise.streaming.folder import check_own, claim, release
+from crowdwise.streaming.folder import working_in
 from crowdwise.streaming.output import Figures, annotator_table, check_output, figures, write_labels
-from crowdwise.streaming.passes import Passes, Threads
+from crowdwise.streaming.passes import Passes, Progress, Threads
 from crowdwise.streaming.preparation import prepare
-from crowdwise.streaming.store import MANIFEST, Store
+from crowdwise.streaming.store import Store
 from crowdwise.streaming.table import count_rows
 from crowdwise.system import total_memory
 
@@ -123,21 +120,15 @@ def aggregate(
     columns = {"instance": instance, "annotator": annotator, "label": label, "weight": weight}
     if importlib.util.find_spec("numba") is None:
         raise ConfigError("streaming needs numba: install it, or aggregate in memory")
-    check_own(folder)
-    with locked(folder), passes.start(folder) as team, Progress(verbose) as progress:
-        claim(folder)
-        tidy(folder)
+    with working_in(folder, keep=work is not None), passes.start(folder) as team, Progress(verbose) as progress:
         store = prepare(path, folder, columns, bound, cores, progress)
         crowd, reason = StreamedCrowd(store, team, bound, progress), None
         if model is None:
             chosen, reason = suitable_method(crowd)
             model, _ = _model(AGGREGATORS[chosen](random_state=random_state, calibration="crowd"), random_state)
-        source = hashlib.sha256((store.folder / MANIFEST).read_bytes()).hexdigest()
-        crowd.checkpoint = Checkpoint(folder, model, source)
+        crowd.checkpoint = Checkpoint(folder, model, store.folder.name)
         model.fit_crowd(crowd)
         found, repeats = _write(crowd, model, out, profile, proba=proba)
-    if work is None:
-        release(folder)
     return Streamed(
         method=chosen,
         reason=reason,

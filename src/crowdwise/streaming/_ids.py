@@ -48,88 +48,70 @@ class Ids:
     >>> ids = Ids(pa.large_string())
     >>> ids.codes(pa.array(["b", "a"])), ids.codes(pa.array(["c", "a"]))
     (array([0, 1], dtype=int32), array([2, 1], dtype=int32))
-    >>> ids.arrow().to_pylist()
-    ['b', 'a', 'c']
+    >>> ids.since(0).to_pylist(), ids.since(2).to_pylist()
+    (['b', 'a', 'c'], ['c'])
     """
 
     def __init__(self, kind: pa.DataType) -> None:
         self.kind = kind
         self.size = 0
-        self._texts = is_text(kind)
         self._slots = np.full(1 << 10, -1, np.int32)
-        self._starts = np.zeros(1, np.int64)  # of texts among the values, and their end
-        self._values = np.empty(0, np.uint8 if self._texts else np.uint64)  # bytes of texts, or numbers by their bits
-
-    def codes(self, values: pa.Array) -> Codes:
-        """Codes (k,) of ids without repeats or missing ones; new ids get the next codes."""
-        found = np.empty(len(values), np.int32)
-        if self._texts:
-            _, starts, data = values.cast(pa.large_string()).buffers()
-            starts = np.frombuffer(starts, np.int64, len(values) + 1, values.offset * 8)
-            data = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
-            self._find(starts, data, found)
-            return found
-        bits = pa.uint64() if pa.types.is_boolean(self.kind) else self.kind
-        numbers = np.ascontiguousarray(values.cast(bits).to_numpy(zero_copy_only=False))
-        self._find(np.empty(0, np.int64), numbers.view(np.uint64), found)
-        return found
+        self._starts = np.zeros(1 if is_text(kind) else 0, np.int64)  # of texts among the values, and their end
+        self._values = np.empty(0, np.uint8 if is_text(kind) else np.uint64)  # bytes of texts, or numbers by their bits
 
     @property
     def n_bytes(self) -> int:
         """Memory that is taken."""
         return int(self._slots.nbytes + self._starts.nbytes + self._values.nbytes)
 
-    def arrow(self) -> pa.Array:
-        """All ids in the order of their codes."""
-        starts, values = self.since(0)
-        if self._texts:
-            buffers = [None, pa.py_buffer(starts), pa.py_buffer(values)]
-            return pa.Array.from_buffers(pa.large_string(), self.size, buffers)
-        if pa.types.is_boolean(self.kind):
-            return pa.array(values.astype(bool))
-        return plain(pa.array(values.view(self.kind.to_pandas_dtype())))
-
-    def since(self, first: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-        """The ids from code ``first`` on, as `add` takes them: where texts begin, and values.
-
-        >>> ids = Ids(pa.large_string())
-        >>> _ = ids.codes(pa.array(["b", "a", "c"]))
-        >>> again = Ids(pa.large_string())
-        >>> again.add(*ids.since(0))
-        >>> again.codes(pa.array(["c", "b"]))
-        array([2, 0], dtype=int32)
-        """
-        if not self._texts:
-            return np.empty(0, np.int64), self._values[first : self.size]
-        starts = self._starts[first : self.size + 1]
-        return starts - starts[0], self._values[starts[0] : starts[-1]]
-
-    def add(self, starts: npt.NDArray[np.int64], values: npt.NDArray[Any]) -> None:
-        """Take in ids that are not known yet, as `since` gave them: they get the next codes."""
-        self._find(starts, values, np.empty(0, np.int32))
-
-    def _find(self, starts: npt.NDArray[np.int64], values: npt.NDArray[Any], found: npt.NDArray[np.int32]) -> None:
-        """Look ids up, and take in those that are new; their codes are written to ``found`` where it is not empty."""
-        number = len(starts) - 1 if self._texts else len(values)
-        if self.size + number > MOST:
+    def codes(self, values: pa.Array) -> Codes:
+        """Codes (k,) of ids without repeats or missing ones; new ids get the next codes."""
+        most, found = self.size + len(values), np.empty(len(values), np.int32)
+        if most > MOST:
             raise DataError(f"more than {MOST:,} different ids do not fit into codes of 32 bits")
-        self._reserve(number)
-        room = self.size + number
-        if self._texts:
-            self._starts = grown(self._starts, room + 1)
-            room = int(self._starts[self.size] + starts[-1] - starts[0])
-        self._values = grown(self._values, room)
-        known = self._slots, self._starts, self._values
-        self.size = _kernel(self._texts)(number, starts, values, *known, self.size, found)
+        starts, content = self._content(values)
+        self._values = grown(self._values, self._end(self.size) + len(content))
+        if is_text(self.kind):
+            self._starts = grown(self._starts, most + 1)
+        if most > LOAD * len(self._slots):  # finding the known ids in their order gives them their codes again
+            self._slots = np.full(1 << int(np.ceil(np.log2(most / LOAD))), -1, np.int32)
+            self._find(self.size, self._starts, self._values, 0, np.empty(0, np.int32))
+        self.size = self._find(len(values), starts, content, self.size, found)
+        return found
 
-    def _reserve(self, more: int) -> None:
-        """Slots for ``more`` further ids; where there are too few, all known ids move to a larger table."""
-        wanted = len(self._slots)
-        while self.size + more > LOAD * wanted:
-            wanted *= 2
-        if wanted > len(self._slots):  # finding the known ids in their order gives them their codes again
-            self._slots, known = np.full(wanted, -1, np.int32), (self._starts, self._values)
-            _kernel(self._texts)(self.size, *known, self._slots, *known, 0, np.empty(0, np.int32))
+    def since(self, first: int) -> pa.Array:
+        """The ids from code ``first`` on."""
+        content = self._values[self._end(first) : self._end(self.size)]
+        if is_text(self.kind):
+            starts = self._starts[first : self.size + 1] - self._starts[first]
+            buffers = [None, pa.py_buffer(starts), pa.py_buffer(content)]
+            return pa.Array.from_buffers(pa.large_string(), self.size - first, buffers)
+        if pa.types.is_boolean(self.kind):
+            return pa.array(content.astype(bool))
+        return plain(pa.array(content.view(self.kind.to_pandas_dtype())))
+
+    def _end(self, code: int) -> int:
+        """How many values the ids before ``code`` take."""
+        return int(self._starts[code]) if is_text(self.kind) else code
+
+    def _content(self, values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+        """Ids as they are kept: where texts begin, and their end, and bytes; or numbers alone."""
+        if not is_text(self.kind):
+            kind = pa.uint64() if pa.types.is_boolean(self.kind) else self.kind
+            numbers = np.ascontiguousarray(values.cast(kind).to_numpy(zero_copy_only=False))
+            return np.empty(0, np.int64), numbers.view(np.uint64)
+        _, starts, data = values.cast(pa.large_string()).buffers()
+        starts = np.frombuffer(starts, np.int64, len(values) + 1, values.offset * 8)
+        data = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+        return starts - starts[0], data[starts[0] : starts[-1]]
+
+    def _find(self, number: int, starts: Any, content: Any, size: int, found: Codes) -> int:
+        """Look ids up among the first ``size``, and take in those that are new; returns how many there are then.
+
+        Their codes are written to ``found`` where it is not empty.
+        """
+        known = self._slots, self._starts, self._values
+        return int(_kernel(is_text(self.kind))(number, starts, content, *known, size, found))
 
 
 def grown(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
@@ -145,44 +127,37 @@ def grown(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
 def _kernel(texts: bool) -> Any:
     """The search, with what numbers and texts do differently built into the code."""
 
-    def find(number, starts, values, slots, known_starts, known, size, codes):  # type: ignore[no-untyped-def]
+    def find(number, starts, content, slots, known_starts, known, size, codes):  # type: ignore[no-untyped-def]
         mask = np.uint64(len(slots) - 1)
         for k in range(number):
-            if texts:
-                first, length = starts[k], starts[k + 1] - starts[k]
-                h = np.uint64(0xCBF29CE484222325)  # FNV-1a
-                for b in range(first, first + length):
-                    h = (h ^ np.uint64(values[b])) * np.uint64(0x100000001B3)
-            else:
-                bits = np.uint64(values[k])
-                h = (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+            first = starts[k] if texts else k
+            length = starts[k + 1] - first if texts else 1
+            h = np.uint64(0xCBF29CE484222325)  # FNV-1a
+            for b in range(first, first + length):
+                h = (h ^ np.uint64(content[b])) * np.uint64(0x100000001B3)
+            h = (h ^ (h >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
             place = (h ^ (h >> np.uint64(29))) & mask
-            while True:
-                code = slots[place]
-                if code < 0:
-                    code = size
-                    slots[place] = code
-                    size += 1
-                    if texts:
-                        start = known_starts[code]
-                        for b in range(length):
-                            known[start + b] = values[first + b]
-                        known_starts[code + 1] = start + length
-                    else:
-                        known[code] = values[k]
-                    break
-                if texts:
-                    start = known_starts[code]
-                    same = known_starts[code + 1] - start == length
-                    b = 0
-                    while same and b < length:
-                        same = known[start + b] == values[first + b]
-                        b += 1
-                else:
-                    same = known[code] == values[k]
+            code = slots[place]
+            while code >= 0:
+                start = known_starts[code] if texts else code
+                same = not texts or known_starts[code + 1] - start == length
+                b = 0
+                while same and b < length:
+                    same = known[start + b] == content[first + b]
+                    b += 1
                 if same:
                     break
                 place = (place + np.uint64(1)) & mask
+                code = slots[place]
+            if code < 0:
+                code = size
+                size += 1
+                slots[place] = code
+                start = known_starts[code] if texts else code
+                for b in range(length):
+                    known[start + b] = content[first + b]
+                if texts:
+                    known_starts[code + 1] = start + length
             if codes.size:
                 codes[k] = code
         return size

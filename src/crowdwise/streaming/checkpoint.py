@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,10 @@ from crowdwise.aggregation.core.base import Aggregator, State
 from crowdwise.aggregation.core.crowd import Crowd, Query
 from crowdwise.errors import CrowdwiseWarning, ModelFileError
 from crowdwise.storage.arrays import read_npz
-from crowdwise.streaming.crowd import Question
-from crowdwise.streaming.store import write_arrays
+from crowdwise.storage.files import replacing
+from crowdwise.streaming.passes import Question
 
-VERSION = 3
+VERSION = 4
 _ROWS = queries.majority, queries.weighted_majority, queries.labels
 _STEPS = kernels.em_step, kernels.vote_step, bayes_kernels.glad_step
 QUERIES: dict[str, Query] = {query.__name__: query for query in (*_ROWS, *_STEPS)}  # that states may hold
@@ -47,66 +46,62 @@ class Checkpoint:
 
     def save(self, state: State, trace: list[float], converged: bool) -> None:
         """Write the state of the last round; that of the round before stays as the previous one."""
-        arrays: dict[str, npt.NDArray[Any]] = {}
-        content = pack(state.content(), arrays)
-        about = {"key": self.key, "state": content, "trace": trace, "converged": converged}
-        write_arrays(self.path, {"about": np.array(json.dumps(about)), **arrays}, keep=self.previous)
+        about = {"key": self.key, "state": state.content(), "trace": trace, "converged": converged}
+        text, arrays = packed(about)
+        with replacing(self.path, keep=self.previous) as temporary, temporary.open("wb") as file:
+            np.savez(file, about=np.array(text), **arrays)  # type: ignore[arg-type]
 
     def load(self, crowd: Crowd) -> Kept | None:
-        """What was saved last; None where there is no file."""
-        if not self.path.exists():
-            if not self.previous.exists():
-                return None
-            os.replace(self.previous, self.path)  # the process was killed between two renamings
-        try:
-            return self._read(self.path, crowd)
+        """What was saved last, or before that if the last file is damaged; None where there is no file."""
+        if not self.path.exists() and not self.previous.exists():
+            return None
+        try:  # there is only the previous one if the process was killed between two renamings
+            return self._read(self.path if self.path.exists() else self.previous, crowd)
         except ModelFileError as error:
             try:
                 found = self._read(self.previous, crowd)
             except ModelFileError:
                 raise ModelFileError(f"{error}; remove it to start from the first round") from error
             warnings.warn(f"{error}; going on from the round before", CrowdwiseWarning, stacklevel=2)
-            os.replace(self.previous, self.path)
+            self.path.unlink()
             return found
 
     def _read(self, path: Path, crowd: Crowd) -> Kept:
         arrays = read_npz(path, kind=ModelFileError)
         try:
-            about = json.loads(str(arrays["about"]))
+            about = unpacked(str(arrays["about"]), arrays)
             if about["key"] != self.key:
                 raise ValueError("it belongs to another table or method")
-            content = {name: unpack(value, arrays) for name, value in about["state"].items()}
-            return self.model.revived(crowd, content), [*map(float, about["trace"])], bool(about["converged"])
+            return self.model.revived(crowd, about["state"]), [*map(float, about["trace"])], bool(about["converged"])
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise ModelFileError(f"{path} is damaged: {error}") from error
 
 
-def pack(value: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
-    """Values as JSON; arrays are put into ``arrays``, each once, and referred to by name."""
-    if isinstance(value, np.ndarray):
-        name = next((name for name, array in arrays.items() if array is value), f"a{len(arrays)}")
-        arrays[name] = value
-        return {"array": name}
-    if isinstance(value, Question):
-        fields = {name: pack(item, arrays) for name, item in vars(value).items()}
-        return {"question": {**fields, "query": value.query.__name__}}
-    if isinstance(value, dict):
-        return {name: pack(item, arrays) for name, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [pack(item, arrays) for item in value]
-    return value.item() if isinstance(value, np.generic) else value
+def packed(content: Any) -> tuple[str, dict[str, npt.NDArray[Any]]]:
+    """Values as JSON, and the arrays among them, each once, which it refers to by name."""
+    arrays: dict[str, npt.NDArray[Any]] = {}
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            name = next((name for name, array in arrays.items() if array is value), f"a{len(arrays)}")
+            arrays[name] = value
+            return {"array": name}
+        if isinstance(value, Question):
+            return {"question": {**vars(value), "query": value.query.__name__}}
+        return value.item()  # a number of numpy
+
+    return json.dumps(content, default=plain), arrays
 
 
-def unpack(value: Any, arrays: dict[str, npt.NDArray[Any]]) -> Any:
-    """Back from JSON; tuples come back as such."""
-    match value:
-        case {"array": name}:
-            return arrays[name]
-        case {"question": fields}:
-            values = {name: unpack(item, arrays) for name, item in fields.items()}
-            return Question(**{**values, "query": QUERIES[values["query"]]})
-        case list():
-            return tuple(unpack(item, arrays) for item in value)
-        case dict():
-            raise ValueError(f"unknown entry {str(value)[:60]}")
-    return value
+def unpacked(text: str, arrays: dict[str, npt.NDArray[Any]]) -> Any:
+    """Back from JSON; tuples come back as lists."""
+
+    def revived(found: dict[str, Any]) -> Any:
+        match found:
+            case {"array": name}:
+                return arrays[name]
+            case {"question": fields}:
+                return Question(**{**fields, "query": QUERIES[fields["query"]]})
+        return found
+
+    return json.loads(text, object_hook=revived)

@@ -8,50 +8,21 @@ an array over instances is a `Question` instead, put again to each partition whe
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.bayes_kernels import GladStep, glad_step
 from crowdwise.aggregation.core.crowd import Crowd, Query, Role
 from crowdwise.aggregation.core.kernels import Floats, Layout, Step
 from crowdwise.errors import ConfigError, DataError, spelled
-from crowdwise.streaming._progress import Progress
-from crowdwise.streaming.passes import Function, Pass, Sums, Workers, added, larger
-from crowdwise.streaming.store import Part, Store
-
-if TYPE_CHECKING:
-    from crowdwise.streaming.checkpoint import Checkpoint
+from crowdwise.streaming.checkpoint import Checkpoint
+from crowdwise.streaming.passes import Cells, Pass, Progress, Question, Sums, Workers, added, larger
+from crowdwise.streaming.store import Store
 
 TABLES = 5  # confusion tables of one size that a round holds, beside those of the workers
-IN_PLACE = kernels.em_step, kernels.vote_step, kernels.confusion_counts  # can add to the first of the sums so far
-
-Cells = tuple[npt.NDArray[np.uint32], tuple[int, int]]  # numbers in place of cells, and the shape of a table of them
-
-
-@dataclass(frozen=True, eq=False)
-class Question:
-    """A query and its arguments: the rows of an array over instances, for one partition at a time."""
-
-    query: Query
-    arguments: tuple[Any, ...] = ()  # of which questions are answered first
-    by_instance: tuple[npt.NDArray[Any], ...] = ()  # further arguments (n,), of which a partition gets its own rows
-    cells: Cells | None = None
-
-    def ask(self, part: Part, **options: Any) -> Any:
-        """The answer of a part."""
-        layout = part.layout if self.cells is None else kernels.renumbered(part.layout, *self.cells)
-        values = [value.of(part) if isinstance(value, Question) else value for value in self.arguments]
-        return self.query(layout, *values, *(rows[part.start : part.stop] for rows in self.by_instance), **options)
-
-    def of(self, part: Part) -> Any:
-        """The rows of a part; those of a step are its posterior."""
-        answer = self.ask(part)
-        return answer.posterior if isinstance(answer, Step | GladStep) else answer
 
 
 class StreamedCrowd(Crowd):
@@ -73,16 +44,15 @@ class StreamedCrowd(Crowd):
 
     # passes
 
-    def sums(self, function: Function, *arguments: Any, combine: Callable[..., Sums] = added) -> Sums:
-        """Map a function over all partitions, and add up."""
-        task = Pass(self.store, function, arguments, combine)
-        self.progress.step(self.progress.title, len(task))
-        return self.workers.sums(task, self.progress.advance)
+    def sums(self, question: Question, combine: Callable[..., Sums] = added) -> Sums:
+        """Put a question to all partitions, and add up."""
+        self.progress.step(self.progress.title, len(self.store))
+        return self.workers.sums(Pass(self.store, question, combine), self.progress.advance)
 
-    def pieces(self, function: Function, *arguments: Any, take: Callable[[Any], None]) -> Sums:
-        """Map a function that returns a piece and sums; pieces are taken in the order of the partitions."""
-        task = Pass(self.store, function, arguments, added)
-        self.progress.step(self.progress.title, len(task))
+    def pieces(self, query: Query, *arguments: Any, take: Callable[[Any], None]) -> Sums:
+        """As `total`, of a query that returns a piece and sums; pieces are taken in the order of the partitions."""
+        self.progress.step(self.progress.title, len(self.store))
+        task = Pass(self.store, Question(query, arguments), added)
         return self.workers.pieces(task, take, self.progress.advance)
 
     # queries
@@ -91,17 +61,16 @@ class StreamedCrowd(Crowd):
         return Question(query, tuple(None if isinstance(a, np.random.Generator) else a for a in arguments))
 
     def total(self, query: Query, *arguments: Any, largest: bool = False) -> Any:
-        asked = Question(query, arguments, (), self.cells)
-        found = self.sums(_answer, asked, combine=larger if largest else added)
+        found = self.sums(Question(query, arguments, (), self.cells), larger if largest else added)
         return found if len(found) > 1 else found[0]
 
     def step(self, query: Query, *arguments: Any, out: Any = None) -> Step:
         asked: Any = Question(query, arguments, (), self.cells)
-        return Step(asked, *self.sums(_answer, asked))
+        return Step(asked, *self.sums(asked))
 
     def glad_step(self, ability: Floats, easiness: Floats) -> GladStep:
         asked: Any = Question(glad_step, (ability,), (easiness,))
-        log_likelihood, by_ability, by_easiness = self.sums(_answer, asked)
+        log_likelihood, by_ability, by_easiness = self.sums(asked)
         return GladStep(asked, log_likelihood, by_ability, np.concatenate(by_easiness))
 
     def renumbered(self, number: npt.NDArray[np.uint32], shape: tuple[int, int]) -> Crowd:
@@ -157,23 +126,3 @@ class StreamedCrowd(Crowd):
         if self.checkpoint is not None:
             self.checkpoint.save(state, trace, converged)
         self.progress.title = "last pass" if converged else f"round {len(trace) + 1}, objective {trace[-1]:.6g}"
-
-
-def _answer(part: Part, total: Sums | None, question: Question) -> Sums:
-    """What a part has to add to the sums so far; a large table is added in place."""
-    if question.query not in IN_PLACE:
-        return _summands(question.ask(part))
-    found = _summands(question.ask(part, onto=None if total is None else total[0]))
-    return found if total is None else (total[0], *found[1:])
-
-
-def _summands(answer: Any) -> Sums:
-    """The sums in an answer: all of it but arrays over instances, which are left out or, in lists, strung together."""
-    match answer:
-        case Step():
-            return answer.counts, answer.mass, answer.log_likelihood
-        case GladStep():
-            return answer.log_likelihood, answer.by_ability, [answer.by_easiness]
-        case tuple():
-            return answer
-    return (answer,)

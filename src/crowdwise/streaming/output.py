@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,17 @@ from scipy import sparse
 
 from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.base import Aggregator, share
-from crowdwise.aggregation.core.kernels import Floats
+from crowdwise.aggregation.core.crowd import MemoryCrowd
+from crowdwise.aggregation.core.kernels import Floats, Layout
 from crowdwise.aggregation.core.queries import against_votes
+from crowdwise.data.codes import cells
+from crowdwise.data.repeats import heaviest
 from crowdwise.errors import DataError
 from crowdwise.quality import Tally, class_counts, independent_skill, profile, skill_of
 from crowdwise.readers import format_of, packing
 from crowdwise.storage.text import inert_table
-from crowdwise.streaming.crowd import Question, StreamedCrowd
-from crowdwise.streaming.passes import Sums
-from crowdwise.streaming.store import Part
+from crowdwise.streaming.crowd import StreamedCrowd
+from crowdwise.streaming.passes import Question, Sums
 
 FORMATS = ("parquet", "arrow", "csv", "tsv")  # that can be written piece by piece
 CONFUSION = 1e9  # bytes of confusion matrices above which profiles are made from the posterior alone
@@ -76,11 +78,9 @@ def write_labels(crowd: StreamedCrowd, posterior: Question, judging: Question, o
             writer.close()
 
 
-def _labels(
-    part: Part, total: Sums | None, posterior: Question, judging: Question, names: list[str], dense: bool
-) -> tuple[dict[str, Any], Sums]:
+def _labels(layout: Layout, q: Floats, judging: Floats, names: list[str], dense: bool) -> tuple[dict[str, Any], Sums]:
     """Codes of the labels and other columns of a part, and its `_sums`."""
-    q = posterior.of(part)
+    part = MemoryCrowd(layout)
     labels = part.choose(q, "first", np.random.default_rng(0))
     columns = {
         "label": labels,
@@ -88,7 +88,7 @@ def _labels(
         "n_annotations": part.labels_per_instance,
         **{name: np.ascontiguousarray(q[:, code]) for code, name in enumerate(names)},
     }
-    return columns, _sums(part, q, judging.of(part), labels, dense)
+    return columns, _sums(part, q, judging, labels, dense)
 
 
 def small(crowd: StreamedCrowd) -> bool:
@@ -110,12 +110,12 @@ def _writer(out: Path, schema: pa.Schema) -> Any:
     return csv.CSVWriter(str(out), schema, write_options=options)
 
 
-def _sums(part: Part, q: Floats, judging: Floats, labels: Any, dense: bool) -> Sums:
+def _sums(part: MemoryCrowd, q: Floats, judging: Floats, labels: Any, dense: bool) -> Sums:
     """Of a part: ties, changes; shares of agreeing pairs, instances that have pairs, disagreement, labels (C,) in pairs;
     repeated (instance, annotator) pairs; confidence; labels like the most likely class (R,), right labels (R,), class mass (C,),
     counts, and expected classes (R, C)."""
     votes = np.ascontiguousarray(part.votes().T)  # (C, n): numpy reduces short rows slowly
-    most, hard = votes.max(axis=0), part if part.layout.weight is None else _hard(part)
+    most, (hard, repeats) = votes.max(axis=0), _hard(part)
     plain = votes if hard is part else np.ascontiguousarray(hard.votes().T)
     number = hard.labels_per_instance
     paired = number >= 2
@@ -128,7 +128,7 @@ def _sums(part: Part, q: Floats, judging: Floats, labels: Any, dense: bool) -> S
         int(np.count_nonzero(paired)),
         float(((pairs - agreeing)[paired] / (number[paired] - 1.0)).sum()),
         plain @ paired.astype(np.float64),
-        _repeats(part),
+        repeats,
         float(q.max(axis=1) @ (number > 0)),
         part.agreements(q.argmax(axis=1)),
         part.hits(judging).sum(axis=1),
@@ -137,26 +137,18 @@ def _sums(part: Part, q: Floats, judging: Floats, labels: Any, dense: bool) -> S
     )
 
 
-def _hard(part: Part) -> Part:
-    """Without weights: of every (instance, annotator) the label that weighs most, the first of equals."""
+def _hard(part: MemoryCrowd) -> tuple[MemoryCrowd, int]:
+    """Without weights: of every (instance, annotator) the label that weighs most; and how many annotations are repeats."""
     layout = part.layout
-    annotator, instance = layout.cells // np.uint32(part.n_classes), kernels.instances(layout)
-    order = np.lexsort((-layout.weight, annotator, instance))  # type: ignore[operator]
-    first = np.ones(len(order), bool)
-    first[1:] = (np.diff(annotator[order].astype(np.int64)) != 0) | (np.diff(instance[order]) != 0)
-    rows = np.sort(order[first])
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(instance[rows], minlength=part.n_instances))])
-    return Part(layout._replace(cells=layout.cells[rows], indptr=indptr, weight=None), part.start, part.stop)
-
-
-def _repeats(part: Part) -> int:
-    """Annotations that repeat the (instance, annotator) pair of another one; they lie beside each other."""
-    if part.layout.weight is not None:  # a soft label is no repeat
-        return 0
-    annotator = part.layout.cells // np.uint32(part.n_classes)
-    same = annotator[1:] == annotator[:-1]
-    same[part.layout.indptr[1:-1] - 1] = False  # the first of the next instance
-    return int(np.count_nonzero(same))
+    annotator = layout.cells // np.uint32(part.n_classes)
+    if layout.weight is None:
+        same = annotator[1:] == annotator[:-1]  # repeats lie beside each other
+        same[layout.indptr[1:-1] - 1] = False  # the first of the next instance
+        return part, int(np.count_nonzero(same))
+    instance = kernels.instances(layout)
+    rows = heaviest(cells(instance, part.n_annotators, annotator), layout.weight)
+    indptr = np.searchsorted(instance[rows], np.arange(part.n_instances + 1))
+    return MemoryCrowd(layout._replace(cells=layout.cells[rows], indptr=indptr, weight=None)), 0
 
 
 def figures(sums: Sums, n_labelled: int) -> tuple[Figures, int]:
@@ -178,10 +170,6 @@ def annotator_table(crowd: StreamedCrowd, model: Aggregator, judging: Question, 
     vars(model).setdefault("class_prior_", mass / crowd.n_labelled)
     crowd.progress.title = "annotators"
 
-    def slopes(reference: Floats, s: Floats) -> tuple[Floats, Floats]:
-        slope, curvature = crowd.sums(_slopes, judging, reference, s)
-        return slope, curvature
-
     ends = (model.posterior_, model.raw_posterior_) if small(crowd) else ()
     tally = Tally(
         annotators=crowd.store.vocabulary("annotators"),
@@ -191,7 +179,7 @@ def annotator_table(crowd: StreamedCrowd, model: Aggregator, judging: Question, 
         counts=sparse.csr_array(counts),
         expected=expected,
         confusion=model.confusion_ if small(crowd) else None,
-        skill=skill_of(right, number, slopes),
+        skill=skill_of(right, number, partial(crowd.total, _slopes, judging)),
         extremes=tuple(independent_skill(crowd.hits(end).sum(axis=1), number) for end in ends),
         comparable=model.comparable_,
     )
@@ -199,16 +187,15 @@ def annotator_table(crowd: StreamedCrowd, model: Aggregator, judging: Question, 
     return table.sort_by([("annotator_quality", "ascending"), ("num_examples_labeled", "descending")])
 
 
-def _slopes(part: Part, total: Sums | None, posterior: Question, reference: Floats, s: Floats) -> Sums:
+def _slopes(layout: Layout, posterior: Floats, reference: Floats, s: Floats) -> Sums:
     """First derivative of every annotator's log-likelihood in the skill, and minus the second, (R,) each."""
     slope, curvature = np.zeros(len(s)), np.zeros(len(s))
-    layout = part.layout
     weight = np.empty(0) if layout.weight is None else layout.weight
-    _slope_kernel()(layout.cells, weight, layout.indptr, posterior.of(part), reference, s, slope, curvature)
+    _slope_kernel()(layout.cells, weight, layout.indptr, posterior, reference, s, slope, curvature)
     return slope, curvature
 
 
-@functools.cache
+@cache
 def _slope_kernel() -> Any:
     def slopes(cells, weight, indptr, posterior, reference, s, slope, curvature):  # type: ignore[no-untyped-def]
         classes = posterior.shape[1]

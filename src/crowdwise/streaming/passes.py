@@ -1,36 +1,78 @@
-"""Passes: a function is mapped over the partitions of a store, and what it returns is added up.
+"""Passes: a question is put to the partitions of a store one by one, and their answers are added up.
 
-`Threads` of this process run them, or the workers of a cluster (`crowdwise.cluster.RayPasses`). Functions are at the top
-level and get a `Part`, the sums so far (to add to in place) and arguments that they leave alone, so that any of them can
-be run anywhere, and again.
+`Threads` of this process run them, or the workers of a cluster (`crowdwise.cluster.RayPasses`). Queries are at the top
+level of a module and leave their arguments alone, so that any question can be put anywhere, and again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial, reduce
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from crowdwise.streaming.store import Store
+from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.bayes_kernels import GladStep
+from crowdwise.aggregation.core.crowd import Query
+from crowdwise.aggregation.core.kernels import Step
+from crowdwise.progress import ProgressDisplay
+from crowdwise.streaming.store import Part, Store
+
+IN_PLACE = kernels.em_step, kernels.vote_step, kernels.confusion_counts  # can add to the first of the sums so far
 
 Sums = tuple[Any, ...]  # arrays and numbers that are added up over partitions, and lists that are strung together
-Function = Callable[..., Any]  # (part, sums so far or None, *arguments) -> sums of the part, or on top of those so far
 Advance = Callable[[int], None]  # is told how many more partitions are done
+Cells = tuple[npt.NDArray[np.uint32], tuple[int, int]]  # numbers in place of cells, and the shape of a table of them
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A query and its arguments: the rows of an array over instances, for one partition at a time."""
+
+    query: Query
+    arguments: tuple[Any, ...] = ()  # of which questions are answered first
+    by_instance: tuple[npt.NDArray[Any], ...] = ()  # further arguments (n,), of which a partition gets its own rows
+    cells: Cells | None = None
+
+    def ask(self, part: Part, **options: Any) -> Any:
+        """The answer of a part."""
+        layout = part.layout if self.cells is None else kernels.renumbered(part.layout, *self.cells)
+        values = [value.of(part) if isinstance(value, Question) else value for value in self.arguments]
+        return self.query(layout, *values, *(rows[part.start : part.stop] for rows in self.by_instance), **options)
+
+    def sums(self, part: Part, total: Sums | None) -> Sums:
+        """What the answer of a part adds to the sums so far; a large table is added in place.
+
+        That is all of it but arrays over instances, which are left out or, in lists, strung together.
+        """
+        table = total[0] if total is not None and self.query in IN_PLACE else None
+        answer = self.ask(part) if table is None else self.ask(part, onto=table)
+        if isinstance(answer, GladStep):
+            return answer.log_likelihood, answer.by_ability, [answer.by_easiness]
+        found = answer[1:] if isinstance(answer, Step) else answer if isinstance(answer, tuple) else (answer,)
+        return found if table is None else (table, *found[1:])
+
+    def of(self, part: Part) -> Any:
+        """The rows of a part; those of a step are its posterior."""
+        answer = self.ask(part)
+        return answer.posterior if isinstance(answer, Step | GladStep) else answer
 
 
 @dataclass(frozen=True)
 class Pass:
-    """A function over partitions, and how its results are put together."""
+    """A question to all partitions, and how their answers are put together."""
 
     store: Store
-    function: Function
-    arguments: tuple[Any, ...]
+    question: Question
     combine: Callable[[Sums, Sums], Sums]
 
     def __len__(self) -> int:
@@ -40,7 +82,7 @@ class Pass:
         """The sums of some partitions."""
         total: Sums | None = None
         for number in partitions:
-            found = self.function(self.store.load(number), total, *self.arguments)
+            found = self.question.sums(self.store.load(number), total)
             total = found if total is None else self.combine(total, found)
             if advance is not None:
                 advance(1)
@@ -48,13 +90,39 @@ class Pass:
         return total
 
     def piece(self, number: int) -> tuple[Any, Sums]:
-        """What the function makes of one partition, where that is more than sums."""
-        found: tuple[Any, Sums] = self.function(self.store.load(number), None, *self.arguments)
+        """The answer of one partition, where that is a piece and sums."""
+        found: tuple[Any, Sums] = self.question.ask(self.store.load(number))
         return found
 
     def stretches(self, number: int) -> list[list[int]]:
         """All partitions in ``number`` stretches of about one length, or fewer."""
         return [part.tolist() for part in np.array_split(np.arange(len(self)), min(number, len(self)))]
+
+
+class Progress(ProgressDisplay):
+    """What a person sees of a long run: one bar for one step after the other at ``verbose=1``, a line for each at 2."""
+
+    def __init__(self, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        self.title = "inferring labels"  # of the next passes over the data
+
+    def columns(self, facts: Any) -> tuple[Any, ...]:
+        from rich.progress import TaskProgressColumn, TimeRemainingColumn
+
+        return TaskProgressColumn(), TimeRemainingColumn(), facts
+
+    def step(self, name: str, total: int) -> None:
+        """Begin something of ``total`` parts; what was before is done."""
+        if self.lines:
+            print(name, file=sys.stderr, flush=True)
+        if self.bar is not None:
+            self.task = self.bar.add_task(name, facts="") if self.task is None else self.task
+            self.bar.reset(self.task, description=name, total=total)
+
+    def advance(self, parts: int = 1) -> None:
+        """Some parts are done; threads may call it."""
+        if self.bar is not None:
+            self.bar.advance(self.task, parts)
 
 
 class Passes(Protocol):
@@ -101,11 +169,15 @@ class Threads:
             return reduce(task.combine, pool.map(partial(task, advance=advance), stretches))
 
     def pieces(self, task: Pass, take: Callable[[Any], None], advance: Advance) -> Sums:
-        total: Sums | None = None
-        for piece, sums in _in_order(task.piece, len(task), self.number):
-            take(piece)
-            total = sums if total is None else task.combine(total, sums)
-            advance(1)
+        total, numbers = None, iter(range(len(task)))
+        with ThreadPoolExecutor(self.number) as pool:  # as many at work as there are threads, and no more waiting
+            running = deque(pool.submit(task.piece, number) for number in islice(numbers, self.number))
+            while running:
+                piece, sums = running.popleft().result()
+                take(piece)
+                total = sums if total is None else task.combine(total, sums)
+                advance(1)
+                running.extend(pool.submit(task.piece, number) for number in islice(numbers, 1))
         assert total is not None
         return total
 
@@ -124,13 +196,3 @@ def added(total: Sums, more: Sums) -> Sums:
 def larger(total: Sums, more: Sums) -> Sums:
     """The larger of two."""
     return tuple(map(max, total, more))
-
-
-def _in_order(function: Callable[[int], Any], size: int, threads: int) -> Iterator[Any]:
-    """``function(0)``, ``function(1)``, ..., with as many at work as there are threads, and no more waiting."""
-    with ThreadPoolExecutor(threads) as pool:
-        running = [pool.submit(function, k) for k in range(min(threads, size))]
-        for k in range(threads, size + threads):
-            yield running.pop(0).result()
-            if k < size:
-                running.append(pool.submit(function, k))

@@ -1,10 +1,9 @@
 """A prepared table: codes instead of ids, all annotations of an instance in one partition, partitions of bounded size.
 
-A folder of plain files: ``manifest.json`` (written last), ``instances.arrow``, ``annotators.arrow``, ``classes.arrow`` (ids
-in the order of their codes), and ``parts/*.bin``. A partition holds the instances ``borders[k]..borders[k + 1] - 1`` in two
-arrays that are mapped into memory as they are: where each instance begins (int64), and the cells of its annotations (uint32,
-see `crowdwise.aggregation.core.kernels`), then their weights (float32) where the table has any. A checksum (int64) stands
-before them.
+A folder of Arrow files that are mapped into memory as they are: ``table.arrow`` has the ids in the order of their codes, and
+says where partitions begin; ``parts/*.arrow`` are the partitions. Each holds the instances ``borders[k]..borders[k + 1] - 1``:
+where every instance begins (``indptr``), the ``cells`` of its annotations (see `crowdwise.aggregation.core.kernels`), and
+their ``weight`` where the table has any.
 """
 
 from __future__ import annotations
@@ -17,21 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.aggregation.core import kernels
-from crowdwise.aggregation.core.crowd import MemoryCrowd
+from crowdwise.aggregation.core.crowd import MemoryCrowd, Role
 from crowdwise.aggregation.core.kernels import Layout
 from crowdwise.data.factorise import Vocabulary
 from crowdwise.errors import ModelFileError
 from crowdwise.storage.files import replacing
-from crowdwise.streaming.table import WEIGHT
 
-VERSION = 4
-MANIFEST = "manifest.json"
-VOCABULARIES = ("instances", "annotators", "classes")
-_BLOCK = 1 << 22  # bytes read at once for a checksum
+TABLE = "table.arrow"
+_CHECKSUM = 4  # bytes at the end of a file
 
 
 class Part(MemoryCrowd):
@@ -58,114 +53,59 @@ class Store:
     def __len__(self) -> int:
         return len(self.borders) - 1
 
-    def vocabulary(self, name: str) -> Vocabulary:
-        """Ids of the instances, annotators or classes, mapped into memory."""
-        with pa.memory_map(str(self.folder / f"{name}.arrow")) as source:
-            ids = pa.ipc.open_file(source).read_all().column("id")
-        array = ids.chunk(0) if ids.num_chunks == 1 else ids.combine_chunks()
-        return Vocabulary(len(array), array)
-
-    def write_vocabulary(self, name: str, ids: pa.Array) -> None:
-        """Write ids as one column of one batch, which can be mapped into memory."""
-        table = pa.table({"id": ids})
-        with pa.OSFile(str(self.folder / f"{name}.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-            writer.write_table(table)
+    def path(self, number: int) -> Path:
+        """File of a partition."""
+        return self.folder / "parts" / f"{number:06d}.arrow"
 
     def load(self, number: int, *, check: bool = False) -> Part:
         """A partition, mapped into memory; ``check`` reads all of it."""
-        start, stop = self.borders[number], self.borders[number + 1]
-        try:
-            found = np.asarray(np.memmap(self.path(number), np.uint8, "r"))
-            indptr = found[8 : 8 * (stop - start + 2)].view(np.int64)
-            cells = found[8 * (stop - start + 2) :].view(np.uint32)
-            weight = None
-            if WEIGHT in self.columns:
-                weight = cells[len(cells) // 2 :].view(np.float32).astype(np.float64)
-                cells = cells[: len(cells) // 2]
-            if indptr[-1] != len(cells) or (
-                check and found[:8].view(np.int64)[0] != zlib.crc32(found[8:].data, number)
-            ):
-                raise ValueError("its size or checksum does not match")
-        except (OSError, ValueError, IndexError) as error:
-            raise ModelFileError(f"{self.path(number)} is damaged: {error}") from error
-        shape = self.n_annotators, self.n_classes
-        return Part(Layout(cells, indptr, np.empty(0, np.int32), shape, 1, self.compiled, weight), start, stop)
+        arrays = read_arrays(self.path(number), check=check)
+        cells, indptr = arrays["cells"].to_numpy(), arrays["indptr"].to_numpy()
+        weight = arrays["weight"].to_numpy().astype(np.float64) if "weight" in arrays else None
+        layout = Layout(
+            cells, indptr, np.empty(0, np.int32), (self.n_annotators, self.n_classes), 1, self.compiled, weight
+        )
+        return Part(layout, self.borders[number], self.borders[number + 1])
 
-    def write(
-        self,
-        number: int,
-        indptr: npt.NDArray[np.int64],
-        cells: npt.NDArray[np.uint32],
-        weight: npt.NDArray[np.float32] | None = None,
-    ) -> None:
-        """Write a partition."""
-        arrays = [indptr, cells] if weight is None else [indptr, cells, weight]
-        checksum = number  # so that parts cannot stand in for each other
-        for array in arrays:
-            checksum = zlib.crc32(array.data, checksum)  # type: ignore[attr-defined]
-        with replacing(self.path(number)) as temporary, temporary.open("wb") as file:
-            for array in (np.array([checksum]), *arrays):
-                file.write(array.data)  # type: ignore[attr-defined]
-
-    def path(self, number: int) -> Path:
-        """File of a partition."""
-        return self.folder / "parts" / f"{number:06d}.bin"
-
-    def save(self, source: dict[str, Any]) -> None:
-        """Write the manifest; with it the folder is complete."""
-        about = {name: value for name, value in vars(self).items() if name not in ("folder", "compiled")}
-        files = {name: describe(self.folder / f"{name}.arrow") for name in VOCABULARIES}
-        write_sealed(self.folder / MANIFEST, {"version": VERSION, "source": source, "store": about, "files": files})
+    def vocabulary(self, of: Role) -> Vocabulary:
+        """Ids of the instances, annotators or classes, mapped into memory."""
+        ids = read_arrays(self.folder / TABLE)[of]
+        return Vocabulary(len(ids), ids)
 
     @classmethod
-    def open(cls, folder: Path, source: dict[str, Any]) -> Store | None:
-        """The store in ``folder``; None where there is none, or where it was made from another source."""
-        if not (folder / MANIFEST).exists():
-            return None
-        content = read_sealed(folder / MANIFEST)
-        try:
-            if content["version"] != VERSION or content["source"] != json.loads(json.dumps(source)):
-                return None
-            compiled = kernels.use_numba(content["store"]["n_annotations"])
-            store = cls(folder, **content["store"], compiled=compiled)
-            for name in VOCABULARIES:
-                if describe(folder / f"{name}.arrow") != content["files"][name]:
-                    raise ValueError(f"size or checksum of {name}.arrow does not match")
-        except (OSError, KeyError, TypeError, ValueError) as error:
-            raise ModelFileError(f"{folder} is damaged: {error}") from error
-        for number in range(len(store)):
-            store.load(number, check=True)
-        return store
+    def open(cls, folder: Path) -> Store:
+        """The store in ``folder``, of which partitions may still be missing."""
+        about = json.loads(read_arrays(folder / TABLE, check=True)["about"][0].as_py())
+        return cls(folder, **about, compiled=kernels.use_numba(about["n_annotations"]))
 
 
-def write_sealed(path: Path, content: Any) -> None:
-    """Write JSON with a checksum of itself; the file appears whole or not at all."""
-    text = json.dumps({"checksum": zlib.crc32(json.dumps(content, sort_keys=True).encode()), "content": content})
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write arrays of any lengths, each as a list, in one row of an Arrow file; it appears whole or not at all.
+
+    A checksum of the content and the file's name follows: files cannot stand in for each other.
+    """
+    columns = [pa.array(values) for values in arrays.values()]
+    lists = [pa.LargeListArray.from_arrays(pa.array([0, len(column)], pa.int64()), column) for column in columns]
+    row = pa.record_batch(lists, names=list(arrays))
     with replacing(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+        with pa.OSFile(str(temporary), "wb") as file, pa.ipc.new_file(file, row.schema) as writer:
+            writer.write_batch(row)
+        with pa.memory_map(str(temporary)) as source, temporary.open("ab") as file:
+            file.write(_checksum(path, source.read_buffer()))
 
 
-def read_sealed(path: Path) -> Any:
-    """What `write_sealed` wrote; anything else is an error."""
+def read_arrays(path: Path, *, check: bool = False) -> dict[str, pa.Array]:
+    """What `write_arrays` wrote, mapped into memory; ``check`` reads all of it, and anything else is an error."""
     try:
-        found = json.loads(path.read_bytes())
-        if zlib.crc32(json.dumps(found["content"], sort_keys=True).encode()) != found["checksum"]:
-            raise ValueError("its checksum does not match")
-        return found["content"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        with pa.memory_map(str(path)) as source:
+            content, checksum = source.read_buffer(source.size() - _CHECKSUM), source.read(_CHECKSUM)
+        if check and checksum != _checksum(path, content):
+            raise ValueError("its size or checksum does not match")
+        row = pa.ipc.open_file(content).get_batch(0)
+        return {name: lists.values for name, lists in zip(row.schema.names, row.columns, strict=True)}
+    except (OSError, ValueError, pa.ArrowException) as error:
         raise ModelFileError(f"{path} is damaged: {error}") from error
 
 
-def write_arrays(path: Path, arrays: Mapping[str, npt.NDArray[Any]], keep: Path | None = None) -> None:
-    """Write an npz file, which has a checksum of each array; it appears whole or not at all, the old one as ``keep``."""
-    with replacing(path, keep=keep) as temporary, temporary.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-
-
-def describe(path: Path) -> list[int]:
-    """Size and checksum (CRC-32) of a file."""
-    value = 0
-    with path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            value = zlib.crc32(block, value)
-    return [path.stat().st_size, value]
+def _checksum(path: Path, content: pa.Buffer) -> bytes:
+    return zlib.crc32(content, zlib.crc32(path.name.encode())).to_bytes(_CHECKSUM, "little")
