@@ -19,7 +19,7 @@ def table(tmp_path: Path) -> Path:
     instance, annotator = rng.integers(80, size=500), rng.integers(8, size=500)
     label = np.where(rng.random(500) < 0.7, instance % 3, rng.integers(3, size=500))
     columns = {
-        "hit": [f"t{i}" for i in instance],
+        "thing": [f"t{i}" for i in instance],
         "worker": annotator,
         "answer": np.array(["cat", "dog", "eel"])[label],
     }
@@ -38,11 +38,11 @@ def summary(output: str) -> list[str]:
 
 @pytest.mark.parametrize("method", ["dawid-skene", "hierarchical-dawid-skene"])
 def test_streamed_tables_and_summary_are_those_in_memory(cli: Any, table: Path, method: str) -> None:
-    options = ["--method", method, "--instance", "hit", "--proba"]
+    options = ["--method", method, "--instance", "thing", "--proba"]
     there = cli("aggregate", table, "-o", "memory.parquet", *options).output
     here = cli("aggregate", table, "-o", "out/stream.parquet", *options, "--stream", "--memory", "64MB").output
     assert "crowd.parquet: streamed as asked for, within about 0.1 GB of memory" in here
-    assert "instance = 'hit', annotator = 'worker', label = 'answer'" in here
+    assert "instance = 'thing', annotator = 'worker', label = 'answer'" in here
     assert summary(here) == summary(there)
     for end in ("", "-annotators"):
         one, two = pq.read_table(f"memory{end}.parquet"), pq.read_table(f"out/stream{end}.parquet")
@@ -56,7 +56,7 @@ def test_streamed_tables_and_summary_are_those_in_memory(cli: Any, table: Path, 
 
 def test_many_rows_are_streamed_unasked(cli: Any, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aggregate, "MANY", 499)
-    options = ["--instance", "hit", "--method"]
+    options = ["--instance", "thing", "--method"]
     assert "streamed with 500 rows" in cli("aggregate", table, "-o", "a.parquet", *options, "wawa").output
     assert "streamed" not in cli("aggregate", table, "-o", "a.parquet", *options, "wawa", "--no-stream").output
     assert "streamed" not in cli("aggregate", table, "-o", "a.parquet", *options, "ebcc").output
@@ -70,11 +70,11 @@ def test_a_folder_is_streamed_and_the_parts_are_kept_where_asked(cli: Any, table
     folder.mkdir()
     table.rename(folder / "part-0.parquet")
     output = cli(
-        "aggregate", folder, "-o", "a.csv", "--instance", "hit", "--method", "one-coin", "--work", "work"
+        "aggregate", folder, "-o", "a.csv", "--instance", "thing", "--method", "one-coin", "--work", "work"
     ).output
     assert "crowd: streamed as asked for" in output
     assert list(Path("work").glob("table-*/table.arrow"))
-    assert "streamed as it is a folder" in cli("aggregate", folder, "-o", "a.csv", "--instance", "hit").output
+    assert "streamed as it is a folder" in cli("aggregate", folder, "-o", "a.csv", "--instance", "thing").output
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_folder_is_streamed_and_the_parts_are_kept_where_asked(cli: Any, table
 def test_what_cannot_be_streamed_is_one_line(
     cli: Any, table: Path, options: list[str], code: int, message: str
 ) -> None:
-    output = cli("aggregate", table, "-o", "a.parquet", "--instance", "hit", *options, code=code).stderr
+    output = cli("aggregate", table, "-o", "a.parquet", "--instance", "thing", *options, code=code).stderr
     assert message in " ".join(output.replace("│", " ").split())
     assert not Path("a.parquet").exists()
 
@@ -117,7 +117,7 @@ def test_an_interrupted_run_says_how_to_go_on(cli: Any, table: Path, monkeypatch
         return step(self, *arguments)
 
     monkeypatch.setattr(OneCoinDawidSkene, "_round", interrupted)
-    command = ["aggregate", table, "-o", "a.parquet", "--instance", "hit", "--method", "one-coin", "--stream"]
+    command = ["aggregate", table, "-o", "a.parquet", "--instance", "thing", "--method", "one-coin", "--stream"]
     assert "interrupted: run it again to go on where it stopped" in cli(*command, code=130).stderr
     monkeypatch.setattr(OneCoinDawidSkene, "_start", lambda *arguments: pytest.fail("it started from the beginning"))
     cli(*command)

@@ -192,6 +192,20 @@ def test_files_of_a_folder_must_agree(tmp_path: Path) -> None:
     assert "the folder has no Parquet files" in fails((tmp_path / "none").mkdir() or tmp_path / "none")  # type: ignore[func-returns-value]
 
 
+def test_metadata_that_contradict_themselves_do_not_end_the_process(tmp_path: Path) -> None:
+    path = write(tmp_path / "crowd.parquet", {key: values[:30] for key, values in text(crowd()).items()})
+    whole, messages = path.read_bytes(), []
+    for at, byte in enumerate(whole):
+        if byte == 2:  # among these are whether a column may be missing
+            path.write_bytes(whole[:at] + b"d" + whole[at + 1 :])
+            try:
+                list(streamed_table.Table([path], {}).batches(0, 100))
+            except (DataError, AnnotationError) as error:
+                messages.append(str(error))
+    assert messages
+    assert all(message.startswith(str(path)) for message in messages)
+
+
 def test_truncated_and_damaged_files(tmp_path: Path) -> None:
     content = write(tmp_path / "crowd.parquet", text(crowd())).read_bytes()
     (tmp_path / "short.parquet").write_bytes(content[:-100])

@@ -93,7 +93,7 @@ class Table:
         names, done = [self.names[role] for role in ROLES], 0
         names += [] if self.weight is None else [self.weight]
         for file in self.files:
-            stepwise = _stepwise(_open(file))
+            stepwise = _stepwise(file, names)
             parquet, first = _open(file, [] if stepwise else names), done
             for group in range(parquet.num_row_groups):
                 about = parquet.metadata.row_group(group)
@@ -132,10 +132,18 @@ def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(begin, end - begin)
 
 
-def _stepwise(file: pq.ParquetFile) -> bool:
+def _stepwise(path: Path, names: Sequence[str]) -> bool:
     """Whether values are stored as what differs from the one before, so that they may be far longer than the file."""
-    groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
-    return any(_PREFIXES in group.column(place).encodings for group in groups for place in range(group.num_columns))
+    file, found = _open(path), False
+    places = [at for at in range(file.metadata.num_columns) if file.schema.column(at).path in names]
+    for group in range(file.num_row_groups):
+        try:  # where metadata are damaged, to ask for a column would end the process
+            next(file.iter_batches(1, row_groups=[group], columns=names), None)
+        except (pa.ArrowException, OSError) as error:
+            raise DataError(f"{path}, row group {group}: cannot be read as parquet: {error}") from error
+        about = file.metadata.row_group(group)
+        found = found or any(_PREFIXES in about.column(at).encodings for at in places)
+    return found
 
 
 def _open(path: Path, columns: Sequence[str] = ()) -> pq.ParquetFile:
