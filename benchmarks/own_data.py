@@ -14,7 +14,6 @@ import json
 import multiprocessing
 import os
 import platform
-import subprocess
 import time
 import warnings
 from pathlib import Path
@@ -149,14 +148,11 @@ def run(job: tuple[str, str, int, str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit of the sources; CROWDWISE_COMMIT says it where there is no repository."""
-    if "CROWDWISE_COMMIT" in os.environ:
-        return os.environ["CROWDWISE_COMMIT"]
-    folder = Path(__file__).parent
-    done = subprocess.run(
-        ["git", "rev-parse", "--short=12", "HEAD"], cwd=folder, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip() or "unknown"
+    """The last commit of the source."""
+    import crowdwise
+    from crowdwise.bench import measure
+
+    return measure.commit(Path(crowdwise.__file__).parent).get("commit", "unknown")
 
 
 def table(records: list[dict[str, Any]]) -> None:

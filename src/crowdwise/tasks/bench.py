@@ -58,21 +58,22 @@ def best(benchmark: Benchmark, made: Any) -> Cell | None:
 def plan(
     name: str | Path,
     *,
+    datasets: Sequence[str] = (),
+    methods: Sequence[str] = (),
+    noise_rates: Sequence[float] = (),
     seeds: int | None = None,
     first_seed: int = 0,
     settings: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
-    **chosen: Sequence[Any],
 ) -> Benchmark:
-    """An experiment by name or from a TOML file; ``settings`` override parameters.
-
-    With ``datasets``, ``methods`` or ``noise_rates``, only that part of it.
-    """
+    """An experiment by name or from a TOML file, or the chosen part of it; ``settings`` override parameters."""
     experiment = load_experiment(name)
     settings = dict(settings or {})
     refuse_unknown("parameters of the methods", settings, {key for method in METHODS for key in settable(method)})
     numbers = range(first_seed, first_seed + (seeds if seeds is not None else experiment.seeds))
-    cells = experiment.cells(seeds=numbers, parameters=settings, **chosen)
+    cells = experiment.cells(
+        datasets=datasets, methods=methods, noise_rates=noise_rates, seeds=numbers, parameters=settings
+    )
     for cell in cells:
         check_parameters(cell.method, cell.parameters)
     return Benchmark(experiment, cells, _folder(experiment, out))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,17 +30,20 @@ class Compared:
 def compare(
     plan: Plan,
     *,
+    methods: Sequence[str] | None = None,
+    folds: int = 5,
+    seconds: float | None = 150.0,
     jobs: int | None = None,
+    folder: str | Path | None = None,
     ray: str | None = None,
     workers: int | None = None,
     observer: Observer = SILENT,
     progress: Progress | None = None,
-    **options: Any,
 ) -> Compared:
     """Compare methods on the data of a plan (see `crowdwise.tasks.train.plan`, whose method does not matter here).
 
-    Gold labels judge where the annotations come with some. ``ray`` runs the fits on Ray; ``jobs`` and ``options`` (methods,
-    folds, seconds, folder) are those of `crowdwise.compare`.
+    Gold labels judge where the annotations come with some. The other arguments are those of `crowdwise.compare`; ``ray`` runs
+    the fits on Ray.
     """
     check_workers(ray, workers)
     data = plan.load()
@@ -58,12 +61,15 @@ def compare(
         found = comparison.compare(
             data.X,
             data.annotations,
+            methods=methods,
             gold=known,
+            folds=folds,
             seed=plan.seed,
+            seconds=seconds,
             jobs=processes or jobs,
+            folder=folder,
             device=plan.parameters.get("device", "auto"),
             observer=told,
-            **options,
         )
     return Compared(found, training_of(plan, found.recommended))
 

@@ -68,14 +68,16 @@ def bound_no_transfer(
 def bound_global(
     layer_norms: Sequence[NonNegativeFloat],
     *,
+    n_classes: PositiveInt,
     instances: PositiveFloat,
     labels_per_instance: PositiveFloat,
-    **settings: Any,
+    loss_bound: NonNegativeFloat,
+    input_bound: NonNegativeFloat = 1.0,
+    delta: OpenProbability = 0.05,
 ) -> float:
     """Theorem 7: the bound of Theorem 1 for the global network, which learns from all m r labels of m distilled instances.
 
-    The statement in the paper has C where its proof has C^2; C^2 is used here. ``settings`` are the other arguments of
-    `bound_no_transfer`.
+    The statement in the paper has C where its proof has C^2; C^2 is used here.
 
     >>> settings = {"n_classes": 10, "loss_bound": 5}
     >>> one = bound_no_transfer([1, 1], examples=100, **settings)
@@ -83,7 +85,14 @@ def bound_global(
     >>> round(one / everybody, 6)  # sqrt(10000 / 100)
     10.0
     """
-    return bound_no_transfer(layer_norms, examples=instances * labels_per_instance, **settings)
+    return bound_no_transfer(
+        layer_norms,
+        n_classes=n_classes,
+        examples=instances * labels_per_instance,
+        loss_bound=loss_bound,
+        input_bound=input_bound,
+        delta=delta,
+    )
 
 
 @checked
