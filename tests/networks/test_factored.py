@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from crowdwise import graph
 from crowdwise.networks import FactoredHeads, GlobalHead, IndividualHeads
+from crowdwise.networks import factored as factored_module
 from crowdwise.networks.transition import append_one, corrected_loss, row_loss
 from head_pairs import B, C, D, random_pairs
 
@@ -38,10 +39,11 @@ def full(heads: FactoredHeads) -> IndividualHeads:
     return same
 
 
-@pytest.mark.parametrize("heads_first", [False, True])
-def test_logits_and_gradients_are_those_of_full_heads(pairs, heads_first, monkeypatch):
+@pytest.mark.parametrize(("heads_first", "waste"), [(False, 1000), (False, 0), (True, 0)])
+def test_logits_and_gradients_are_those_of_full_heads(pairs, heads_first, waste, monkeypatch):
     g, row, annotator, label, target = pairs
     monkeypatch.setattr(FactoredHeads, "heads_first", lambda self, n, p: heads_first)
+    monkeypatch.setattr(factored_module, "_WASTE", waste)  # 0: groups of unequal size, one after the other
     heads, _ = factored()
     same = full(heads)
     class_logits = torch.randn(B, C, dtype=torch.float64)

@@ -19,6 +19,7 @@ from crowdwise.networks.transition import GlobalHead, pair_products, take_row
 
 PAIRS_AT_ONCE = 65_536  # annotations evaluated at a time, at most
 _ENTRIES = 100_000_000  # of heads, or intermediate results, formed at a time
+_WASTE = 8  # times as many rows as there are, at most, where groups of rows are all made as wide as the largest
 
 
 class ProductHeads(nn.Module):
@@ -78,20 +79,23 @@ class ProductHeads(nn.Module):
         return np.asarray(left.cpu()), np.asarray(right.cpu())
 
     def heads_first(self, n_instances: int, n_pairs: int) -> bool:
-        """Whether computing all R heads takes fewer multiplications than going through the instances."""
+        """Whether computing all R heads takes less time than going through the instances.
+
+        Multiplications decide; those with heads take twice as long on the CPU, where a product is started for each annotator.
+        """
         hidden, d = self.last.shape[:2]
-        return bool(self.n_annotators * hidden * d + n_pairs * d < n_instances * d * hidden + n_pairs * hidden)
+        heads = self.n_annotators * hidden * d + n_pairs * d
+        return bool((1 if self.last.is_cuda else 2) * heads < n_instances * d * hidden + n_pairs * hidden)
 
     def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         n_classes = self.last.shape[-1]
         if self.heads_first(len(g), len(row)):
             heads, which = (self.heads(), annotator) if g.is_cuda else self._heads_of(annotator)
             return pair_products(g, heads.flatten(2), row, which).reshape(-1, n_classes, n_classes)
-        by_instance = g @ self.last.transpose(0, 1).flatten(1)  # (B, Z*C*C)
-        by_pair = by_instance.index_select(0, row).reshape(len(row), len(self.last), n_classes**2)  # (P, Z, C*C)
-        logits = torch.bmm(self.hidden_of(annotator)[:, None], by_pair).squeeze(1)
+        by_instance = (g @ self.last.transpose(0, 1).flatten(1)).view(len(g), len(self.last), -1)  # (B, Z, C*C)
+        logits = _of_pairs(self.hidden_of(annotator), by_instance, row)
         if self.residual is not None:
-            logits = logits + (g @ self.residual.flatten(1))[row]
+            logits = logits + (g @ self.residual.flatten(1)).index_select(0, row)
         return logits.reshape(-1, n_classes, n_classes)
 
     def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
@@ -100,9 +104,9 @@ class ProductHeads(nn.Module):
                 return take_row(self.pair_logits(g, row, annotator), target[row])
             return torch.bmm(g[row, None], self.heads()[annotator, :, target[row]]).squeeze(1)
         by_instance = _by_instance(self.last, g, target)  # (B, Z, C)
-        logits = torch.bmm(self.hidden_of(annotator)[:, None], by_instance.index_select(0, row)).squeeze(1)
+        logits = _of_pairs(self.hidden_of(annotator), by_instance, row)
         if self.residual is not None:
-            logits = logits + _by_instance(self.residual[None], g, target)[row, 0]
+            logits = logits + _by_instance(self.residual[None], g, target)[:, 0].index_select(0, row)
         return logits
 
 
@@ -218,7 +222,40 @@ def _by_instance(weight: Tensor, g: Tensor, target: Tensor) -> Tensor:
     if g.is_cuda:
         full = (g @ weight.transpose(0, 1).flatten(1)).reshape(-1, size, n_classes, n_classes)
         return full.gather(2, target[:, None, None, None].expand(-1, size, 1, n_classes)).squeeze(2)
-    members = [torch.nonzero(target == p).squeeze(1) for p in range(n_classes)]
-    parts = [g[at] @ weight[:, :, p].transpose(0, 1).flatten(1) for p, at in enumerate(members)]
-    order = torch.argsort(torch.cat(members))
-    return torch.cat(parts)[order].reshape(-1, size, n_classes)
+    place, width = _places(target, n_classes)
+    if n_classes * width > _WASTE * len(g):
+        members = [torch.nonzero(target == p).squeeze(1) for p in range(n_classes)]
+        parts = [g[at] @ weight[:, :, p].transpose(0, 1).flatten(1) for p, at in enumerate(members)]
+        return torch.cat(parts)[torch.argsort(torch.cat(members))].reshape(-1, size, n_classes)
+    by_class = torch.bmm(_laid_out(g, place, n_classes, width), weight.permute(2, 1, 0, 3).flatten(2))
+    return by_class.flatten(0, 1).index_select(0, place).view(len(g), size, n_classes)
+
+
+def _of_pairs(hidden: Tensor, by_instance: Tensor, row: Tensor) -> Tensor:
+    """hidden[k] @ by_instance[row[k]] for every pair k: (P, Z), (B, Z, M) -> (P, M).
+
+    On the CPU a product for each instance, with as many rows as the largest has pairs, so that nothing is copied for a pair.
+    """
+    if not hidden.is_cuda:
+        place, width = _places(row, len(by_instance))
+        if len(by_instance) * width <= _WASTE * len(row):
+            products = torch.bmm(_laid_out(hidden, place, len(by_instance), width), by_instance)
+            return products.flatten(0, 1).index_select(0, place)
+    return torch.bmm(hidden[:, None], by_instance.index_select(0, row)).squeeze(1)
+
+
+def _places(group: Tensor, n_groups: int) -> tuple[Tensor, int]:
+    """A place for each of P rows in a table of groups that are all as wide as the largest: (P,), and this width."""
+    codes = group.numpy()  # whose functions take less time to start
+    counts = np.bincount(codes, minlength=n_groups)
+    width = int(counts.max(initial=0))
+    order = np.argsort(codes, kind="stable")
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order)) + np.repeat(np.arange(n_groups) * width - np.cumsum(counts) + counts, counts)
+    return torch.from_numpy(place), width
+
+
+def _laid_out(rows: Tensor, place: Tensor, n_groups: int, width: int) -> Tensor:
+    """Rows (P, d) at their places in a table of groups, (n_groups, width, d); 0 where none is."""
+    table = rows.new_zeros(n_groups * width, rows.shape[1]).index_copy(0, place, rows)
+    return table.view(n_groups, width, rows.shape[1])
