@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from crowdwise.errors import ConfigError, DataError
 
@@ -86,11 +85,10 @@ class Prepare(nn.Module):
         self.spread.copy_(torch.from_numpy(spread))
 
     def _bend(self, x: Tensor) -> Tensor:
-        z = (x - self.centre).div_(self.spread)
-        beyond = F.softshrink(z, _BEND)
-        sign = beyond.sign()
-        bent = beyond.abs_().add_(1).log_()  # log1p takes three times as long, and adds nothing beside 3
-        return z.clamp_(-_BEND, _BEND).addcmul_(sign, bent).clamp_(-_LIMIT, _LIMIT)
+        z = (x - self.centre).mul_(1 / self.spread)
+        beyond = z.abs().sub_(_BEND - 1).clamp_min_(1).log_()  # ln(1 + what exceeds 3)
+        sign = z.sign()
+        return z.clamp_(-_BEND, _BEND).addcmul_(sign, beyond).clamp_(-_LIMIT, _LIMIT)
 
     def departure(self, raw: Tensor) -> str:
         """How raw inputs (n, ...) differ grossly from those that the scaling was learnt on; empty where they do not.
@@ -118,5 +116,5 @@ class Prepare(nn.Module):
         if self.mode == "log1p":
             return torch.log1p(x)
         if self.mode == "robust":
-            return self._bend(x).sub_(self.mean).div_(self.std)
+            return torch.addcmul(-self.mean / self.std, self._bend(x), 1 / self.std)
         return (x - self.mean).div_(self.std) if self.standardise else x

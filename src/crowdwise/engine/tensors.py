@@ -45,10 +45,12 @@ class ResidentInputs:
         return len(self.data) if self.host is None else len(self.host)
 
     def take(self, index: Tensor) -> Tensor:
-        return self.data[index] if self.host is None else self.host.take(index)
+        if self.host is not None:
+            return self.host.take(index)
+        return self.data[index] if self.data.is_cuda else self.data.index_select(0, index)  # a third of the time
 
     def stream(self, batches: Sequence[Tensor]) -> Iterator[Tensor]:
-        return (self.data[index] for index in batches) if self.host is None else self.host.stream(batches)
+        return map(self.take, batches) if self.host is None else self.host.stream(batches)
 
     def leave_device(self) -> None:
         """Keep the inputs on the host from now on, and bring batches to the device as they are needed."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from crowdwise.errors import ConfigError, DataError
+from crowdwise.networks.layers import ByteDropout
 from crowdwise.registry import Registry
 
 Builder = Callable[..., nn.Module]
@@ -137,7 +138,7 @@ def mlp(shape: tuple[int, ...], *, hidden: int = 128, batch_norm: bool = False, 
         layers.append(RowNorm(hidden))
     layers.append(nn.ReLU())
     if dropout:
-        layers.append(nn.Dropout(dropout))
+        layers.append(ByteDropout(dropout))
     return nn.Sequential(*layers)
 
 

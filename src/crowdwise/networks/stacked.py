@@ -79,7 +79,6 @@ class StackedRows(nn.Module):
             return None
         networks = len(first.weight)
         weight, bias = first.weight.transpose(0, 1).flatten(1), first.bias.flatten()  # (in, K d), (K d,)
-
         memory = weight.new_empty(_ROWS, len(bias))  # new memory for each block would take as long as the product
 
         def block(x: Tensor) -> Tensor:
@@ -171,9 +170,7 @@ class Stacked(Classifier):
         """Logits of every network, for instances that are not repeated: (B, ...) -> (B, K, C)."""
         features = self.backbone(x.expand(self.networks, *x.shape)).float()
         with torch.autocast(x.device.type, enabled=False):
-            logits: Tensor = self.linear(features.flatten(0, 1))
-        members: Tensor = logits.unflatten(0, (self.networks, -1))
-        return members.transpose(0, 1)
+            return StackedLinear.forward(cast(LastLayer, self.linear), features).transpose(0, 1)
 
     def one_logits(self, number: int, x: Tensor) -> Tensor:
         """Logits of one network, in evaluation: (B, ...) -> (B, C)."""
