@@ -7,6 +7,7 @@ import pytest
 
 import crowdwise
 from crowdwise import Annotations, graph
+from crowdwise.methods import concord
 
 QUICK = {"steps": 200, "networks": 3, "backbone_options": {"hidden": 32}, "verbose": 0}
 
@@ -47,3 +48,12 @@ def test_pictures_are_held_out_up_to_a_thousand() -> None:
     assert model.validation_share(np.zeros((500, 1, 8, 8))) == 0.1
     assert model.validation_share(np.zeros((50_000, 1, 2, 2))) == 0.02
     assert model.validation_share(np.zeros((50_000, 4))) == 0
+
+
+@pytest.mark.parametrize(("n", "times"), [(60, 4), (400, 2)])
+def test_instances_are_judged_every_sixteen_steps_or_once_an_epoch(n: int, times: int, monkeypatch) -> None:
+    X, annotations, *_ = two_groups(n)  # in batches of 20: 20 epochs of 3 steps, 3 of 20
+    judge, calls = concord.honest_log_f, []
+    monkeypatch.setattr(concord, "honest_log_f", lambda *arguments: calls.append(1) or judge(*arguments))
+    crowdwise.Concord(**QUICK | {"steps": 60, "batch_size": 20}).fit(X, annotations)
+    assert len(calls) == times

@@ -139,7 +139,7 @@ def test_the_learning_rate_of_the_last_stage_follows_the_input():
         crowdwise.CE(**paper),
     )
     assert [model.training(images).lr for model in as_published] == [0.01] * 3
-    assert [crowdwise.TAIDTM().training(each).lr for each in (features, images)] == [FEATURES.lr, PICTURES.lr]
+    assert [crowdwise.TAIDTM().training(each).lr for each in (features, images)] == [2 * FEATURES.lr, PICTURES.lr]
 
 
 def test_annotators_of_a_small_crowd_have_matrices_of_their_own():

@@ -12,7 +12,7 @@ import dataclasses
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -86,6 +86,11 @@ class BLTM(CrowdClassifier):
         """Indices of the distilled training instances, and their distilled classes."""
         self._fitted_classifier()
         return self.arrays_["distilled_instance"], self.classes_[self.arrays_["distilled_class"]]
+
+    def settings_for(self, shape: tuple[int, ...]) -> Mapping[str, Any]:
+        """Feature vectors: a quarter of the recipe's steps, on batches four times as large, which is as accurate."""
+        quarter = {"batch_size": 256, "steps": 375, "epochs": 10, "early_steps": 75, "ema": 0.96}
+        return {**quarter, "lr": 2e-3, "early_lr": 2e-3} if len(shape) == 1 else {}
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
         if self.variant == "original" and self.networks > 1:

@@ -104,8 +104,9 @@ class TAIDTM(BLTM):
     ``length`` and ``window`` of ``"deepwalk"``."""
     gcn_layers: Literal[1, 2] = 2
     """Layers of the graph convolution; the other mappings have two."""
-    gcn_hidden: PositiveInt = 64
-    """Hidden width of any mapping."""
+    gcn_hidden: PositiveInt | None = None
+    """Hidden width of any mapping; by default 64, and 16 with the recipe for features, which is as accurate and takes two
+    thirds of the time."""
     gcn_epochs: NonNegativeInt | None = None
     """Epochs of any mapping on the distilled examples; by default 10, and as many more as make 200 steps."""
     gcn_lr: NonNegativeFloat = 0.01
@@ -286,6 +287,7 @@ class TAIDTM(BLTM):
                 engine.problem.n_classes,
                 global_head.theta.cpu() if self.residual else None,
                 rank,
+                self.for_features(engine.problem.shape),
             ),
         )
 
@@ -305,10 +307,17 @@ class TAIDTM(BLTM):
         )
 
     def mapped_heads(
-        self, after: sp.csr_array, width: int, n_classes: int, residual: Tensor | None, rank: int | None = None
+        self,
+        after: sp.csr_array,
+        width: int,
+        n_classes: int,
+        residual: Tensor | None,
+        rank: int | None = None,
+        features: bool = False,
     ) -> MappedHeads:
         """Untrained heads over a graph with self loops; only a single layer is not factored by itself, and needs ``rank``."""
-        options = {"hidden": self.gcn_hidden, "residual": residual, **(self.mapping_options or {})}
+        hidden = (16 if features else 64) if self.gcn_hidden is None else self.gcn_hidden
+        options = {"hidden": hidden, "residual": residual, **(self.mapping_options or {})}
         if self.mapping == "gcn":
             options |= {"layers": self.gcn_layers, "norm": self.norm, "rank": rank}
         try:
