@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
 import subprocess
 import sys
@@ -29,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from stamp import stamp
 
 RESULTS = Path(__file__).parent / "results" / "aggregation.jsonl"
 ROUNDS = 20  # of iterative methods, exactly
@@ -258,10 +259,9 @@ def _compare_threads(threads: int, sizes: list[int], classes: int) -> None:
 
 
 def _keep(row: dict[str, Any]) -> None:
-    stamp = {"time": time.strftime("%Y-%m-%dT%H:%M:%S"), "python": platform.python_version(), "cpus": os.cpu_count()}
     RESULTS.parent.mkdir(exist_ok=True)
     with RESULTS.open("a", encoding="utf-8") as file:
-        file.write(json.dumps({**row, **stamp}) + "\n")
+        file.write(json.dumps(stamp() | row) + "\n")
 
 
 def _print(row: dict[str, Any]) -> None:

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from own_data import FEATURES, commit, load
+from own_data import FEATURES, load
+from stamp import commit
 
 RESULTS = Path(__file__).parent / "results" / "compare_cpu.jsonl"
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from stamp import stamp
 
 RESULTS = Path(__file__).parent / "results" / "growth.jsonl"
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "growth.svg"
@@ -100,9 +100,8 @@ def main() -> None:
                 seconds = measure(sizes, method, options.budget)
                 print(f"{method:<16}{varied:<12}{value:>11,}{seconds:>9.4f} s", flush=True)
                 row = {"benchmark": "growth", "varied": varied, "method": method, **sizes, "processor": seconds}
-                row |= {"python": platform.python_version(), "cpus": os.cpu_count(), "load": os.getloadavg()[0]}
                 with RESULTS.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(row | {"when": time.strftime("%Y-%m-%dT%H:%M:%S")}) + "\n")
+                    file.write(json.dumps(row | stamp()) + "\n")
     draw([json.loads(line) for line in RESULTS.read_text(encoding="utf-8").splitlines()])
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import statistics
 import time
 import warnings
@@ -29,6 +28,7 @@ import torch
 from crowdwise import Annotations, datasets
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.registry import METHODS
+from stamp import stamp
 
 SHORT = {"warmup_epochs": 1, "transition_epochs": 1, "individual_epochs": 1, "gcn_epochs": 1, "max_retries": 1}
 SECOND_BACKBONE = {"bltm", "taidtm", "taidtm-ft"}  # train a transition network beside the classifier
@@ -103,14 +103,12 @@ def fits_and_predictions(
         "five_networks_to_one": round(five / one, 2),
         "predicted_rows_per_second": round(len(many) / predicting),
         "rows_by_products_alone": round(rate / multiplications(model)),
-        "load": round(os.getloadavg()[0], 1),
     }
 
 
-def about() -> dict[str, str]:
+def about() -> dict[str, object]:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu x{os.cpu_count()}"
-    when = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    return {"device": device, "torch": torch.__version__, "python": platform.python_version(), "when": when}
+    return {"device": device, "torch": torch.__version__, **stamp()}
 
 
 def write(path: Path | None, row: dict[str, object]) -> None:

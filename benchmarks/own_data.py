@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import multiprocessing
 import os
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from stamp import commit
 
 RESULTS = Path(__file__).parent / "results" / "own_data"
 PICTURES = {  # noise of the simulated crowd of 300 annotators, two labels each (None: the data set's own crowd), and network
@@ -61,6 +64,7 @@ def load(name: str, seed: int) -> dict[str, Any]:
     return {"X": X, "annotations": annotations, "clean": y_train, "X_test": X_test, "y_test": y_test, "set": settings}
 
 
+@functools.cache
 def _sentiment() -> dict[str, Any]:
     """Sentence polarity as TF-IDF of words and pairs of words, reduced to 300 columns."""
     from sklearn.decomposition import TruncatedSVD
@@ -145,14 +149,6 @@ def run(job: tuple[str, str, int, str, dict[str, Any]]) -> dict[str, Any]:
         "device": torch.cuda.get_device_name() if device.startswith("cuda") else "cpu",
     }  # fmt: skip
     return record
-
-
-def commit() -> str:
-    """The last commit of the source."""
-    import crowdwise
-    from crowdwise.bench import measure
-
-    return measure.commit(Path(crowdwise.__file__).parent).get("commit", "unknown")
 
 
 def table(records: list[dict[str, Any]]) -> None:

@@ -17,7 +17,6 @@ import importlib.metadata
 import io
 import json
 import os
-import platform
 import subprocess
 import sys
 import time
@@ -27,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from stamp import stamp
 
 RESULTS = Path(__file__).parent / "results" / "peers.jsonl"
 ANNOTATORS, CLASSES = 200, 4
@@ -184,11 +185,9 @@ def main() -> None:
             "ratio": their / own,
             "crowdwise": crowdwise.__version__,
         }
-        row |= {"python": platform.python_version(), "numpy": np.__version__, "cpus": os.cpu_count()}
-        row |= {"load": os.getloadavg()[0], "when": time.strftime("%Y-%m-%dT%H:%M:%S")}
         options.out.parent.mkdir(exist_ok=True)
         with options.out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write(json.dumps(row | stamp()) + "\n")
 
 
 if __name__ == "__main__":

@@ -347,6 +347,7 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
         "estimation": estimation,
         "engine": script_tables.engine,
         "methods": script_tables.methods,
+        "feature_fits": script_tables.feature_fits,
         "soak": script_tables.soak,
         "speed": speed,
         "annotators": script_tables.annotators,

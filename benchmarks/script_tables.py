@@ -48,6 +48,20 @@ def methods(records: list[Record]) -> str:
     return listed([r for r in records if r.get("benchmark") == "methods"], columns, right=(1, 2, 4))
 
 
+def feature_fits(records: list[Record]) -> str:
+    """Whole fits and predictions on feature vectors, on one core."""
+    columns = {
+        "data": "{data}, {columns} columns",
+        "method": "{method}",
+        "fit, s": "{fastest:.1f}",
+        "five networks beside one": "{five_networks_to_one:.1f}",
+        "rows predicted a second": "{predicted_rows_per_second:,}",
+        "products alone": "{rows_by_products_alone:,}",
+    }
+    found = latest(records, "features", "data", "method")
+    return listed([r | {"fastest": min(r["processor_seconds"])} for r in found], columns, right=range(2, 6))
+
+
 def soak(records: list[Record]) -> str:
     """Thousands of small fits in one process."""
     rows = [

@@ -11,16 +11,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from stamp import stamp
 
 RESULTS = Path(__file__).parent / "results" / "startup.jsonl"
 COMMANDS = {
@@ -68,9 +68,8 @@ def main() -> None:
             seconds = measure(words, Path(folder), options.times)
             print(f"{name:<40}{seconds:>7.3f} s", flush=True)
             row = {"benchmark": "startup", "command": name, "processor": seconds, "times": options.times}
-            row |= {"python": platform.python_version(), "cpus": os.cpu_count(), "load": os.getloadavg()[0]}
             with RESULTS.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row | {"when": time.strftime("%Y-%m-%dT%H:%M:%S")}) + "\n")
+                file.write(json.dumps(row | stamp()) + "\n")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from sklearn.metrics import balanced_accuracy_score
 import crowdwise
 from crowdwise import Annotations, datasets
 from crowdwise.aggregation import HierarchicalDawidSkene, MajorityVote
-from own_data import commit
+from stamp import commit
 
 ARCHIVE = "vaderSentiment-0.5/additional_resources/hutto_ICWSM_2014.tar.gz"
 RECORDS = Path(__file__).parent / "results" / "texts.jsonl"

@@ -1,4 +1,4 @@
-"""Losses on the CPU with derivatives written out, beside the same by autograd."""
+"""What has a form of its own on the CPU, beside the usual one: losses with derivatives written out, dropout."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from crowdwise.networks import transition
+from crowdwise.networks.layers import ByteDropout
 from crowdwise.networks.rows import few_log_softmax, few_softmax
 from crowdwise.networks.transition import corrected_loss, pair_products
 
@@ -54,3 +55,13 @@ def test_products_of_pairs_and_their_derivatives(call, monkeypatch):
         strict=True,
     ):
         torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("p", [0.0, 1e-3, 0.25, 0.5, 0.999, 1.0])
+def test_bytes_decide_what_is_dropped_and_the_mean_stays(p):
+    torch.manual_seed(0)
+    dropout = ByteDropout(p)
+    values = dropout(torch.ones(3, 7, 10_001))
+    assert (values == 0).float().mean().item() == pytest.approx(p, abs=0.004)
+    assert values.mean().item() == pytest.approx(1 if p < 1 else 0, abs=0.01 if p < 0.9 else 0.1)
+    assert torch.equal(dropout.eval()(values), values)

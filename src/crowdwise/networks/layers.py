@@ -28,13 +28,13 @@ class StackedLinear(nn.Module):
 class ByteDropout(nn.Dropout):
     """Dropout that draws eight elements' fates from one random number on the CPU, where drawing is what takes time.
 
-    The share that is dropped is rounded to a multiple of 1/256.
+    The share that is dropped is rounded to a multiple of 1/256, unless that is 0 or 1.
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        if not self.training or self.p == 0 or input.device.type != "cpu":
-            return super().forward(input)
         dropped = round(256 * self.p)
+        if not self.training or not 0 < dropped < 256 or input.device.type != "cpu":
+            return super().forward(input)
         draws = torch.empty(-(-input.numel() // 8), dtype=torch.int64).random_(-(2**63), None).view(torch.uint8)
         kept = torch.empty(input.shape)  # numbers, as products with truth values are slow
         torch.ge(draws[: input.numel()].view(input.shape), dropped, out=kept)
