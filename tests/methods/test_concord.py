@@ -8,6 +8,7 @@ import pytest
 import crowdwise
 from crowdwise import Annotations, graph
 from crowdwise.methods import concord
+from engine_helpers import fit_and_interrupt
 
 QUICK = {"steps": 200, "networks": 3, "backbone_options": {"hidden": 32}, "verbose": 0}
 
@@ -57,3 +58,13 @@ def test_instances_are_judged_every_sixteen_steps_or_once_an_epoch(n: int, times
     monkeypatch.setattr(concord, "honest_log_f", lambda *arguments: calls.append(1) or judge(*arguments))
     crowdwise.Concord(**QUICK | {"steps": 60, "batch_size": 20}).fit(X, annotations)
     assert len(calls) == times
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced"])
+def test_a_run_that_ends_between_two_judgements_is_resumed_exactly(class_weight: str | None, tmp_path) -> None:
+    X, annotations, *_ = two_groups(60)
+    settings = QUICK | {"steps": 60, "batch_size": 20, "class_weight": class_weight}
+    whole = crowdwise.Concord(**settings).fit(X, annotations)
+    fit_and_interrupt(crowdwise.Concord(**settings), X, annotations, tmp_path / "run", 10)
+    resumed = crowdwise.Concord(**settings).fit(X, annotations, resume=tmp_path / "run")
+    np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))

@@ -105,8 +105,7 @@ class TAIDTM(BLTM):
     gcn_layers: Literal[1, 2] = 2
     """Layers of the graph convolution; the other mappings have two."""
     gcn_hidden: PositiveInt | None = None
-    """Hidden width of any mapping; by default 64, and 16 with the recipe for features, which is as accurate and takes two
-    thirds of the time."""
+    """Hidden width of any mapping; by default 64, and 16 with the recipe for features."""
     gcn_epochs: NonNegativeInt | None = None
     """Epochs of any mapping on the distilled examples; by default 10, and as many more as make 200 steps."""
     gcn_lr: NonNegativeFloat = 0.01
