@@ -107,10 +107,11 @@ class Concord(CrowdClassifier):
         matrices = CommonAndOwn(problem.n_annotators, n_classes).to(units.device)
         trained_on = folds(len(units), networks, self.held_out, derive_seed(problem.seed, "folds")).to(units.device)
         labels = torch.bincount(units.annotator, minlength=problem.n_annotators).clamp_min(1)
-        # buffers, so that checkpoints hold them: ln f, from networks that left the instance out, and ln of C times the classes'
-        # shares, where these are balanced
-        log_prior, log_share = (torch.zeros(*shape, n_classes, device=units.device) for shape in ((len(units),), ()))
-        matrices.register_buffer("log_prior", log_prior)
+        log_prior = torch.zeros(
+            len(units), n_classes, device=units.device
+        )  # ln f, from networks that left the instance out
+        log_share = torch.zeros(n_classes, device=units.device)  # ln of C times the classes' shares, where balanced
+        matrices.register_buffer("log_prior", log_prior)  # so that checkpoints hold them
         matrices.register_buffer("log_share", log_share)
         recipe, kept = self.training(problem), trained_on.mean()
         first = max(1, math.ceil(self.start * recipe.epochs))
