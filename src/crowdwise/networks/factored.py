@@ -79,13 +79,9 @@ class ProductHeads(nn.Module):
         return np.asarray(left.cpu()), np.asarray(right.cpu())
 
     def heads_first(self, n_instances: int, n_pairs: int) -> bool:
-        """Whether computing all R heads takes less time than going through the instances.
-
-        Multiplications decide; those with heads take twice as long on the CPU, where a product is started for each annotator.
-        """
+        """Whether computing all R heads takes fewer multiplications than going through the instances."""
         hidden, d = self.last.shape[:2]
-        heads = self.n_annotators * hidden * d + n_pairs * d
-        return bool((1 if self.last.is_cuda else 2) * heads < n_instances * d * hidden + n_pairs * hidden)
+        return bool(self.n_annotators * hidden * d + n_pairs * d < n_instances * d * hidden + n_pairs * hidden)
 
     def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         n_classes = self.last.shape[-1]
