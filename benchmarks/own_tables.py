@@ -1,4 +1,7 @@
-"""Tables of plain defaults on anyone's data (records of `own_data.py` and `compare.py`), for `results_table.py`."""
+"""Tables of plain defaults on anyone's data, for `results_table.py`.
+
+Their records are those of `own_data.py`, `compare.py` and `crowdwise bench run recommended`.
+"""
 
 from __future__ import annotations
 
@@ -58,17 +61,18 @@ def own_labels(records: list[Record]) -> str:
 
 
 def own_pictures(records: list[Record]) -> str:
-    """Pictures on a GPU; runs with the same settings share a row."""
-    groups: dict[tuple[str, str, str], list[Record]] = {}
+    """Pictures on a GPU; runs with the same settings share a row, and of runs with the same seed the last counts."""
+    groups: dict[tuple[str, str, str], dict[int, Record]] = {}
     for record in records:
         settings = ", ".join(
             str(value) if key == "backbone" else f"{key} {value}" for key, value in record["parameters"].items()
         )
-        groups.setdefault((record["data"], record["method"], settings), []).append(record)
+        groups.setdefault((_crowd(record), record["method"], settings), {})[record["seed"]] = record
     rows = []
     for name, title in PICTURES.items():
-        for (data, method, settings), own in groups.items():
+        for (data, method, settings), by_seed in groups.items():
             if data == name:
+                own = [by_seed[seed] for seed in sorted(by_seed)]
                 figures = (values(own, key, 1) for key in ("labels_right", "claimed"))
                 error, seconds = values(own, "calibration_error", 3), values(own, "seconds", 0)
                 rows.append(
@@ -85,6 +89,14 @@ def own_pictures(records: list[Record]) -> str:
         "seconds",
     )
     return table(head, rows, right=range(3, 8))
+
+
+def _crowd(record: Record) -> str:
+    """The name of a record's crowd; those of `crowdwise bench run recommended` have it in parts."""
+    if "experiment" not in record:
+        return str(record["data"])
+    noise = record["simulate"].get("noise_rate")
+    return record["dataset"] + (f"-{100 * noise:.0f}" if noise else "")
 
 
 def choices(records: list[Record]) -> str:

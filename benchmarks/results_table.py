@@ -32,7 +32,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENTS = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("results", "taidtm", "reliability")))
 
 ORDER = tuple(load_experiment("table1").rows)  # the paper's, and where methods it does not have stand
-ALWAYS = ("CE", "BLTM", "TAIDTM-FT", "TAIDTM")  # methods that are shown even if they were not run
+ALWAYS = ("CE", "BLTM", "TAIDTM-FT", "TAIDTM", "Concord")  # methods that are shown even if they were not run
 
 
 @dataclass(frozen=True)
@@ -367,7 +367,7 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
     own = {kind: [r for r in read(folder / "own_data") if r["device"] == kind] for kind in ("cpu", "cuda")}
     for make in (own_tables.own_overview, own_tables.own_features, own_tables.own_labels):
         made[make.__name__] = make(own["cpu"])
-    made["own_pictures"] = own_tables.own_pictures(own["cuda"])
+    made["own_pictures"] = own_tables.own_pictures([*own["cuda"], *trained(records, "recommended")])
     made["choices"] = own_tables.choices([record for record in records if "recommended" in record])
     return made | {"trials": trials(read(folder, trials=True))}
 

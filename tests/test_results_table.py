@@ -56,7 +56,30 @@ def test_documents_equal_what_the_script_prints(name: str, tables: int, first: s
 
 def test_without_records_every_cell_says_so(tmp_path: Path) -> None:
     table = results_table.tables(tmp_path / "nowhere")["accuracy"]
-    assert table.count("not run") == len(table.splitlines()) - 2 == 4 * len(results_table.SETTINGS)
+    assert (
+        table.count("not run") == len(table.splitlines()) - 2 == len(results_table.ALWAYS) * len(results_table.SETTINGS)
+    )
+
+
+def test_pictures_with_plain_defaults_come_from_bench_too_and_a_seed_counts_as_it_was_run_last(tmp_path: Path) -> None:
+    def own(seed: int, accuracy: float) -> dict[str, Any]:
+        figures = {"labels_right": 97.0, "claimed": 96.0, "calibration_error": 0.01, "seconds": 50.0}
+        return {
+            "method": "concord",
+            "seed": seed,
+            "parameters": {"backbone": "resnet18"},
+            "test_accuracy": accuracy,
+        } | figures
+
+    (tmp_path / "own_data").mkdir()
+    older = [own(seed, 90.0 + seed) | {"data": "cifar10-40", "device": "cuda"} for seed in (0, 1)]
+    write(tmp_path / "own_data", *older)
+    of_bench = {"experiment": "recommended", "row": "Concord", "dataset": "cifar10", "data": {"name": "cifar10"}}
+    write(tmp_path, own(1, 94.5) | of_bench | {"simulate": {"noise_rate": 0.4}})
+    table = results_table.tables(tmp_path)["own_pictures"].splitlines()
+    assert table[2:] == [
+        "| CIFAR-10, AIDN-40 % | Concord | resnet18 | 90.00, 94.50 | 97.0, 97.0 | 96.0, 96.0 | 0.010, 0.010 | 50, 50 |"
+    ]
 
 
 def test_one_seed_and_short_training_are_marked(tmp_path: Path) -> None:
@@ -125,7 +148,7 @@ def test_the_overview_has_a_row_for_each_method_and_stars_what_is_no_reproductio
     write(tmp_path, bench("GCE", method="gce"), *(bench("TAIDTM", seed) for seed in range(3)))
     overview = results_table.tables(tmp_path)["overview"].splitlines()
     cells = {line.split(" | ")[0].removeprefix("| "): line.split(" | ")[1] for line in overview[2:]}
-    assert list(cells) == ["CE", "GCE", "BLTM", "TAIDTM-FT", "TAIDTM"]
+    assert list(cells) == ["CE", "GCE", "BLTM", "TAIDTM-FT", "TAIDTM", "Concord"]
     assert cells["GCE"] == r"90.00\* (74.70 ± 2.47)"
     assert cells["TAIDTM"] == "90.00 ± 0.00 (89.62 ± 0.94)"
     assert cells["CE"] == "not run (68.12 ± 1.36)"

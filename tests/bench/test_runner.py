@@ -109,6 +109,13 @@ class TestFinishedCells:
             assert 30 < record["test_accuracy"] <= 100
             assert [point[0] for point in record["curve"]] == [0, 1, 2]
 
+    def test_a_record_says_how_many_labels_are_right_and_how_many_are_claimed_to_be(self, finished: Path) -> None:
+        for record in runner.read_records(finished / "out"):
+            assert 30 < record["labels_right"] <= 100
+            assert 10 <= record["claimed"] <= 100
+            assert abs(record["labels_right"] - record["claimed"]) / 100 <= record["calibration_error"] + 1e-3
+            assert 10 <= record["majority_vote_right"] <= 100
+
     def test_nothing_but_records_and_maps_is_left(self, finished: Path) -> None:
         names = {f"cells/{cell.id}/record.json" for cell in cells(finished)}
         names |= {f"cells/{cells(finished)[2].id}/map.npz", "records.jsonl", ".lock"}

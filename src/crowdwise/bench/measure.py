@@ -31,6 +31,8 @@ from crowdwise.encoders import take_rows
 from crowdwise.engine.guard import first_try
 from crowdwise.errors import ConfigError, ModelFileError
 from crowdwise.methods.core.base import CrowdClassifier
+from crowdwise.methods.core.labels import POSTERIOR
+from crowdwise.quality import calibration
 from crowdwise.registry import METHODS
 from crowdwise.storage.documents import write_json
 
@@ -59,6 +61,7 @@ def run_cell(
         "dataset": data.name,
         "all_parameters": model._json_parameters(),
         **accuracies(model, data),
+        **labels(model, data, train),
         **votes_explained(model, data.X, train, held_out),
         **parts(model, data),
         **times(model, seconds),
@@ -178,6 +181,20 @@ def accuracies(model: CrowdClassifier, data: TrainingData) -> dict[str, Any]:
         if "test_accuracy" in best:
             found["test_accuracy_at_best_agreement"] = best["test_accuracy"]
     return found
+
+
+def labels(model: CrowdClassifier, data: TrainingData, train: Annotations) -> dict[str, Any]:
+    """How many labels of the training instances are right, how many the method claims, and the calibration error."""
+    if data.y_train is None or POSTERIOR not in model.arrays_:
+        return {}
+    known = (data.y_train >= 0) & (train.labels_per_instance > 0)
+    truth, posterior, votes = data.y_train[known], model.posterior_[known], train.votes()[known]
+    return {
+        "labels_right": round(100 * float((posterior.argmax(1) == truth).mean()), 3),
+        "claimed": round(100 * float(posterior.max(1).mean()), 3),
+        "calibration_error": round(calibration(posterior, truth).ece, 4),
+        "majority_vote_right": round(100 * float((votes.argmax(1) == truth).mean()), 3),
+    }
 
 
 def votes_explained(model: CrowdClassifier, X: Any, train: Annotations, out: Annotations | None) -> dict[str, Any]:

@@ -30,6 +30,8 @@ class TrainingData:
     annotations: Annotations
     X_test: Any = None
     y_test: npt.NDArray[Any] | None = None
+    y_train: npt.NDArray[Any] | None = None
+    """True classes of a data set's training instances (n,); negative where unknown."""
     gold: tuple[npt.NDArray[Any], npt.NDArray[Any]] | None = None
     """Rows of the training instances whose true class is known, and these classes."""
     crowd: simulate.SimulatedCrowd | None = None
@@ -76,7 +78,9 @@ def from_dataset(
         )
     sizes = f"{len(found):,} labels of {len(data.X_train):,} instances by {found.n_annotators:,} annotators"
     message = f"{data.name}: {sizes}{' (simulated)' if crowd is not None else ''}"
-    return TrainingData(message, data.X_train, found, data.X_test, data.y_test, crowd=crowd, name=data.name)
+    return TrainingData(
+        message, data.X_train, found, data.X_test, data.y_test, data.y_train, crowd=crowd, name=data.name
+    )
 
 
 def from_files(
