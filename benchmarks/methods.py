@@ -3,12 +3,16 @@
     python benchmarks/methods.py                                   # small convolutional network, any machine
     python benchmarks/methods.py --backbone resnet18 --size 54000  # as on Fashion-MNIST, for a GPU
     CROWDWISE_DATA=... python benchmarks/methods.py --features     # whole fits and predictions on feature vectors, one core
+    python benchmarks/methods.py --pictures --backbone resnet18 --size 200000   # predictions of pictures, for a GPU
 
 Images and labels are random: only the time matters. Reported is the median epoch of the last stage; rounds of all methods
 alternate, so that a machine whose speed drifts is fair to all. ``--out FILE`` appends a JSON line for each method.
 
 With ``--features``: processor seconds of fits with defaults on LabelMe (512 columns) and Music (124), how much longer five
 networks take than one, and rows predicted in a second, beside what the products alone would allow.
+
+With ``--pictures``: pictures of 32 x 32 predicted in a second, from an array in memory to classes, beside passes of the network
+alone on pictures that lie on the device; and the most memory of the device that predicting took.
 """
 
 from __future__ import annotations
@@ -106,6 +110,51 @@ def fits_and_predictions(
     }
 
 
+def pictures(options: argparse.Namespace) -> None:
+    """Predictions of pictures, beside the network alone."""
+    X = np.random.default_rng(0).integers(0, 256, (options.size, 32, 32, 3), dtype=np.uint8)
+    votes = np.random.default_rng(0).integers(0, 10, (2_000, 2))
+    model = METHODS["ce"](backbone=options.backbone, steps=20, epochs=1, verbose=0).fit(X[:2_000], votes)
+    network = model.classifier_.eval()
+    device = next(network.parameters()).device
+    passes = 2 if model.mirrored_ else 1
+    part = torch.randn(4_096, 3, 32, 32, device=device).contiguous(memory_format=torch.channels_last)
+
+    def alone() -> None:
+        enabled = device.type == "cuda"
+        with torch.inference_mode(), torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled):
+            for _ in range(passes * options.size // len(part)):
+                network(part)
+        if enabled:
+            torch.cuda.synchronize()
+
+    def least(function: Callable[[], object]) -> float:
+        function()  # warms up
+        times = []
+        for _ in range(options.rounds):
+            started = time.perf_counter()
+            function()
+            times.append(time.perf_counter() - started)
+        return min(times)
+
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    predicting, passing = least(lambda: model.predict(X)), least(alone)
+    row: dict[str, object] = {
+        "benchmark": "pictures",
+        "backbone": options.backbone,
+        "size": options.size,
+        "passes": passes,
+        "predicted_per_second": round(options.size / predicting),
+        "network_alone_per_second": round(passes * options.size // len(part) * len(part) / passes / passing),
+    }
+    if device.type == "cuda":
+        row["peak_gpu_gb"] = round(torch.cuda.max_memory_allocated() / 1e9, 2)
+    row |= about()
+    print(json.dumps(row), flush=True)
+    write(options.out, row)
+
+
 def about() -> dict[str, object]:
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu x{os.cpu_count()}"
     return {"device": device, "torch": torch.__version__, **stamp()}
@@ -122,6 +171,7 @@ def main() -> None:
     parser.add_argument(
         "--features", action="store_true", help="whole fits on feature vectors; --size rows are predicted"
     )
+    parser.add_argument("--pictures", action="store_true", help="predictions of --size pictures")
     parser.add_argument("--methods", nargs="+", help="all of them; with --features concord and taidtm")
     parser.add_argument("--backbone", default="cnn")
     parser.add_argument("--size", type=int, default=4_000, help="instances")
@@ -132,8 +182,8 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     options.methods = options.methods or (["concord", "taidtm"] if options.features else list(METHODS))
-    if options.features:
-        features(options)
+    if options.features or options.pictures:
+        (features if options.features else pictures)(options)
         return
     X, crowd = random_crowd(options.size, options.annotators)
     names = ["ce", *(name for name in options.methods if name != "ce")]
