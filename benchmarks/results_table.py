@@ -348,6 +348,7 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
         "engine": script_tables.engine,
         "methods": script_tables.methods,
         "feature_fits": script_tables.feature_fits,
+        "picture_predictions": script_tables.picture_predictions,
         "soak": script_tables.soak,
         "speed": speed,
         "annotators": script_tables.annotators,

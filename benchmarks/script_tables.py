@@ -62,6 +62,19 @@ def feature_fits(records: list[Record]) -> str:
     return listed([r | {"fastest": min(r["processor_seconds"])} for r in found], columns, right=range(2, 6))
 
 
+def picture_predictions(records: list[Record]) -> str:
+    """Pictures predicted in a second, beside the network alone."""
+    columns = {
+        "backbone": "{backbone}",
+        "pictures": "{size:,}",
+        "predicted a second": "{predicted_per_second:,}",
+        "network alone": "{network_alone_per_second:,}",
+        "GPU memory, GB": "{peak_gpu_gb}",
+        "device": "{device}",
+    }
+    return listed(latest(records, "pictures", "backbone", "size", "device"), columns, right=range(1, 5))
+
+
 def soak(records: list[Record]) -> str:
     """Thousands of small fits in one process."""
     rows = [
