@@ -158,9 +158,20 @@ def test_logits_of_stacked_networks_in_few_products(options):
     stacked, x = Stacked(members).eval(), torch.randn(700, 4)
     with torch.no_grad():
         logits = stacked.member_function()
-        torch.testing.assert_close(logits(x), stacked.member_logits(x))
-        torch.testing.assert_close(logits(x)[:, 1], members[1].eval()(x))
-        assert logits(x[:0]).shape == (0, 3, 3)
+        torch.testing.assert_close(logits(x), stacked.member_logits(x).permute(1, 2, 0))
+        torch.testing.assert_close(logits(x)[1].T, members[1].eval()(x))
+        assert logits(x[:0]).shape == (3, 3, 0)
+
+
+@pytest.mark.parametrize("backbone", ["mlp", nn.Flatten(), nn.Sequential(nn.Flatten(), nn.ReLU(), nn.Linear(4, 5))])
+def test_logits_of_many_batches_are_those_of_one(backbone):
+    classifier, x = Classifier(backbone, (4,), 3, {"dropout": 0.5}), torch.randn(50, 4)
+    before = x.clone()
+    with torch.no_grad():
+        torch.testing.assert_close(classifier.eval().for_many()(x), classifier(x))
+        assert classifier.for_many()(x[:0]).shape == (0, 3)
+    assert x.equal(before)
+    assert classifier.train().for_many() is classifier  # dropout is at work
 
 
 @pytest.mark.parametrize("image", [False, True])

@@ -6,8 +6,10 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 
 import crowdwise
+from crowdwise.engine.prepare import Prepare
 from crowdwise.errors import CrowdwiseWarning, NonFiniteError
 from crowdwise.methods.core import prediction
 from engine_helpers import crowd
@@ -46,3 +48,21 @@ def test_inputs_unlike_the_training_data_are_told_of_once(fitted, monkeypatch):
         warnings.simplefilter("always", CrowdwiseWarning)
         model.predict(1000 * X + 5000)
     assert len([each for each in caught if "unlike the training data" in str(each.message)]) == 1
+
+
+@pytest.mark.parametrize("networks", [1, 3])
+def test_labels_are_the_most_probable_classes(networks):
+    X, annotations, _ = crowd(300)
+    model = crowdwise.CE(epochs=3, networks=networks, verbose=0).fit(X, annotations)
+    probabilities = model.predict_proba(X)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[probabilities.argmax(1)])
+    np.testing.assert_allclose(model.predict_proba(X[100:107]), probabilities[100:107], atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["robust", "standardise", "log1p", "none"])
+def test_many_batches_are_scaled_like_one(mode):
+    raw = torch.from_numpy(np.random.default_rng(0).lognormal(0, 3, (500, 6)).astype(np.float32))
+    raw[:, 2] = 7  # never changes
+    scaling = Prepare.learn(mode, raw[:100])
+    torch.testing.assert_close(scaling.for_many()(raw), scaling(raw), rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(scaling.for_many()(raw.double()[::2]), scaling(raw[::2]), rtol=1e-6, atol=1e-6)

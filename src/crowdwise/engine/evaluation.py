@@ -31,7 +31,7 @@ def evaluate(
     module: nn.Module,
     inputs: Inputs,
     instance: Tensor,
-    prepare: nn.Module,
+    prepare: Callable[[Tensor], Tensor],
     *,
     dtype: torch.dtype = torch.float32,
     function: Callable[[Tensor], Tensor] | None = None,

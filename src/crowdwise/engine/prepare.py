@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -11,6 +14,7 @@ from crowdwise.errors import ConfigError, DataError
 CHOICES = ("auto", "robust", "standardise", "log1p", "none")
 _SAMPLE = 10_000  # instances from which statistics are taken
 _BEND, _LIMIT = 3.0, 10.0  # where robust scaling begins to bend, and where it ends
+_LARGEST = math.exp(_LIMIT - _BEND)  # whose logarithm reaches the limit
 _FAR, _STILL = 8.0, 0.01  # from where on other inputs are called unlike
 _LEAST = 0.5  # least standard deviation by which bent columns are divided: rare values must not become huge
 
@@ -89,6 +93,24 @@ class Prepare(nn.Module):
         beyond = z.abs().sub_(_BEND - 1).clamp_min_(1).log_()  # ln(1 + what exceeds 3)
         sign = z.sign()
         return z.clamp_(-_BEND, _BEND).addcmul_(sign, beyond).clamp_(-_LIMIT, _LIMIT)
+
+    def for_many(self) -> Callable[[Tensor], Tensor]:
+        """The same function of many batches on the CPU, with the scaling as it is now.
+
+        Robust scaling takes two thirds of the time: constants are computed once, and numpy's logarithm is the faster one.
+        """
+        if self.mode != "robust" or self.scale != 1:
+            return self
+        centre, factor, shift, last = self.centre, 1 / self.spread, -self.mean / self.std, 1 / self.std
+
+        def scaled(raw: Tensor) -> Tensor:
+            z = (raw.float() - centre).mul_(factor)
+            beyond = z.abs().sub_(_BEND - 1).clamp_(1, _LARGEST)
+            np.log(beyond.numpy(), out=beyond.numpy())
+            sign = z.sign()
+            return torch.addcmul(shift, z.clamp_(-_BEND, _BEND).addcmul_(sign, beyond), last)
+
+        return scaled
 
     def departure(self, raw: Tensor) -> str:
         """How raw inputs (n, ...) differ grossly from those that the scaling was learnt on; empty where they do not.

@@ -151,9 +151,11 @@ def make_inputs(X: Any, device: torch.device) -> Inputs:
     if X.dtype == object or not (np.issubdtype(X.dtype, np.number) or X.dtype == bool):
         raise DataError(f"X must hold numbers, got dtype {X.dtype}{_where_text(X)}")
     if X.dtype != np.uint8:
+        with np.errstate(over="ignore", invalid="ignore"):  # torch warns of memory that must not be written to
+            values = X.astype(np.float32, copy=not X.flags.writeable)
         if np.issubdtype(X.dtype, np.floating):
-            _check_finite(X)
-        X = X.astype(np.float32, copy=not X.flags.writeable)  # torch warns of memory that must not be written to
+            _check_finite(X, values)
+        X = values
     array = to_channels_first(X)
     if device.type == "cuda" and array.nbytes > 0.5 * torch.cuda.mem_get_info(device)[0]:
         return StreamedInputs(array, device)
@@ -180,22 +182,20 @@ def _where_text(X: np.ndarray[Any, Any]) -> str:
     return ""
 
 
-def _check_finite(X: np.ndarray[Any, Any]) -> None:
-    """Refuse values that are missing, infinite or beyond float32; in chunks, so that files mapped into memory stay there."""
+def _check_finite(X: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> None:
+    """Refuse X with values (the same in float32) that are missing, infinite or beyond float32; in chunks, to save memory."""
     at_once = max(1, _CHUNK // max(1, X[:1].size))
     bad: list[int] = []
     for start in range(0, len(X), at_once):
-        part = X[start : start + at_once]
+        part = values[start : start + at_once]
         with np.errstate(over="ignore", invalid="ignore"):
-            values = part.astype(np.float32, copy=False)
-            if np.isfinite(values.sum()):
+            if np.isfinite(part.sum()):
                 continue  # so are all of them
-            finite = np.isfinite(values)
+        finite = np.isfinite(part)
         if not finite.all():
             bad += (start + np.flatnonzero(~finite.reshape(len(finite), -1).all(1))).tolist()
     if bad:
-        with np.errstate(over="ignore"):
-            at = (bad[0], *np.argwhere(~np.isfinite(X[bad[0]].astype(np.float32)))[0].tolist())
+        at = (bad[0], *np.argwhere(~np.isfinite(values[bad[0]]))[0].tolist())
         raise NonFiniteError(f"X{list(at)} is {X[at]}", bad)
 
 

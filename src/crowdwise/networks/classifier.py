@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from crowdwise.networks.backbones import build_backbone
-from crowdwise.networks.layers import StackedLinear
+from crowdwise.networks.layers import StackedLinear, in_turn
 
 
 class Classifier(nn.Module):
@@ -35,6 +35,17 @@ class Classifier(nn.Module):
         with torch.autocast(x.device.type, enabled=False):
             logits: Tensor = self.linear(features)
         return logits
+
+    def for_many(self) -> Callable[[Tensor], Tensor]:
+        """The same function of many batches, with the weights as they are now; quicker in evaluation on the CPU.
+
+        The last product is transposed there, as one with few columns takes four times as long as one with few rows.
+        """
+        weight, bias = self.linear.weight.detach(), self.linear.bias.detach()[:, None]  # (C, d), (C, 1)
+        if self.training or torch.is_autocast_enabled("cpu") or weight.device.type != "cpu":
+            return self
+        features = in_turn(self.backbone)
+        return lambda x: torch.addmm(bias, weight, features(x).float().T).T
 
     def sharpen(self, factor: float) -> None:
         """Multiply all logits by ``factor``."""

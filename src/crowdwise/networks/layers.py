@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -39,3 +39,22 @@ class ByteDropout(nn.Dropout):
         kept = torch.empty(input.shape)  # numbers, as products with truth values are slow
         torch.ge(draws[: input.numel()].view(input.shape), dropped, out=kept)
         return input * kept.mul_(256 / (256 - dropped))
+
+
+def in_turn(backbone: nn.Module) -> Callable[[Tensor], Tensor]:
+    """A backbone in evaluation, without what does nothing then; ReLU after a linear layer needs no memory of its own."""
+    if type(backbone) is not nn.Sequential:
+        return backbone
+    layers: list[Callable[[Tensor], Tensor]] = []
+    for layer in backbone:
+        if type(layer) is nn.ReLU and layers and type(layers[-1]) is nn.Linear:
+            layers.append(torch.relu_)
+        elif type(layer) not in (nn.Dropout, ByteDropout, nn.Identity):
+            layers.append(layer)
+
+    def features(x: Tensor) -> Tensor:
+        for layer in layers:
+            x = layer(x)
+        return x
+
+    return features

@@ -20,7 +20,7 @@ from crowdwise.engine import Engine
 from crowdwise.engine.evaluation import evaluate
 from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError, shorten
 from crowdwise.methods.core.label_model import Floats, LabelModel, LabelRows, forget, power_alone, power_by_agreement
-from crowdwise.networks import Stacked
+from crowdwise.networks import Classifier, Stacked
 from crowdwise.networks.rows import few_log_softmax
 
 Array = npt.NDArray[Any]
@@ -68,24 +68,28 @@ def label_arrays(engine: Engine, crowd: Annotations, classifier: nn.Module, hone
 
 
 def as_sure_as(classifier: nn.Module, power: float) -> Callable[[Tensor], Tensor]:
-    """ln of the classifier's probabilities (B, C), or of the mean over its members', to the given power and normalised."""
+    """ln of the classifier's probabilities (B, C), or of the mean over its members', to the given power.
 
-    members: Callable[[Tensor], Tensor] | None = None
+    Up to a constant for each instance, of which softmax makes nothing.
+    """
+
+    logits: Callable[[Tensor], Tensor] | None = None
 
     def log_p(x: Tensor) -> Tensor:
-        nonlocal members
+        nonlocal logits
         if not isinstance(classifier, Stacked):
-            return _log_softmax(power * classifier(x).float())
-        members = members or classifier.member_function()
-        each = _log_softmax(power * members(x).float())  # (B, K, C)
-        top = each.amax(1, keepdim=True)
-        return (each - top).exp_().mean(1).log_().add_(top.squeeze(1))
+            logits = logits or (classifier.for_many() if isinstance(classifier, Classifier) else classifier)
+            return power * logits(x).float()
+        logits = logits or classifier.member_function()
+        each = _log_softmax(power * logits(x).float())  # (K, C, B)
+        top = each.amax(0)
+        return (each - top).exp_().mean(0).log_().add_(top).T
 
     return log_p
 
 
 def _log_softmax(logits: Tensor) -> Tensor:
-    return few_log_softmax(logits)[0] if logits.device.type == "cpu" else torch.log_softmax(logits, -1)
+    return few_log_softmax(logits, 1)[0] if logits.device.type == "cpu" else torch.log_softmax(logits, 1)
 
 
 def _to_arrays(model: LabelModel) -> dict[str, Array]:

@@ -77,8 +77,9 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any) -> Array:
         """The most probable class of each instance, in the user's vocabulary: (len(X),)."""
-        probabilities = self.predict_proba(X)
-        predicted: Array = self.classes_[probabilities.argmax(1)]
+        parts = [part.numpy() for part in self._scored(X, self._power())]  # probabilities would take longer
+        scores = self._finite("predictions", parts[0] if len(parts) == 1 else np.concatenate(parts))
+        predicted: Array = self.classes_[scores.argmax(1)]
         return predicted
 
     def predict_proba(self, X: Any) -> Array:
@@ -87,18 +88,26 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Each network's probabilities are raised to the power that suits labels it has not learnt (temperature scaling), so that
         they are as sure as they should be. Where training mirrored pictures, it is the mean over a picture and its mirror image.
         """
+        log_p = self._log_p(X, self._power())
+        return np.exp(log_p, out=log_p)
+
+    def _power(self) -> float:
+        """To which the networks' probabilities are raised."""
         self._fitted_classifier()
         model = label_model(self.arrays_)
-        log_p = self._log_p(X, 1.0 if model is None else model.alone)
-        return np.exp(log_p, out=log_p)
+        return 1.0 if model is None else model.alone
 
     def _log_p(self, X: Any, power: float = 1.0) -> Array:
         """ln f(x), what the networks say, their probabilities to the given power: (len(X), C)."""
+        parts = [few_log_softmax(part.double())[0].numpy() for part in self._scored(X, power)]
+        return self._finite("predictions", parts[0] if len(parts) == 1 else np.concatenate(parts))
+
+    def _scored(self, X: Any, power: float) -> Iterator[Tensor]:
+        """The same before it is normalised, in single precision, part by part."""
         classifier = self._fitted_classifier()
         function = as_sure_as(classifier, power)
         function = with_mirror_image(function) if self.mirrored_ else function
-        parts = [few_log_softmax(part.cpu().double())[0].numpy() for part in self._evaluated(classifier, X, function)]
-        return self._finite("predictions", parts[0] if len(parts) == 1 else np.concatenate(parts))
+        return (part.cpu() for part in self._evaluated(classifier, X, function))
 
     def posterior(self, X: Any, annotations: Any, *, ids: Any = None) -> Array:
         """Probability of each class, given the instances and what annotators said of them: (len(X), C).
@@ -241,10 +250,11 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._check_inputs(inputs.take(torch.arange(0, len(inputs), step, device=device)))
         dtype, prepare = resolve_precision(self.precision, device), self.prepare_.to(device)
         module.to(device)
+        scale = prepare.for_many() if device.type == "cpu" else prepare
         for part in parts:
             inputs = inputs if len(parts) == 1 else inputs_of(part)
             at = torch.arange(len(inputs), device=device)
-            result = evaluate(module, inputs, at, prepare, dtype=dtype, function=function, everything=True)
+            result = evaluate(module, inputs, at, scale, dtype=dtype, function=function, everything=True)
             yield result if len(inputs) else result.reshape(0, len(self.classes_))
 
     def _rows(self, X: Any) -> Any:
