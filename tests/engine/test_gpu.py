@@ -9,6 +9,7 @@ import torch
 import crowdwise
 from crowdwise.callbacks import FromObserver
 from crowdwise.engine import Engine
+from crowdwise.engine.problem import make_inputs
 from crowdwise.engine.step import CapturedSteps
 from crowdwise.errors import CrowdwiseWarning, TrainingError
 from engine_helpers import INTERRUPTED_TAIDTM, crowd
@@ -33,6 +34,15 @@ def fit(monkeypatch, captured: bool, *, image: bool, **parameters):
 
 def losses(model) -> list[float]:
     return [record["loss"] for record in model.history_]
+
+
+@pytest.mark.parametrize("shape", [(5, 6, 7, 3), (5, 3, 6, 7), (5, 6, 7), (5, 4)])
+def test_inputs_lie_on_the_gpu_as_on_the_host(shape):
+    X = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    host, gpu = (make_inputs(X, torch.device(device)).data for device in ("cpu", "cuda"))
+    assert gpu.is_cuda
+    assert gpu.is_contiguous()
+    assert torch.equal(gpu.cpu(), host)
 
 
 @pytest.mark.parametrize("mapping", ["gcn", "gat", "deepwalk"])

@@ -160,7 +160,7 @@ def make_inputs(X: Any, device: torch.device) -> Inputs:
     if device.type == "cuda" and array.nbytes > 0.5 * torch.cuda.mem_get_info(device)[0]:
         return StreamedInputs(array, device)
     try:
-        return ResidentInputs(torch.from_numpy(np.ascontiguousarray(array)).to(device))
+        return ResidentInputs(_on_device(X, array, device))
     except torch.OutOfMemoryError:
         warnings.warn(
             f"X ({array.nbytes / 1e9:.2f} GB) does not fit into the memory of {device} beside what is there: it stays on the "
@@ -169,6 +169,16 @@ def make_inputs(X: Any, device: torch.device) -> Inputs:
             stacklevel=2,
         )
         return StreamedInputs(np.ascontiguousarray(array), device)
+
+
+def _on_device(X: np.ndarray[Any, Any], array: np.ndarray[Any, Any], device: torch.device) -> Tensor:
+    """``array``, which is X with channels first, on the device.
+
+    A GPU moves the channels itself: for large pictures the host would take a third of the time of predicting them.
+    """
+    if device.type == "cuda" and X.ndim == 4 and array is not X:
+        return torch.from_numpy(np.ascontiguousarray(X)).to(device).movedim(3, 1).contiguous()
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device)
 
 
 def _where_text(X: np.ndarray[Any, Any]) -> str:
