@@ -52,7 +52,7 @@ def test_the_registry_names_the_mappings():
 def test_both_orders_equal_the_heads_at_annotated_pairs(mapping, residual, heads_first, pairs, monkeypatch):
     g, row, annotator, label, target = pairs
     mapped = make(mapping, residual=residual, hidden=8)
-    monkeypatch.setattr(type(mapped), "heads_first", lambda self, n, p: heads_first)
+    monkeypatch.setattr(type(mapped), "heads_first", lambda *_: heads_first)
     dense = torch.einsum("bd,jdpq->bjpq", g, mapped.heads())
     logits, rows = mapped.pair_logits(g, row, annotator), mapped.row_logits(g, target, row, annotator)
     torch.testing.assert_close(logits, dense[row, annotator])

@@ -42,7 +42,7 @@ def full(heads: FactoredHeads) -> IndividualHeads:
 @pytest.mark.parametrize(("heads_first", "waste"), [(False, 1000), (False, 0), (True, 0)])
 def test_logits_and_gradients_are_those_of_full_heads(pairs, heads_first, waste, monkeypatch):
     g, row, annotator, label, target = pairs
-    monkeypatch.setattr(FactoredHeads, "heads_first", lambda self, n, p: heads_first)
+    monkeypatch.setattr(FactoredHeads, "heads_first", lambda *_: heads_first)
     monkeypatch.setattr(factored_module, "_WASTE", waste)  # 0: groups of unequal size, one after the other
     heads, _ = factored()
     same = full(heads)

@@ -58,7 +58,7 @@ def test_sparse_pairs_equal_dense_evaluation(pairs, layers, residual, heads_firs
         pytest.skip("one layer has only one order")
     g, row, annotator, label, target = pairs
     heads, matrix = gcn(layers, residual)
-    monkeypatch.setattr(GCNHeads, "heads_first", lambda self, n, p: heads_first)
+    monkeypatch.setattr(GCNHeads, "heads_first", lambda *_: heads_first)
     g = g.clone().requires_grad_()
     parameters = [g, *heads.parameters()]
     expected = dense_logits(dense_theta(heads, matrix), g)[row, annotator]
@@ -84,7 +84,7 @@ def test_annotators_with_equal_rows_share_a_head_that_is_computed_once(pairs, mo
     matrix = random_graph().toarray()
     matrix[1::2] = matrix[1]
     heads = GCNHeads(sp.csr_array(matrix), D, C, hidden=6)
-    monkeypatch.setattr(GCNHeads, "heads_first", lambda self, n, p: True)
+    monkeypatch.setattr(GCNHeads, "heads_first", lambda *_: True)
     theta, which = heads._heads_of(annotator)
     assert len(theta) == len(set(torch.where(annotator % 2 == 1, 1, annotator).tolist()))
     torch.testing.assert_close(theta[which], heads.heads()[annotator])
@@ -97,6 +97,7 @@ def test_the_cheaper_order_is_chosen():
     many = GCNHeads(random_graph(300), 64, 10, hidden=64)
     assert few.heads_first(128, 256)
     assert not many.heads_first(128, 256)
+    assert not few.heads_first(128, 256, share=1 / 100)  # one row of many is cheap by instances
 
 
 def test_a_large_graph_stays_sparse_and_gives_the_same_heads(monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -28,11 +27,12 @@ class Average(nn.Module):
         self.shadow = nn.ParameterList([nn.Parameter(tensor.clone(), requires_grad=False) for tensor in self.live])
         self.register_buffer("count", torch.zeros((), device=self.live[0].device if self.live else None))
         self._swapped = False
+        self._values: list[Tensor] = []  # of the shadow, which is slow to go through
 
     @torch.no_grad()
     def update(self) -> None:
         """Take in the weights after a step."""
-        self.count += 1
+        self.count.add_(1)
         shadow = self._shadow()
         if self.count.device.type == "cpu":
             count = float(self.count)
@@ -65,4 +65,6 @@ class Average(nn.Module):
         torch._foreach_copy_(self.live, self._shadow())
 
     def _shadow(self) -> list[Tensor]:
-        return cast(list[Tensor], [tensor.detach() for tensor in self.shadow])
+        if not self._values:
+            self._values = [tensor.detach() for tensor in self.shadow]
+        return self._values

@@ -273,11 +273,12 @@ def batch_of(units: Units, plan: Plan, number: int, raw: Tensor) -> Batch:
     row = plan.row[plan.pair_borders[number] : plan.pair_borders[number + 1]] - first
     pair = plan.pair[plan.pair_borders[number] : plan.pair_borders[number + 1]]
     unit = plan.order[first:last]
-    weight = units.weight[pair]
+    weight = units.weight.index_select(0, pair)
     total = weight.sum().clamp_min(1e-12)
     if world_size() > 1:
         mine = row % world_size() == rank()
         row, pair, weight = row[mine] // world_size(), pair[mine], weight[mine]
         unit = unit[rank() :: world_size()]
     size = torch.tensor(float(last - first), device=units.device)
-    return Batch(raw, unit, units.target[unit], row, units.annotator[pair], units.label[pair], weight, total, size)
+    target, annotator = units.target.index_select(0, unit), units.annotator.index_select(0, pair)
+    return Batch(raw, unit, target, row, annotator, units.label.index_select(0, pair), weight, total, size)

@@ -204,11 +204,11 @@ def _indptr(counts: Tensor) -> Tensor:
 
 def pairs_of(indptr: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
     """Annotations of the units ``at``, in that order: (position in ``at``, index of the annotation), both (P,)."""
-    counts = indptr[at + 1] - indptr[at]
+    first = indptr.index_select(0, at)  # on the CPU a third of the time of indptr[at]
+    counts = indptr.index_select(0, at + 1) - first
     row = torch.repeat_interleave(torch.arange(len(at), device=at.device), counts)
-    first = counts.cumsum(0) - counts
-    pair = torch.arange(len(row), device=at.device) - first[row] + indptr[at][row]
-    return row, pair
+    skipped = first - counts.cumsum(0) + counts
+    return row, torch.arange(len(row), device=at.device) + skipped.index_select(0, row)
 
 
 @dataclass
@@ -234,7 +234,7 @@ def make_plan(units: Units, batches: Sequence[Tensor]) -> Plan:
     order = torch.cat(list(batches)) if batches else torch.zeros(0, dtype=torch.int64, device=units.device)
     row, pair = pairs_of(units.indptr, order)
     unit_borders = np.concatenate([[0], np.cumsum([len(batch) for batch in batches])]).astype(np.int64)
-    cumulative = _indptr(units.indptr[order + 1] - units.indptr[order])
+    cumulative = _indptr(units.indptr.diff().index_select(0, order))
     pair_borders = cumulative[torch.from_numpy(unit_borders).to(units.device)].tolist()
     return Plan(order, row, pair, unit_borders.tolist(), pair_borders)
 

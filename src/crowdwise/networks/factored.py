@@ -78,10 +78,14 @@ class ProductHeads(nn.Module):
             right = torch.cat([right, self.residual[None]])
         return np.asarray(left.cpu()), np.asarray(right.cpu())
 
-    def heads_first(self, n_instances: int, n_pairs: int) -> bool:
-        """Whether computing all R heads takes fewer multiplications than going through the instances."""
+    def heads_first(self, n_instances: int, n_pairs: int, share: float = 1.0) -> bool:
+        """Whether computing all R heads takes fewer multiplications than going through the instances.
+
+        These need only a ``share`` of the products where one row of a matrix is asked for.
+        """
         hidden, d = self.last.shape[:2]
-        return bool(self.n_annotators * hidden * d + n_pairs * d < n_instances * d * hidden + n_pairs * hidden)
+        through_instances = share * (n_instances * d * hidden + n_pairs * hidden)
+        return bool(self.n_annotators * hidden * d + n_pairs * d < through_instances)
 
     def pair_logits(self, g: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
         n_classes = self.last.shape[-1]
@@ -95,7 +99,7 @@ class ProductHeads(nn.Module):
         return logits.reshape(-1, n_classes, n_classes)
 
     def row_logits(self, g: Tensor, target: Tensor, row: Tensor, annotator: Tensor) -> Tensor:
-        if self.heads_first(len(g), len(row)):
+        if self.heads_first(len(g), len(row), 1.0 if g.is_cuda else 1 / self.last.shape[-1]):
             if not g.is_cuda:  # products are cheap, but the derivative of chosen rows of heads is not
                 return take_row(self.pair_logits(g, row, annotator), target[row])
             return torch.bmm(g[row, None], self.heads()[annotator, :, target[row]]).squeeze(1)
@@ -135,10 +139,10 @@ class FactoredHeads(ProductHeads):
     def hidden(self) -> Tensor:
         return self.scores
 
-    def heads_first(self, n_instances: int, n_pairs: int) -> bool:
+    def heads_first(self, n_instances: int, n_pairs: int, share: float = 1.0) -> bool:
         # all R heads must not take more memory than going through the instances either
         rank, d = self.last.shape[:2]
-        return self.n_annotators * d <= n_instances * rank and super().heads_first(n_instances, n_pairs)
+        return self.n_annotators * d <= n_instances * rank and super().heads_first(n_instances, n_pairs, share)
 
     @property
     def pairs_at_once(self) -> int:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+_NARROW = 16  # columns below which products on the CPU take several times as long as their transposes
 
 
 class StackedLinear(nn.Module):
@@ -18,11 +21,29 @@ class StackedLinear(nn.Module):
         self.bias = nn.Parameter(torch.stack([layer.bias.detach()[None] for layer in layers]))  # (K, 1, out)
 
     def forward(self, x: Tensor) -> Tensor:
+        if self.out_features < _NARROW and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+            products: Tensor = NarrowProducts.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
+            return products
         return torch.baddbmm(self.bias, x, self.weight)
 
     def one(self, number: int, x: Tensor) -> Tensor:
         """Layer ``number`` alone: (1, B, in) -> (1, B, out)."""
         return torch.addmm(self.bias[number], x[0], self.weight[number])[None]
+
+
+class NarrowProducts(torch.autograd.Function):
+    """x weight + bias, for a weight with few columns: (K, B, in), (K, in, out), (K, 1, out) -> (K, B, out)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return torch.baddbmm(bias.mT, weight.mT, x.mT).mT.contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        x, weight = ctx.saved_tensors
+        by_x = torch.bmm(gradient, weight.mT) if ctx.needs_input_grad[0] else None
+        return by_x, torch.bmm(gradient.mT, x).mT.contiguous(), gradient.sum(1, keepdim=True)
 
 
 class ByteDropout(nn.Dropout):

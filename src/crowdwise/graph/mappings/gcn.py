@@ -176,9 +176,9 @@ class GCNHeads(MappedHeads):
     def product(self) -> Tensor:
         return cast(Tensor, self.graph(self.last.flatten(1))) if self._full else super().product()
 
-    def heads_first(self, n_instances: int, n_pairs: int) -> bool:
+    def heads_first(self, n_instances: int, n_pairs: int, share: float = 1.0) -> bool:
         # with one full layer Z = R, and instances first would need products with all of A_hat
-        return self._full or super().heads_first(n_instances, n_pairs)
+        return self._full or super().heads_first(n_instances, n_pairs, share)
 
     @property
     def _full(self) -> bool:
