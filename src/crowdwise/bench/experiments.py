@@ -142,7 +142,7 @@ class Experiment:
             data={**preset.data, **column.data, **varied["data"], **files},
             simulate={**preset.simulate, **column.simulate, **varied["simulate"]},
             parameters={
-                **preset.method_parameters(method),
+                **preset.method_parameters(method, recipe=spec.get("recipe")),
                 **{key: value for key, value in common.items() if key in known},
                 **{key: value for key, value in spec.items() if key != "method"},
             },
@@ -170,9 +170,7 @@ def load_experiment(name: str | Path) -> Experiment:
     label, content = named_toml("experiment", name, *_folders())
     where, folder = f"experiment {label}", Path(name).parent
     experiment = read_as(Experiment, content, where, name=label, folder=folder)
-    rows = dict(experiment.rows)
-    for method in experiment.methods:
-        rows.setdefault(title_of(method), {"method": method})
+    rows = {title_of(method): {"method": method} for method in experiment.methods} | dict(experiment.rows)
     if not rows or not experiment.columns:
         raise ConfigError(f"{where}: it needs methods (or [rows]) and at least one table [[columns]]")
     for row, spec in rows.items():

@@ -29,10 +29,14 @@ class Preset:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def method_parameters(self, method: str) -> dict[str, Any]:
-        """The parameters that this preset gives to ``method``."""
+    def method_parameters(self, method: str, *, recipe: str | None = None) -> dict[str, Any]:
+        """The parameters that this preset gives to ``method``.
+
+        Presets follow the paper. Of these, a method that is not the paper's takes the backbone alone and is trained in its own
+        way, unless ``recipe`` is "paper".
+        """
         found: Any = METHODS[method]
-        known = ("backbone",) if found.outside_paper else parameters_of(found)
+        known = ("backbone",) if found.outside_paper and recipe != "paper" else parameters_of(found)
         common = {key: value for key, value in self.parameters.items() if key in known}
         return common | dict(self.methods.get(method, {}))
 
