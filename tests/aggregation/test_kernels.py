@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 from crowds import compile_always, compile_never, simulated
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from crowdwise.aggregation import DawidSkene
 from crowdwise.aggregation.core import compiled, kernels
 from crowdwise.aggregation.core.crowd import MemoryCrowd, resolve_threads
+from crowdwise.aggregation.core.threads import one_blas_thread
 from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError
 from fixtures import t2
@@ -83,6 +87,38 @@ def test_more_cells_than_32_bits_hold() -> None:
     instance, annotator, label = (np.array(x, np.int32) for x in ([1, 0], [2**30, 0], [7, 3]))
     cells, _ = kernels.sort_by_instance(instance, annotator, label, 2, 8)
     assert cells.tolist() == [3, 2**33 + 7]
+
+
+def blas_threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_blas_leaves_the_processors_to_the_threads_of_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[int, set[int]] = {}
+    infer = DawidSkene._infer
+
+    def watched(self: DawidSkene, *arguments: Any) -> Any:
+        seen[self.n_jobs or 1] = blas_threads()
+        return infer(self, *arguments)
+
+    monkeypatch.setattr(DawidSkene, "_infer", watched)
+    crowd = Annotations.from_triples([0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 1, 0])
+    with threadpool_limits(2, user_api="blas"):
+        for threads in (1, 2):
+            DawidSkene(n_jobs=threads).fit(crowd)
+        assert seen == {1: {2}, 2: {1}}
+        assert blas_threads() == {2}
+
+
+def test_blas_has_its_threads_again_when_the_last_of_several_fits_ends() -> None:
+    with threadpool_limits(2, user_api="blas"):
+        with one_blas_thread:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(one_blas_thread.__enter__).result()
+            assert blas_threads() == {1}
+        assert blas_threads() == {1}
+        one_blas_thread.__exit__()
+        assert blas_threads() == {2}
 
 
 def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,7 @@ with a single class never reaches these methods.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -52,6 +53,7 @@ from crowdwise.aggregation.core.fitted import uniform as uniform
 from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.aggregation.core.history import AnnotatorHistory
 from crowdwise.aggregation.core.kernels import Floats
+from crowdwise.aggregation.core.threads import one_blas_thread
 from crowdwise.annotations import Annotations
 from crowdwise.constraints import NonNegativeFloat, PositiveInt, check_parameters
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError
@@ -180,7 +182,8 @@ class Aggregator(Fitted, Estimator):
         threads = resolve_threads(getattr(self, "n_jobs", None))
         earlier = earlier if getattr(self, "warm_start", False) else None
         rng = np.random.default_rng(self.random_state)
-        self.fit_crowd(MemoryCrowd.of(annotations, gold, counts, threads, earlier), rng)
+        with one_blas_thread if threads > 1 else contextlib.nullcontext():
+            self.fit_crowd(MemoryCrowd.of(annotations, gold, counts, threads, earlier), rng)
         self._history, self.annotations_, self.classes_ = history, annotations, annotations.classes
         self.labels_ = self.classes_[choose(self.posterior_, self.tie, rng)]
         return self

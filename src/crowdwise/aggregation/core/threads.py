@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -48,5 +49,44 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, "crowdwise")
 
 
+class _OneBlasThread:
+    """BLAS on one thread, for as long as anybody is in the block.
+
+    After each product of long vectors the other threads of OpenBLAS wait for the next one at full speed, some 100 ms. Where
+    processors are few, they take turns with the threads of `spread`, which then gain nothing.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._inside, self._limit = threading.Lock(), 0, None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._inside:
+                self._limit = _libraries().limit(limits=1, user_api="blas")
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if not self._inside and self._limit is not None:
+                self._limit.restore_original_limits()
+
+
+one_blas_thread = _OneBlasThread()
+
+
+@functools.cache
+def _libraries() -> Any:
+    from threadpoolctl import ThreadpoolController  # takes 20 ms, with what it imports
+
+    return ThreadpoolController()
+
+
+def _forget() -> None:
+    """In a child process, which has none of its parent's threads."""
+    _pool.cache_clear()
+    one_blas_thread.__init__()  # type: ignore[misc]
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads
+    os.register_at_fork(after_in_child=_forget)
