@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from crowdwise.aggregation import DawidSkene
+from crowdwise.aggregation import MMSR, DawidSkene
 from crowdwise.aggregation.core import compiled, kernels
+from crowdwise.aggregation.core.base import Aggregator
 from crowdwise.aggregation.core.crowd import MemoryCrowd, resolve_threads
 from crowdwise.aggregation.core.threads import one_blas_thread
 from crowdwise.annotations import Annotations
@@ -93,20 +94,21 @@ def blas_threads() -> set[int]:
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
 
-def test_blas_leaves_the_processors_to_the_threads_of_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: dict[int, set[int]] = {}
-    infer = DawidSkene._infer
+@pytest.mark.parametrize(("method", "threads"), [(DawidSkene, 1), (MMSR, 2)])
+def test_blas_leaves_the_processors_to_fits_that_decompose_no_matrix(
+    method: type[Aggregator], threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[set[int]] = []
+    infer = method._infer
 
-    def watched(self: DawidSkene, *arguments: Any) -> Any:
-        seen[self.n_jobs or 1] = blas_threads()
+    def watched(self: Any, *arguments: Any) -> Any:
+        seen.append(blas_threads())
         return infer(self, *arguments)
 
-    monkeypatch.setattr(DawidSkene, "_infer", watched)
-    crowd = Annotations.from_triples([0, 0, 1, 1], [0, 1, 0, 1], [0, 0, 1, 0])
+    monkeypatch.setattr(method, "_infer", watched)
     with threadpool_limits(2, user_api="blas"):
-        for threads in (1, 2):
-            DawidSkene(n_jobs=threads).fit(crowd)
-        assert seen == {1: {2}, 2: {1}}
+        method().fit(t2())
+        assert seen == [{threads}]
         assert blas_threads() == {2}
 
 

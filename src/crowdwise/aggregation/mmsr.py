@@ -42,6 +42,7 @@ class MMSR(IterativeAggregator[Factors]):
     """
 
     weighs = False
+    decomposes = True
 
     max_iter: int = 10_000
     tol: float = 1e-10

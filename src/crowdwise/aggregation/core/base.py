@@ -102,6 +102,7 @@ class Aggregator(Fitted, Estimator):
     uses_history: ClassVar[bool] = False
     weighs: ClassVar[bool] = True  # False: takes one label each, the one that weighs most
     streams: ClassVar[bool] = False  # True: asks the crowd for sums over annotations only, see crowdwise.streaming
+    decomposes: ClassVar[bool] = False  # True: decomposes matrices, for which BLAS keeps its threads
 
     # what subclasses write
 
@@ -182,7 +183,7 @@ class Aggregator(Fitted, Estimator):
         threads = resolve_threads(getattr(self, "n_jobs", None))
         earlier = earlier if getattr(self, "warm_start", False) else None
         rng = np.random.default_rng(self.random_state)
-        with one_blas_thread if threads > 1 else contextlib.nullcontext():
+        with contextlib.nullcontext() if self.decomposes else one_blas_thread:
             self.fit_crowd(MemoryCrowd.of(annotations, gold, counts, threads, earlier), rng)
         self._history, self.annotations_, self.classes_ = history, annotations, annotations.classes
         self.labels_ = self.classes_[choose(self.posterior_, self.tie, rng)]
