@@ -56,6 +56,14 @@ class TestPackagedExperiments:
             load_experiment("qick")
 
 
+@pytest.mark.parametrize(("experiment", "dataset"), [("table1", "fashion-mnist"), ("table3", "music")])
+def test_the_papers_tables_train_concord_as_the_other_methods(experiment: str, dataset: str) -> None:
+    cells = load_experiment(experiment).cells(datasets=[dataset], methods=["ce", "concord"], seeds=[0])
+    ce, concord = (next(cell.parameters for cell in cells if cell.method == name) for name in ("ce", "concord"))
+    assert concord["recipe"] == "paper"
+    assert concord == ce
+
+
 class TestGrid:
     def test_columns_rows_and_seeds_are_multiplied(self, tmp_path: Path) -> None:
         text = (
