@@ -42,6 +42,12 @@ def resolve_precision(precision: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if half else torch.float32
 
 
+def has_quick_bfloat16(device: torch.device) -> bool:
+    """Whether this is a CPU with instructions for products in bfloat16; without them they take longer than in float32."""
+    known: Callable[[], bool] = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    return device.type == "cpu" and known()
+
+
 def derive_seed(seed: int, *keys: int | str) -> int:
     """An independent seed for each (stage, epoch, ...), so that nothing depends on what was drawn before.
 

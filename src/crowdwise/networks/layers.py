@@ -9,10 +9,14 @@ import torch
 from torch import Tensor, nn
 
 _NARROW = 16  # columns below which products on the CPU take several times as long as their transposes
+_WIDE = 100  # inputs from which products in bfloat16 are worth the conversion
 
 
 class StackedLinear(nn.Module):
     """K linear layers: (K, B, in) -> (K, B, out)."""
+
+    in_half = False
+    """In training, multiply instances that all networks share in bfloat16."""
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
         super().__init__()
@@ -21,10 +25,14 @@ class StackedLinear(nn.Module):
         self.bias = nn.Parameter(torch.stack([layer.bias.detach()[None] for layer in layers]))  # (K, 1, out)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.out_features < _NARROW and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
-            products: Tensor = NarrowProducts.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
-            return products
-        return torch.baddbmm(self.bias, x, self.weight)
+        products: Tensor
+        if self.in_half and self.in_features >= _WIDE and x.stride(0) == 0 and torch.is_grad_enabled():
+            products = HalfProducts.apply(x[0], self.weight, self.bias)  # type: ignore[no-untyped-call]
+        elif self.out_features < _NARROW and x.device.type == "cpu" and not torch.is_autocast_enabled("cpu"):
+            products = NarrowProducts.apply(x, self.weight, self.bias)  # type: ignore[no-untyped-call]
+        else:
+            products = torch.baddbmm(self.bias, x, self.weight)
+        return products
 
     def one(self, number: int, x: Tensor) -> Tensor:
         """Layer ``number`` alone: (1, B, in) -> (1, B, out)."""
@@ -44,6 +52,22 @@ class NarrowProducts(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         by_x = torch.bmm(gradient, weight.mT) if ctx.needs_input_grad[0] else None
         return by_x, torch.bmm(gradient.mT, x).mT.contiguous(), gradient.sum(1, keepdim=True)
+
+
+class HalfProducts(torch.autograd.Function):
+    """x weight + bias in bfloat16, for inputs that need no gradient: (B, in), (K, in, out), (K, 1, out) -> (K, B, out)."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        half = x.bfloat16()
+        ctx.save_for_backward(half)
+        return torch.bmm(half.expand(len(weight), *half.shape), weight.bfloat16()) + bias
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
+        columns = ctx.saved_tensors[0].T.contiguous()
+        by_weight = torch.bmm(columns.expand(len(gradient), *columns.shape), gradient.bfloat16()).float()
+        return None, by_weight, gradient.sum(1, keepdim=True)
 
 
 class ByteDropout(nn.Dropout):

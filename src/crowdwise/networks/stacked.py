@@ -145,6 +145,12 @@ class Stacked(Classifier):
         self.backbone: StackedRows | OneByOne = StackedRows(sequences) if stackable else OneByOne(backbones)
         self.linear = LastLayer([each.linear for each in classifiers if isinstance(each.linear, nn.Linear)])
 
+    def multiply_in_half(self, half: bool) -> None:
+        """Whether training multiplies wide inputs in bfloat16, where all networks are given the same ones."""
+        for layer in self.modules():
+            if isinstance(layer, StackedLinear):
+                layer.in_half = half
+
     def features(self, x: Tensor) -> Tensor:
         features = self._features(x)
         return features.flatten(0, 1) if self.training else features.mean(0)

@@ -22,7 +22,7 @@ from crowdwise.data.matching import check_labels, match
 from crowdwise.engine import Engine, Group, Problem, Stage, StageResult, distributed
 from crowdwise.engine.augment import mirrors
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages
-from crowdwise.engine.device import derive_seed, resolve_device, seeded
+from crowdwise.engine.device import derive_seed, has_quick_bfloat16, resolve_device, seeded
 from crowdwise.engine.recipe import FEATURES, Augment, Recipe, Schedule, find_recipe
 from crowdwise.engine.stage import Loss
 from crowdwise.engine.tensors import Units
@@ -116,7 +116,8 @@ class CrowdClassifier(Saved):
     device: str = "auto"
     """``"cpu"``, ``"cuda"``, ``"cuda:1"``, ..., or ``"auto"``: a GPU where there is one."""
     precision: Literal["auto", "bf16", "fp32"] = "auto"
-    """``"bf16"`` (convolutions in bfloat16), ``"fp32"``, or ``"auto"``: bf16 on GPUs that have it."""
+    """``"bf16"`` (convolutions in bfloat16), ``"fp32"``, or ``"auto"``: bf16 on GPUs that have it, and on CPUs that do for the
+    widest products of several networks in training."""
     random_state: int | np.random.Generator | None = 0
     """Seed of starting weights, order and held-out instances; runs that can be resumed need a number."""
     verbose: int = 1
@@ -285,6 +286,8 @@ class CrowdClassifier(Saved):
         """A classifier with starting weights that depend on ``random_state`` and ``name`` alone."""
         shape, n_classes = engine.problem.shape, engine.problem.n_classes
         classifier: Classifier = build(engine, name, lambda: self._classifier(shape, n_classes))
+        if isinstance(classifier, Stacked):
+            classifier.multiply_in_half(self.precision == "auto" and has_quick_bfloat16(engine.device))
         return classifier
 
     def _classifier(self, shape: tuple[int, ...], n_classes: int) -> Classifier:
