@@ -68,25 +68,29 @@ def test_hundreds_of_labels_on_one_instance_do_not_underflow() -> None:
         np.testing.assert_allclose(*votes, atol=1e-12)
 
 
-def test_sorting_is_by_instance_and_counts_repeats() -> None:
+@pytest.mark.parametrize("threads", [None, 1, 2])
+def test_sorting_is_by_instance_and_counts_repeats(threads: int | None) -> None:
     triples = (np.array(column, np.int32) for column in ([2, 0, 2, 0], [1, 0, 0, 0], [1, 0, 1, 0]))
-    cells, indptr = kernels.sort_by_instance(*triples, 4, 2)
+    cells, indptr = kernels.sort_by_instance(*triples, 4, 2, threads)
     assert indptr.tolist() == [0, 2, 2, 4, 4]
     assert cells.tolist() == [0, 0, 1, 3]
 
 
-@pytest.mark.parametrize("threads", [2, 3, 7])
-def test_threads_sort_as_one_does(threads: int) -> None:
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize("instances", [1, 40, 400])  # the labels of one instance: all, a dozen, one or two
+def test_threads_sort_as_numpy_does(threads: int, instances: int) -> None:
     rng = np.random.default_rng(0)
-    triples = [rng.integers(0, most, 500).astype(np.int32) for most in (40, 9, 3)]
-    one, several = (kernels.sort_by_instance(*triples, 45, 3, number) for number in (1, threads))
-    np.testing.assert_array_equal(one[0], several[0])
-    np.testing.assert_array_equal(one[1], several[1])
+    triples = [rng.integers(0, most, 500).astype(np.int32) for most in (instances, 9, 3)]
+    expected, found = (kernels.sort_by_instance(*triples, instances + 5, 3, number) for number in (None, threads))
+    np.testing.assert_array_equal(found[0], expected[0])
+    np.testing.assert_array_equal(found[1], expected[1])
+    assert found[0].dtype == expected[0].dtype == np.uint32
 
 
-def test_more_cells_than_32_bits_hold() -> None:
+@pytest.mark.parametrize("threads", [None, 1])
+def test_more_cells_than_32_bits_hold(threads: int | None) -> None:
     instance, annotator, label = (np.array(x, np.int32) for x in ([1, 0], [2**30, 0], [7, 3]))
-    cells, _ = kernels.sort_by_instance(instance, annotator, label, 2, 8)
+    cells, _ = kernels.sort_by_instance(instance, annotator, label, 2, 8, threads)
     assert cells.tolist() == [3, 2**33 + 7]
 
 

@@ -84,33 +84,32 @@ def sort_by_instance(
     label: npt.NDArray[np.int32],
     n: int,
     c: int,
-    threads: int = 1,
+    threads: int | None = None,
 ) -> tuple[Cells, npt.NDArray[np.int64]]:
-    """Cells (E,) in the order of instances, and where each instance begins (n + 1,).
+    """Cells (E,) in the order of instances, and where each instance begins (n + 1,); ``threads`` of numba, or numpy's sort.
 
-    Instance and cell are packed into one integer, because numpy sorts integers much faster than it argsorts; it also
-    makes results independent of the order of the annotations, to the last bit.
+    The cells of an instance are in order too, so that results do not depend on the order of the annotations, to the last bit.
     """
     indptr = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(instance, minlength=n), out=indptr[1:])
+    wide = (int(annotator.max(initial=0)) + 1) * c > 2**32
+    if threads is not None:
+        result: Cells = np.empty(len(instance), np.int64 if wide else np.uint32)
+        place, free = compiled.placing_kernel(), np.empty(n, np.int64)
+        triples = instance, annotator, label
+        compiled.spread(indptr, lambda _, *ends: place(*triples, c, indptr, *ends, free, result), threads)
+        return result, indptr
     cells = annotator.astype(np.int64)
     cells *= c
     cells += label
-    if int(cells.max(initial=0)) >= 2**32:
+    if wide:
         return cells[np.lexsort((cells, instance))], indptr
-    packed = instance.astype(np.int64)
+    packed = instance.astype(np.int64)  # numpy sorts integers much faster than it argsorts
     packed <<= 32
     packed |= cells
-    result = np.empty(len(packed), np.uint32)
-
-    def sort(_: int, start: int, stop: int) -> None:
-        own = packed if threads == 1 else packed[(packed >= start << 32) & (packed < stop << 32)]
-        own.sort()
-        own &= 0xFFFFFFFF
-        result[indptr[start] : indptr[stop]] = own
-
-    compiled.spread(indptr, sort, threads)
-    return result, indptr
+    packed.sort()
+    packed &= 0xFFFFFFFF
+    return packed.astype(np.uint32), indptr
 
 
 def em_step(
