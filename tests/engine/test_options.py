@@ -191,6 +191,19 @@ def test_networks_train_together_as_they_would_alone(image):
     )
 
 
+@pytest.mark.parametrize("method", ["bltm", "taidtm"])
+def test_networks_share_the_matrices_of_inputs_that_they_have_in_common(method):
+    """An augmentation that leaves inputs as they are has them evaluated for every network."""
+    X, annotations, _ = crowd(200)
+    options = SMALL | {"networks": 3, "dropout": 0.0, "warmup_epochs": 5, "min_examples": 5}
+    options = {key: value for key, value in options.items() if (method, key) != ("bltm", "min_examples")}
+    shared, each = (
+        crowdwise.registry.METHODS[method](**options, augment=augment).fit(X, annotations).predict_proba(X)
+        for augment in (None, torch.clone)
+    )
+    np.testing.assert_allclose(shared, each, atol=1e-4)
+
+
 def test_a_stack_is_saved_and_loaded(tmp_path):
     X, annotations, _ = crowd(200)
     for method in ("ce", "conal", "taidtm"):

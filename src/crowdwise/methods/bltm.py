@@ -214,13 +214,17 @@ class BLTM(CrowdClassifier):
 
     def correction(self, engine: Engine, name: str, classifier: Classifier, transition: TransitionNetwork) -> Stage:
         """Minimise L4: train the classifier through the transition matrices, and revise these with it."""
+        recipe = self.training(engine.problem)
+        alike = recipe.augment == "none" and not recipe.mixup  # several networks are given the same inputs
 
         def loss(batch: Batch) -> Tensor:
-            f, g = side_by_side(lambda: classifier(batch.x), lambda: transition.features(batch.x))
-            t = transition.pair_logits(g, batch.row, batch.annotator)
+            copies = batch.networks if alike else 1
+            x, pairs = batch.x[: len(batch.x) // copies], len(batch.row) // copies
+            f, g = side_by_side(lambda: classifier(batch.x), lambda: transition.features(x))
+            t = transition.pair_logits(g, batch.row[:pairs], batch.annotator[:pairs])
+            t = t if copies == 1 else t.repeat(copies, 1, 1)
             return batch.mean(corrected_loss(f, t, batch.row, batch.label))
 
-        recipe = self.training(engine.problem)
         also = {"transition": Group(transition, recipe.lr, recipe.weight_decay)}
         stage = self.classifier_stage(engine, classifier, loss, name=name, also=also)
         return dataclasses.replace(stage, keeps_classes=True)
