@@ -73,7 +73,7 @@ def test_a_run_that_ends_between_two_judgements_is_resumed_exactly(class_weight:
 @pytest.mark.parametrize("quick", [True, False])
 def test_wide_products_are_halved_on_processors_that_are_quick_at_it_unless_told_otherwise(monkeypatch, quick):
     monkeypatch.setattr("crowdwise.methods.core.base.has_quick_bfloat16", lambda device: quick)
-    X = np.random.default_rng(0).normal(size=(60, 100))
+    X = np.random.default_rng(0).normal(size=(60, 200))
     annotations = np.stack([X[:, 0] > 0, X[:, 0] > 0.1, X[:, 1] > 0], axis=1).astype(int)
     auto, full = (
         crowdwise.Concord(steps=20, precision=precision, device="cpu").fit(X, annotations).predict_proba(X)

@@ -49,7 +49,7 @@ def test_products_in_half_precision_are_nearly_those_in_full():
     torch.testing.assert_close(by_half[1], by_full[1])
 
 
-@pytest.mark.parametrize("width", [99, 100])
+@pytest.mark.parametrize("width", [199, 200])
 def test_half_precision_is_for_wide_layers_in_training_that_share_their_inputs(width):
     stacked = StackedLinear([nn.Linear(width, 20) for _ in range(2)])
     x = torch.randn(7, width)
@@ -59,4 +59,4 @@ def test_half_precision_is_for_wide_layers_in_training_that_share_their_inputs(w
     assert torch.equal(stacked(own), full)
     with torch.no_grad():
         torch.testing.assert_close(stacked(shared), full)
-    assert (stacked(shared) - full).abs().max() > 1e-4 if width == 100 else torch.allclose(stacked(shared), full)
+    assert (stacked(shared) - full).abs().max() > 1e-4 if width == 200 else torch.allclose(stacked(shared), full)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 _NARROW = 16  # columns below which products on the CPU take several times as long as their transposes
-_WIDE = 100  # inputs from which products in bfloat16 are worth the conversion
+_WIDE = 200  # inputs from which products in bfloat16 are worth the conversion
 
 
 class StackedLinear(nn.Module):
