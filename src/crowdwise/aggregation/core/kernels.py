@@ -22,6 +22,7 @@ import scipy.sparse as sp
 
 from crowdwise.aggregation.core import compiled
 from crowdwise.aggregation.core.compiled import jit as jit
+from crowdwise.aggregation.core.placing import placing_kernel
 
 Floats = npt.NDArray[np.float64]
 Cells = npt.NDArray[Any]  # uint32, or int64 where R * C does not fit
@@ -95,7 +96,7 @@ def sort_by_instance(
     wide = (int(annotator.max(initial=0)) + 1) * c > 2**32
     if threads is not None:
         result: Cells = np.empty(len(instance), np.int64 if wide else np.uint32)
-        place, free = compiled.placing_kernel(), np.empty(n, np.int64)
+        place, free = placing_kernel(), np.empty(n, np.int64)
         triples = instance, annotator, label
         compiled.spread(indptr, lambda _, *ends: place(*triples, c, indptr, *ends, free, result), threads)
         return result, indptr
