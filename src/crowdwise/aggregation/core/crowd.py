@@ -268,8 +268,9 @@ class MemoryCrowd(Crowd):
         a = annotations
         fast, shape = kernels.use_numba(len(a)), (a.n_annotators, a.n_classes)
         threads = threads if fast else 1
-        sizes = a.n_instances, a.n_classes, threads if fast else None
-        cells, indptr = kernels.sort_by_instance(a.instance, a.annotator, a.label, *sizes)
+        cells, indptr = kernels.sort_by_instance(
+            a.instance, a.annotator, a.label, a.n_instances, a.n_classes, threads if fast else None
+        )
         weight = None
         if a.weight is not None and not np.all(a.weight == 1):
             weight = a.weight[np.lexsort((a.weight, a.label, a.annotator, a.instance))].astype(np.float64)
