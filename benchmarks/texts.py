@@ -10,7 +10,7 @@ with simulated crowds: about five labels a text, annotators of unequal skill, te
 And four sets of sentences and tweets that 15 to 20 people each rated from -4 to 4 (C. J. Hutto and E. Gilbert, "VADER", ICWSM
 2014; MIT licence): labels are classes of these ratings, of which some are drawn for each text. Who gave which is not known, so
 annotators are made up: some are careless, some give ratings that are one too high or too low, some nearly always say the same.
-Truth is what most of all ratings say. Accuracy is balanced: the mean of the classes' recalls. Calibration is the expected
+Truth is what most of all ratings say. Balanced accuracy is the mean of the classes' recalls. Calibration is the expected
 calibration error of the most probable class's probability, in 15 bins.
 """
 
@@ -46,15 +46,15 @@ Array = Any
 
 
 @dataclass
-class TextCrowd:
-    texts: list[str]
+class Labelled:
+    X: Any  # texts, or feature vectors
     truth: Array
-    new: list[str]
+    new: Any
     new_truth: Array
     annotations: Annotations
 
 
-def sentences(n: int | None = None, rare: int | None = None, *, rng: np.random.Generator) -> TextCrowd:
+def sentences(n: int | None = None, rare: int | None = None, *, rng: np.random.Generator) -> Labelled:
     """Sentences with their own crowd: all, ``n`` of them, or ``rare`` positive ones beside five times as many others."""
     data = datasets.load("sentiment")
     assert data.annotations is not None
@@ -66,10 +66,10 @@ def sentences(n: int | None = None, rare: int | None = None, *, rng: np.random.G
     chosen = np.sort(chosen)
     texts = [str(data.X_train[row]) for row in chosen]
     crowd = data.annotations.select(instances=chosen)
-    return TextCrowd(texts, truth[chosen], [str(text) for text in data.X_test], np.asarray(data.y_test), crowd)
+    return Labelled(texts, truth[chosen], [str(text) for text in data.X_test], np.asarray(data.y_test), crowd)
 
 
-def joined(*, rng: np.random.Generator) -> TextCrowd:
+def joined(*, rng: np.random.Generator) -> Labelled:
     """Three to six sentences of one kind to a text."""
     data = datasets.load("sentiment")
 
@@ -81,7 +81,7 @@ def joined(*, rng: np.random.Generator) -> TextCrowd:
 
     old, truth = texts(data.X_train, np.asarray(data.clean), 1000)
     new, new_truth = texts(data.X_test, np.asarray(data.y_test), 1500)
-    return TextCrowd(old, truth, new, new_truth, crowd_of(truth, 2, rng))
+    return Labelled(old, truth, new, new_truth, crowd_of(truth, 2, rng))
 
 
 def made_up(
@@ -93,7 +93,7 @@ def made_up(
     characters: bool = False,
     n: int = 1000,
     shares: list[float] | None = None,
-) -> TextCrowd:
+) -> Labelled:
     """Words by Zipf's law, a ``strength`` of them from 60 that a class prefers or, with ``characters``, with its ending."""
     words = sorted({"".join(rng.choice(SYLLABLES, rng.integers(1, 5))) for _ in range(12_000)})
     words = [words[place] for place in rng.permutation(len(words))[:6000]]
@@ -110,7 +110,7 @@ def made_up(
         if characters:
             text[ends] = text[ends] + ending[c]
         texts.append(" ".join(text))
-    return TextCrowd(texts[:n], truth[:n], texts[n:], truth[n:], crowd_of(truth[:n], classes, rng))
+    return Labelled(texts[:n], truth[:n], texts[n:], truth[n:], crowd_of(truth[:n], classes, rng))
 
 
 def crowd_of(
@@ -153,7 +153,7 @@ RATINGS: list[Path] = []
 
 def rated(
     name: str, scale: str, n: int, labels: float, annotators: int, *, rng: np.random.Generator, spam: float = 0.1
-) -> TextCrowd:
+) -> Labelled:
     """``n`` texts, about ``labels`` labels each, drawn from real ratings; a share ``spam`` of the annotators is careless."""
     classes = SCALES[scale]
     with zipfile.ZipFile(RATINGS[0]) as outer, tarfile.open(fileobj=io.BytesIO(outer.read(ARCHIVE))) as inner:
@@ -184,12 +184,10 @@ def rated(
             rows.append((text, who, label))
     old, new = order[:n], order[n : n + 2500]
     crowd = Annotations.from_triples(*np.array(rows).T, n_instances=n, n_annotators=annotators, n_classes=n_classes)
-    return TextCrowd(
-        [known[found[k][0]] for k in old], truth[old], [known[found[k][0]] for k in new], truth[new], crowd
-    )
+    return Labelled([known[found[k][0]] for k in old], truth[old], [known[found[k][0]] for k in new], truth[new], crowd)
 
 
-SETS: dict[str, Callable[..., TextCrowd]] = {
+SETS: dict[str, Callable[..., Labelled]] = {
     "sentiment": sentences,
     "sentiment, 300": partial(sentences, 300),
     "sentiment, 800": partial(sentences, 800),
@@ -201,7 +199,7 @@ SETS: dict[str, Callable[..., TextCrowd]] = {
     "made up, 5 unequal classes": partial(made_up, 5, 80, 0.08, shares=[0.45, 0.3, 0.15, 0.06, 0.04]),
     "made up, 20 classes": partial(made_up, 20, 80, 0.1, n=2000),
 }
-RATED: dict[str, Callable[..., TextCrowd]] = {
+RATED: dict[str, Callable[..., Labelled]] = {
     "products, 3 classes": partial(rated, "amazonReviewSnippets", "sign", 1000, 5, 60),
     "products, one label": partial(rated, "amazonReviewSnippets", "sign", 1000, 1, 5),
     "products, very good or not": partial(rated, "amazonReviewSnippets", "good", 1000, 3, 5),
@@ -226,14 +224,23 @@ def calibration_error(truth: Array, probabilities: Array, bins: int = 15) -> flo
 def measure(name: str, seed: int) -> dict[str, Any]:
     """One record."""
     made = (SETS | RATED)[name](rng=np.random.default_rng(seed))
+    model, figures = compared(made, seed, TfidfVectorizer(ngram_range=(1, 2)))
+    words = round(float(np.mean([len(text.split()) for text in made.X])), 1)
+    facts = {"texts": len(made.X), "words": words, "opinions": model.intake_.encoder.facts_.get("opinions")}
+    return {"benchmark": "texts", "set": name, "seed": seed, "commit": commit(), **facts, **figures}
+
+
+def compared(made: Labelled, seed: int, columns: Any) -> tuple[crowdwise.Concord, dict[str, Any]]:
+    """Concord with plain defaults, logistic regression on what ``columns`` makes of X, and labels by votes alone."""
     crowd = made.annotations
     aggregated = HierarchicalDawidSkene(random_state=seed).fit(crowd)
     votes = MajorityVote(random_state=seed).fit(crowd)
     start, cpu = time.perf_counter(), time.process_time()
-    model = crowdwise.Concord(random_state=seed, verbose=0).fit(made.texts, crowd)
+    model = crowdwise.Concord(random_state=seed, verbose=0).fit(made.X, crowd)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
-    words = TfidfVectorizer(ngram_range=(1, 2))
-    regression = LogisticRegression(max_iter=1000).fit(words.fit_transform(made.texts), votes.labels_)
+    regression = LogisticRegression(max_iter=1000).fit(columns.fit_transform(made.X), votes.labels_)
+    by_regression = np.zeros((len(made.new), crowd.n_classes))
+    by_regression[:, regression.classes_.astype(int)] = regression.predict_proba(columns.transform(made.new))
 
     def share(truth: Array, probabilities: Array) -> dict[str, float]:
         said = probabilities.argmax(1)
@@ -243,23 +250,13 @@ def measure(name: str, seed: int) -> dict[str, Any]:
             "calibration": round(calibration_error(truth, probabilities), 4),
         }
 
-    by_words = np.zeros((len(made.new), crowd.n_classes))
-    by_words[:, regression.classes_.astype(int)] = regression.predict_proba(words.transform(made.new))
-
-    return {
-        "benchmark": "texts",
-        "set": name,
-        "seed": seed,
-        "commit": commit(),
+    return model, {
         "settings": "defaults",
-        "texts": len(made.texts),
         "classes": crowd.n_classes,
         "annotations": len(crowd.label),
         "rarest": int(np.bincount(made.truth).min()),
-        "words": round(float(np.mean([len(text.split()) for text in made.texts])), 1),
-        "opinions": model.intake_.encoder.facts_.get("opinions"),
         "concord": share(made.new_truth, model.predict_proba(made.new)),
-        "regression": share(made.new_truth, by_words),
+        "regression": share(made.new_truth, by_regression),
         "labels": share(made.truth, model.posterior_),
         "majority_vote": share(made.truth, votes.posterior_),
         "dawid_skene": share(made.truth, aggregated.posterior_),
@@ -268,22 +265,25 @@ def measure(name: str, seed: int) -> dict[str, Any]:
     }
 
 
-def table() -> str:
-    """The records, in the order in which they were made: balanced accuracy in %, and in brackets the calibration error."""
+def table(records: Path, of: str) -> str:
+    """Means over the records of each set, in %: accuracy, balanced accuracy, and in brackets the calibration error."""
     kinds = ("concord", "regression", "labels", "majority_vote", "dawid_skene")
     lines = [
-        "| texts | number | classes | Concord | logistic regression | labels of Concord | majority vote | Dawid-Skene |",
+        f"| {of} | number | classes | Concord | logistic regression | labels of Concord | majority vote | Dawid-Skene |",
         "|---|---|---|---|---|---|---|---|",
     ]
 
-    def shown(figures: dict[str, float]) -> str:
-        found = f"{100 * figures['balanced']:.1f}"
-        return f"{found} ({100 * figures['calibration']:.1f})" if "calibration" in figures else found
-
-    for line in RECORDS.read_text(encoding="utf-8").splitlines():
+    by_set: dict[str, list[dict[str, Any]]] = {}
+    for line in records.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
-        figures = " | ".join(shown(record[kind]) for kind in kinds)
-        lines.append(f"| {record['set']} | {record['texts']:,} | {record['classes']} | {figures} |")
+        by_set.setdefault(record["set"], []).append(record)
+    for name, found in by_set.items():
+        cells = []
+        for kind in kinds:
+            keys = ("accuracy", "balanced", "calibration")
+            accuracy, balanced, calibration = (100 * np.mean([record[kind][key] for record in found]) for key in keys)
+            cells.append(f"{accuracy:.1f}, {balanced:.1f} ({calibration:.1f})")
+        lines.append(f"| {name} | {found[0][of]:,} | {found[0]['classes']} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -295,7 +295,7 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     chosen = parser.parse_args()
     if chosen.table:
-        print(table())
+        print(table(RECORDS, "texts"))
         return
     RATINGS[:] = [] if chosen.ratings is None else [chosen.ratings]
     for name in chosen.sets or [*SETS, *(RATED if RATINGS else ())]:

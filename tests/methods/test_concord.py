@@ -70,6 +70,20 @@ def test_a_run_that_ends_between_two_judgements_is_resumed_exactly(class_weight:
     np.testing.assert_array_equal(resumed.predict_proba(X), whole.predict_proba(X))
 
 
+def test_a_rare_class_is_neither_lost_nor_found_everywhere() -> None:
+    rng = np.random.default_rng(0)
+    y = (rng.random(1500) < 0.1).astype(int)
+    X = rng.normal(size=(1500, 250)) + 0.5 * y[:, None] * (np.arange(250) < 20)
+    votes = np.where(rng.random((500, 3)) < 0.9, y[:500, None], 1 - y[:500, None])
+    plain, balanced = (
+        crowdwise.Concord(**QUICK, class_weight=weight).fit(X[:500], votes).predict(X[500:])
+        for weight in (None, "balanced")
+    )
+    assert 0.05 < plain.mean() < 0.25  # 0.35 where the volume makes all classes alike
+    assert balanced.mean() > 1.2 * plain.mean()
+    assert (plain == y[500:]).mean() > (balanced == y[500:]).mean() + 0.03
+
+
 @pytest.mark.parametrize("quick", [True, False])
 def test_wide_products_are_halved_on_processors_that_are_quick_at_it_unless_told_otherwise(monkeypatch, quick):
     monkeypatch.setattr("crowdwise.methods.core.base.has_quick_bfloat16", lambda device: quick)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
 
-from crowdwise.methods.concord import CommonAndOwn, folds, volume_loss
+from crowdwise import Annotations
+from crowdwise.engine.problem import Problem
+from crowdwise.methods.concord import CommonAndOwn, folds, volume_loss, vote_shares
 from crowdwise.methods.core.coupled import CoupledLoss, Evidence, volume_and_slope
 
 
@@ -25,7 +28,7 @@ def plain_loss(logits, matrices, given: Evidence):
         total = total - given.per_instance * (cross * learns).sum()
         likelihood = torch.logsumexp(log_h_member[given.row] + log_t, 1)
         total = total - given.per_label * (likelihood * given.weight * learns[given.row]).sum()
-    return total + given.volume * volume_loss(log_f.exp())
+    return total + given.volume * volume_loss(log_f.exp(), given.excess)
 
 
 @pytest.mark.parametrize("balanced", [False, True])
@@ -48,6 +51,7 @@ def test_loss_and_derivatives_equal_those_of_autograd(n_annotators, balanced):
         per_instance=0.3,
         per_label=0.2,
         volume=0.05,
+        excess=torch.tensor([0.5, 0.25, -0.75]),
     )
     matrices = CommonAndOwn(n_annotators, classes)
     matrices.deviation.data = torch.randn(matrices.deviation.shape, generator=generator)
@@ -64,7 +68,28 @@ def test_loss_and_derivatives_equal_those_of_autograd(n_annotators, balanced):
 
 
 def test_a_volume_beyond_the_limit_has_no_slope():
-    f = torch.full((2, 5, 12), 1 / 12)
-    value, slope = volume_and_slope(f)
-    assert value == volume_loss(f) == 0
+    f, excess = torch.full((2, 5, 12), 1 / 12), torch.linspace(-1, 1, 12)
+    value, slope = volume_and_slope(f, excess)
+    assert value == volume_loss(f, excess) == 0
     assert not slope.any()
+
+
+@pytest.mark.parametrize("wanted", [[0.25] * 4, [0.7, 0.1, 0.1, 0.1], [0.5, 0.3, 0.2, 0.0]])
+def test_the_volume_of_certain_predictions_is_largest_at_the_shares_that_are_wanted(wanted):
+    excess = 1 - 4 * torch.tensor(wanted)
+
+    def at(counts):
+        return volume_loss(torch.eye(4).repeat_interleave(torch.tensor(counts), 0)[None], excess).item()
+
+    best = [round(100 * share) for share in wanted]
+    for rich in range(4):
+        for poor in range(4):
+            other = [count + 5 * (c == poor) - 5 * (c == rich) for c, count in enumerate(best)]
+            if rich != poor and min(other) > 0:
+                assert at(best) < at(other) + 1e-6
+
+
+def test_a_class_that_nobody_says_has_no_part_in_the_volume():
+    annotations = Annotations.from_triples([0, 0, 1, 2, 2], [0, 1, 0, 0, 1], [0, 1, 0, 0, 0], n_classes=3)
+    problem = Problem.make(np.zeros((3, 2)), annotations, device=torch.device("cpu"), seed=0)
+    assert (vote_shares(problem.train, 3) / 3).tolist() == pytest.approx([2.5 / 3, 0.5 / 3, 0])

@@ -4,7 +4,7 @@ Expectation maximisation in which a classifier is every instance's class prior (
 2010), changed in four ways. The prior of an instance comes from networks that were not trained on it, so that a network cannot
 confirm what it has memorised. Annotators' matrices are a common matrix and deviations from it, learnt in the same steps, so that
 annotators with few labels lean on the crowd. Each label is also explained on its own, which keeps the opinions of minorities
-(coupled cross-entropy). And predictions must span a volume, so that rare classes do not die out.
+(coupled cross-entropy). And predictions must span a volume, in which every class has its part, so that rare ones do not die out.
 """
 
 from __future__ import annotations
@@ -27,16 +27,22 @@ from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
 from crowdwise.engine.device import derive_seed
 from crowdwise.engine.distributed import sum_over_ranks, world_size
 from crowdwise.engine.evaluation import evaluate
-from crowdwise.engine.tensors import Units
+from crowdwise.engine.tensors import Units, pairs_of
 from crowdwise.methods.core.annotator_graph import AnnotatorGraph, graph_of_matrices
 from crowdwise.methods.core.base import CrowdClassifier, Fitted
-from crowdwise.methods.core.coupled import CoupledLoss, Evidence
+from crowdwise.methods.core.coupled import LARGEST, REGULAR, CoupledLoss, Evidence
 from crowdwise.methods.core.steps import FLOOR
 from crowdwise.networks import ConstantTransition, Stacked
 from crowdwise.networks.classifier import Classifier
 from crowdwise.registry import METHODS
 
 _STEPS = 16  # between judgements of feature vectors, at least, where epochs are shorter
+_EVENED = 0.7
+"""Power of the classes' shares in the volume: 1 leaves them as votes have them, 0 makes all classes alike.
+
+Set by hand, with true labels, among 0, .5, .7 and 1, on 19 crowds of tables and texts with and without rare classes, two seeds:
+accuracy on new instances was 67.2, 72.8, 74.6 and 76.7 %, balanced 67.3, 67.9, 67.9 and 67.6; on LabelMe 89.3, 88.8, 88.5, 87.8.
+"""
 
 
 @METHODS.register("concord")
@@ -78,7 +84,8 @@ class Concord(CrowdClassifier):
     start: Probability = 0.1
     """Share of the epochs after which the classifier has a say in the targets."""
     class_weight: Literal["balanced"] | None = None
-    """``"balanced"``: every class counts alike in training, however rare it is; predictions then assume equal shares."""
+    """``"balanced"``: every class counts alike in training and in the volume, however rare it is; predictions then assume equal
+    shares. None: classes count by how often they are."""
 
     def settings_for(self, shape: tuple[int, ...]) -> Mapping[str, Any]:
         return (
@@ -113,6 +120,8 @@ class Concord(CrowdClassifier):
         log_share = torch.zeros(n_classes, device=units.device)  # ln of C times the classes' shares, where balanced
         matrices.register_buffer("log_prior", log_prior)  # so that checkpoints hold them
         matrices.register_buffer("log_share", log_share)
+        shares = vote_shares(units, n_classes).pow(0 if self.class_weight == "balanced" else _EVENED)
+        excess = 1 - n_classes * shares / shares.sum()  # what each class has too much of in a volume of equals
         recipe, kept = self.training(problem), trained_on.mean()
         first = max(1, math.ceil(self.start * recipe.epochs))
         steps = max(math.ceil(len(units) / recipe.batch_size), 1)
@@ -161,7 +170,8 @@ class Concord(CrowdClassifier):
                 weight = batch.weight * learns[batch.row]
                 total = total - self.coupled * (torch.logsumexp(given, 1) * weight).sum() / (kept * batch.total)
                 if volume:
-                    total = total + batch.once(volume * volume_loss(log_f.unflatten(0, (networks, -1)).exp()))
+                    f = log_f.unflatten(0, (networks, -1)).exp()
+                    total = total + batch.once(volume * volume_loss(f, excess))
             return total
 
         def quick_loss(batch: Batch) -> Tensor:
@@ -179,6 +189,7 @@ class Concord(CrowdClassifier):
                 per_instance=1 / (scale * float(batch.size)),
                 per_label=self.coupled / (scale * float(batch.total)),
                 volume=volume,
+                excess=excess,
             )
             logits = cast(Stacked, classifier).member_logits(batch.x).transpose(0, 1)
             total: Tensor = CoupledLoss.apply(logits, matrices.common, matrices.deviation, evidence)  # type: ignore[no-untyped-call]
@@ -275,9 +286,22 @@ def honest_members(engine: Engine, classifier: Classifier, units: Units, trained
     return members
 
 
-def volume_loss(f: Tensor) -> Tensor:
-    """Mean over networks of -ln det(F'F) of their predictions (K, B, C); 0 without gradient where it is above 100."""
+def vote_shares(units: Units, n_classes: int) -> Tensor:
+    """The classes' shares (C,) in what is said of the instances, each of which counts once."""
+    row, _ = pairs_of(units.indptr, torch.arange(len(units), device=units.device))
+    given = units.weighed(torch.ones(len(row), device=units.device))
+    total = torch.zeros(len(units), device=units.device).index_add_(0, row, given)
+    return torch.zeros(n_classes, device=units.device).index_add_(0, units.label, given / total[row])
+
+
+def volume_loss(f: Tensor, excess: Tensor) -> Tensor:
+    """Mean over networks of -ln det(F'F) + sum_c excess_c ln sum_i f_ic of their predictions (K, B, C).
+
+    The determinant of certain predictions is the product of the classes' numbers, largest where they are equal. With an
+    ``excess`` (C,) of 1 - C s_c it is largest at shares s. 0 without gradient where -ln det is above 100.
+    """
     f = f.double()
-    gram = sum_over_ranks(f.transpose(1, 2) @ f) + 1e-6 * torch.eye(f.shape[2], dtype=f.dtype, device=f.device)
+    gram = sum_over_ranks(f.transpose(1, 2) @ f) + REGULAR * torch.eye(f.shape[2], dtype=f.dtype, device=f.device)
     value = -torch.linalg.slogdet(gram).logabsdet
-    return torch.where(value <= 100, value, 0.0).mean().float()
+    numbers = (sum_over_ranks(f.sum(1)) + REGULAR).log() @ excess.double()
+    return torch.where(value <= LARGEST, value + numbers, 0.0).mean().float()

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from crowdwise.networks.rows import few_log_softmax, few_softmax
 
-_REGULAR = 1e-6  # added to the diagonal of F'F
+REGULAR = 1e-6  # added to the diagonal of F'F
 _TINY = 1e-37  # least probability of a label before its logarithm is taken
-_LARGEST = 100.0  # -ln det(F'F) above which it is left out
+LARGEST = 100.0  # -ln det(F'F) above which it is left out
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Evidence:
     per_instance: float  # what the cross-entropy of an instance counts
     per_label: float  # what the likelihood of a label counts, times its weight
     volume: float
+    excess: Tensor  # (C,) see `crowdwise.methods.concord.volume_loss`
 
 
 class CoupledLoss(torch.autograd.Function):
@@ -71,7 +72,7 @@ class CoupledLoss(torch.autograd.Function):
         slope -= by_h - h * by_h.sum(2, keepdim=True) if balanced else by_h
 
         if given.volume:
-            value, by_p = volume_and_slope(f)
+            value, by_p = volume_and_slope(f, given.excess)
             loss += given.volume * value
             slope.addcmul_(by_p, f, value=given.volume)
         slope -= f * slope.sum(2, keepdim=True)  # by logits
@@ -93,13 +94,16 @@ class CoupledLoss(torch.autograd.Function):
         return slope * gradient, by_common * gradient, by_matrix * gradient, None
 
 
-def volume_and_slope(f: Tensor) -> tuple[Tensor, Tensor]:
-    """The mean over networks of -ln det(F'F) of predictions (K, B, C), and its derivative; 0 where it is above 100."""
+def volume_and_slope(f: Tensor, excess: Tensor) -> tuple[Tensor, Tensor]:
+    """`crowdwise.methods.concord.volume_loss` of predictions (K, B, C) on one process, and its derivative."""
     p = f.double()
     gram = p.transpose(1, 2) @ p
-    gram.diagonal(dim1=1, dim2=2).add_(_REGULAR)
+    gram.diagonal(dim1=1, dim2=2).add_(REGULAR)
     root = torch.linalg.cholesky_ex(gram).L
     value = -2 * root.diagonal(dim1=1, dim2=2).log().sum(1)
-    counts = (value <= _LARGEST).double() / len(f)
+    counts = (value <= LARGEST).double() / len(f)
     slope = p @ (torch.linalg.inv_ex(gram).inverse * (-2 * counts[:, None, None]))
+    numbers = p.sum(1) + REGULAR  # (K, C)
+    value = value + numbers.log() @ excess.double()
+    slope += (counts[:, None] * excess / numbers)[:, None]
     return (value * counts).sum().float(), slope.float()
