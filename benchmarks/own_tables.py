@@ -1,6 +1,6 @@
 """Tables of plain defaults on anyone's data, for `results_table.py`.
 
-Their records are those of `own_data.py`, `compare.py` and `crowdwise bench run recommended`.
+Their records are those of `own_data.py`, `texts.py`, `tables.py`, `compare.py` and `crowdwise bench run recommended`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,42 @@ PICTURES = {
 }
 PLAIN = {"ce": "CE: every label taken for the truth", "dl-mv": "majority vote, then a network",
          "dl-ds": "Dawid-Skene, then a network", "concord": "**Concord**"}  # fmt: skip
+
+
+def texts(records: list[Record]) -> str:
+    """Classifier and labels on crowds of texts."""
+    return _beside_regression(records, "texts")
+
+
+def tables(records: list[Record]) -> str:
+    """The same on tables."""
+    return _beside_regression(records, "tables", "rows")
+
+
+def _beside_regression(records: list[Record], benchmark: str, size: str = "texts") -> str:
+    """Means over the records of each set, in %: accuracy, balanced accuracy, and in brackets the calibration error."""
+    columns = {
+        "Concord": "concord",
+        "logistic regression": "regression",
+        "labels of Concord": "labels",
+        "majority vote": "majority_vote",
+        "Dawid-Skene": "dawid_skene",
+    }
+    by_set: dict[str, list[Record]] = {}
+    for record in records:
+        if record.get("benchmark") == benchmark:
+            by_set.setdefault(record["set"], []).append(record)
+
+    def shown(found: list[Record], kind: str) -> str:
+        keys = ("accuracy", "balanced", "calibration")
+        accuracy, balanced, error = (100 * statistics.mean(record[kind][key] for record in found) for key in keys)
+        return f"{accuracy:.1f}, {balanced:.1f} ({error:.1f})"
+
+    rows = [
+        (name, f"{found[0][size]:,}", str(found[0]["classes"]), *(shown(found, kind) for kind in columns.values()))
+        for name, found in by_set.items()
+    ]
+    return table((benchmark, "number", "classes", *columns), rows, right=range(1, 8))
 
 
 def own_overview(records: list[Record]) -> str:

@@ -1,4 +1,4 @@
-"""The tables of docs/results.md, docs/taidtm.md and README.md, made from the records in benchmarks/results/*.jsonl.
+"""The tables of README.md and of pages in docs, made from the records in benchmarks/results/*.jsonl.
 
     python benchmarks/results_table.py            # print them
     python benchmarks/results_table.py --write    # put them into the documents
@@ -29,7 +29,8 @@ from script_tables import Record, listed, table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-DOCUMENTS = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in ("results", "taidtm", "reliability")))
+PAGES = "results", "taidtm", "reliability", "text", "tables"
+DOCUMENTS = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in PAGES))
 
 ORDER = tuple(load_experiment("table1").rows)  # the paper's, and where methods it does not have stand
 ALWAYS = ("CE", "BLTM", "TAIDTM-FT", "TAIDTM")  # methods that are shown even if they were not run
@@ -376,6 +377,8 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
         made[make.__name__] = make(own["cpu"])
     recommended = [r for r in trained(records, "recommended", "table1", "table2", "table3") if plain_defaults(r)]
     made["own_pictures"] = own_tables.own_pictures([*own["cuda"], *recommended])
+    for make in (own_tables.texts, own_tables.tables):
+        made[make.__name__] = make(records)
     made["choices"] = own_tables.choices([record for record in records if "recommended" in record])
     return made | {"trials": trials(read(folder, trials=True))}
 
@@ -394,7 +397,7 @@ def filled(text: str, made: dict[str, str]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="put the tables into README.md and docs/results.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into README.md and docs")
     if not parser.parse_args().write:
         print("\n\n".join(tables().values()))
         return

@@ -1,7 +1,6 @@
 """Concord on tables, most of them with rare classes, beside logistic regression on scaled columns with majority votes.
 
     python benchmarks/tables.py [--sets "wide, 11 %" ...] [--seeds 2]    # -> benchmarks/results/tables.jsonl
-    python benchmarks/tables.py --table                                  # the records as a table
 
 Normal columns, some of which differ between classes, mixed with each other, of very different scale and unscaled; a few people,
 who label four fifths of the rows, and a model, which labels all of them. What is measured is as in `texts.py`.
@@ -20,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from crowdwise import Annotations
 from stamp import commit
-from texts import Labelled, compared, table
+from texts import Labelled, compared
 
 RECORDS = Path(__file__).parent / "results" / "tables.jsonl"
 NEW = 3000  # rows that are predicted
@@ -74,11 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS))
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--table", action="store_true")
     chosen = parser.parse_args()
-    if chosen.table:
-        print(table(RECORDS, "rows"))
-        return
     warnings.simplefilter("ignore")
     for name in chosen.sets:
         for seed in range(chosen.seeds):

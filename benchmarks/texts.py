@@ -1,7 +1,6 @@
 """Concord on crowds that label texts, beside logistic regression on words and pairs of words with majority votes.
 
     CROWDWISE_DATA=folder python benchmarks/texts.py [--sets sentiment ...] [--seed 0]    # -> benchmarks/results/texts.jsonl
-    python benchmarks/texts.py --table                                                    # the records as a table
     pip download --no-deps --no-binary :all: vaderSentiment==0.5                          # for --ratings vaderSentiment-0.5.zip
 
 The sentences of `sentiment` with their own crowd, parts of them (300 and 800 sentences, unequal classes), several of them joined
@@ -265,38 +264,12 @@ def compared(made: Labelled, seed: int, columns: Any) -> tuple[crowdwise.Concord
     }
 
 
-def table(records: Path, of: str) -> str:
-    """Means over the records of each set, in %: accuracy, balanced accuracy, and in brackets the calibration error."""
-    kinds = ("concord", "regression", "labels", "majority_vote", "dawid_skene")
-    lines = [
-        f"| {of} | number | classes | Concord | logistic regression | labels of Concord | majority vote | Dawid-Skene |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-
-    by_set: dict[str, list[dict[str, Any]]] = {}
-    for line in records.read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
-        by_set.setdefault(record["set"], []).append(record)
-    for name, found in by_set.items():
-        cells = []
-        for kind in kinds:
-            keys = ("accuracy", "balanced", "calibration")
-            accuracy, balanced, calibration = (100 * np.mean([record[kind][key] for record in found]) for key in keys)
-            cells.append(f"{accuracy:.1f}, {balanced:.1f} ({calibration:.1f})")
-        lines.append(f"| {name} | {found[0][of]:,} | {found[0]['classes']} | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--sets", nargs="+", choices=[*SETS, *RATED], default=None)
     parser.add_argument("--ratings", type=Path, help="vaderSentiment-0.5.zip, for the sets that people rated")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--table", action="store_true")
     chosen = parser.parse_args()
-    if chosen.table:
-        print(table(RECORDS, "texts"))
-        return
     RATINGS[:] = [] if chosen.ratings is None else [chosen.ratings]
     for name in chosen.sets or [*SETS, *(RATED if RATINGS else ())]:
         record = measure(name, chosen.seed)

@@ -44,6 +44,8 @@ def rows(folder: Path, table: str = "accuracy") -> list[str]:
         ("docs/results.md", 22, "overview"),
         ("docs/taidtm.md", 3, "heads"),
         ("docs/reliability.md", 1, "soak"),
+        ("docs/text.md", 1, "texts"),
+        ("docs/tables.md", 1, "tables"),
     ],
 )
 def test_documents_equal_what_the_script_prints(name: str, tables: int, first: str) -> None:

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from crowdwise import Annotations
 from crowdwise.engine.problem import Problem
-from crowdwise.methods.concord import CommonAndOwn, folds, volume_loss, vote_shares
+from crowdwise.methods.concord import CommonAndOwn, folds, volume_loss, wanted_shares
 from crowdwise.methods.core.coupled import CoupledLoss, Evidence, volume_and_slope
 
 
@@ -89,7 +89,20 @@ def test_the_volume_of_certain_predictions_is_largest_at_the_shares_that_are_wan
                 assert at(best) < at(other) + 1e-6
 
 
-def test_a_class_that_nobody_says_has_no_part_in_the_volume():
-    annotations = Annotations.from_triples([0, 0, 1, 2, 2], [0, 1, 0, 0, 1], [0, 1, 0, 0, 0], n_classes=3)
-    problem = Problem.make(np.zeros((3, 2)), annotations, device=torch.device("cpu"), seed=0)
-    assert (vote_shares(problem.train, 3) / 3).tolist() == pytest.approx([2.5 / 3, 0.5 / 3, 0])
+def shares_wanted(counts, n_classes):
+    """Of a crowd of three that always agrees on so many instances of each class."""
+    label = np.repeat(np.repeat(np.arange(len(counts)), counts), 3)
+    n = len(label) // 3
+    crowd = Annotations.from_triples(np.arange(3 * n) // 3, np.arange(3 * n) % 3, label, n_classes=n_classes)
+    problem = Problem.make(np.zeros((n, 2)), crowd, device=torch.device("cpu"), seed=0, validation_fraction=0.0)
+    return wanted_shares(problem).tolist()
+
+
+def test_the_volume_follows_shares_that_are_far_from_equal_alone():
+    assert shares_wanted([60, 40], 2) == [0.5, 0.5]
+    common, rare = shares_wanted([180, 20], 2)
+    assert 1.5 < common / rare < 180 / 20
+
+
+def test_a_class_that_nobody_says_has_hardly_a_part_in_the_volume():
+    assert shares_wanted([50, 50], 3)[2] < 0.02
