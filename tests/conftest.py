@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,15 +15,22 @@ import pytest
 
 from browsers import browser as browser  # once for all tests of a process: Playwright runs no second time in it
 
+MEMORY = Path("/dev/shm")
+
+
+def pytest_configure() -> None:
+    """Temporary folders are in memory, where the system has much of it: most tests write, and wait for the disk."""
+    if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4e9:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
 
 @pytest.fixture
 def in_memory(tmp_path: Path) -> Iterator[Path]:
     """A folder for files that are written thousands of times: in memory, where the system has a place for that."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
+    if not os.access(MEMORY, os.W_OK):
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(dir=memory, prefix="crowdwise-") as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="crowdwise-") as folder:
         yield Path(folder)
 
 

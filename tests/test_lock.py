@@ -28,6 +28,7 @@ from pathlib import Path
 from crowdwise.storage import lock
 if sys.argv[2] == "without":
     lock._flock = lambda file: None
+    lock._SETTLE = 0.01
 with lock.locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -44,6 +45,7 @@ def system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
             raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
 
         monkeypatch.setattr(fcntl, "flock", unsupported)
+        monkeypatch.setattr(lock, "_SETTLE", 0.01)
     return str(request.param)
 
 

@@ -294,7 +294,7 @@ def server() -> Any:
 
     page = '<meta http-equiv="Content-Security-Policy" content="default-src &#39;none&#39;">'
     made = serve.ReportServer(0, lambda: page, dict)
-    thread = threading.Thread(target=made.serve_forever, daemon=True)
+    thread = threading.Thread(target=made.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield made
     made.shutdown()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from browsers import HURRIED
 from crowdwise.report.source import Source
 from report_crowds import crowd
 
@@ -23,10 +24,12 @@ def opening(browser: Any) -> Iterator[Open]:
     """Opens a page and waits until all charts are drawn; fails on anything in the console, and on any request."""
     contexts, said, asked = [], [], []
 
-    def open_page(address: str | Path, **options: Any) -> Any:
+    def open_page(address: str | Path, *, hurried: bool = False, **options: Any) -> Any:
         context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))
         contexts.append(context)
         page = context.new_page()
+        if hurried:
+            page.add_init_script(HURRIED)
         page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))

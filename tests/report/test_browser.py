@@ -445,6 +445,14 @@ def evil_content() -> Content:
     return page
 
 
+TOOLTIPS = """marks => marks.slice(0, 4).map((mark) => {
+  for (const kind of ["pointermove", "mousemove"])
+    mark.dispatchEvent(new MouseEvent(kind, { bubbles: true, cancelable: true, composed: true }));
+  return document.getElementById("vg-tooltip-element")?.innerText ?? "";
+}).join()"""
+"""What Vega's tooltips say of some marks."""
+
+
 def test_markup_and_script_from_data_do_not_run(opened: Any, tmp_path: Path) -> None:
     page = opened(write(evil_content(), tmp_path / "evil.html"))
     page.locator("#annotator-table tbody button").nth(1).click()
@@ -452,12 +460,7 @@ def test_markup_and_script_from_data_do_not_run(opened: Any, tmp_path: Path) -> 
     told = ""
     for chart in page.locator(".chart svg").all():
         chart.scroll_into_view_if_needed()
-        for mark in chart.locator(marks).all()[:4]:  # tooltips of Vega
-            mark.dispatch_event("pointermove")
-            mark.dispatch_event("mousemove")
-            told += (
-                page.locator("#vg-tooltip-element").inner_text() if page.locator("#vg-tooltip-element").count() else ""
-            )
+        told += chart.locator(marks).evaluate_all(TOOLTIPS)
     assert "onerror" in told
     page.fill("#item-search", "<")
     page.wait_for_timeout(500)
@@ -492,9 +495,9 @@ def test_a_served_page_follows_the_training_and_is_loaded_anew_when_its_source_c
         return render(content, live=now["crowd"])
 
     with ReportServer(0, build, progress) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
-        page = opened(server.address)
+        page = opened(server.address, hurried=True)
         points = page.locator("#chart-loss svg .mark-symbol.role-mark path")
         assert (page.inner_text("#state"), points.count()) == ("2 epochs", 2)
         page.fill("#item-search", "number 17")

@@ -349,7 +349,7 @@ def test_a_trained_model_shows_how_matrices_change_with_the_instance() -> None:
 
 def test_the_server_answers_this_machine_only() -> None:
     with ReportServer(0, lambda: "<p>now</p>", lambda: {"crowd": "</script>"}) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         assert server.server_address[0] == "127.0.0.1"
         assert urllib.request.urlopen(server.address).read() == b"<p>now</p>"
         assert urllib.request.urlopen(server.address + "progress").read() == b'{"crowd":"\\u003c/script\\u003e"}'

@@ -19,7 +19,7 @@ from crowdwise.readers import Export, read
 from crowdwise.reviewing.app import EXPORTS, KEYS
 from crowdwise.reviewing.guard import BODY
 from crowdwise.reviewing.server import Review
-from review_crowds import write_tasks
+from review_crowds import write_crowd, write_tasks
 
 ME = "reviewer"
 
@@ -59,6 +59,30 @@ def client(review: Review) -> Client:
     return Client(review)
 
 
+@pytest.fixture(scope="module")
+def unanswered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Review]:
+    """A review for all who are refused, or only look: it stays without an answer. A server takes a while to end."""
+    folder = tmp_path_factory.mktemp("unanswered")
+    with Review(read(write_crowd(folder / "animals.csv")), folder / "review", reviewers=(ME, "ann")) as running:
+        yield running
+        assert not running.session.answers.labels
+
+
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """Who has given one answer, and gives no other."""
+    folder = tmp_path_factory.mktemp("answered")
+    with Review(read(write_crowd(folder / "animals.csv")), folder / "review") as running:
+        client = Client(running)
+        client.ask("POST", "/answer?fragment=1", ANSWER)
+        yield client
+
+
+@pytest.fixture
+def visitor(unanswered: Review) -> Client:
+    return Client(unanswered)
+
+
 ANSWER = {"do": "label:0", "item": "3"}
 
 
@@ -88,37 +112,37 @@ def test_an_answer_moves_on_to_the_next_item(client: Client, review: Review) -> 
         {"Sec-Fetch-Site": "same-site"},
     ],
 )
-def test_strangers_are_refused(client: Client, review: Review, changes: dict[str, str | None]) -> None:
-    assert client.ask("POST", "/answer", ANSWER, **changes)[0] in (400, 403)
-    assert not review.session.answers.labels
+def test_strangers_are_refused(visitor: Client, unanswered: Review, changes: dict[str, str | None]) -> None:
+    assert visitor.ask("POST", "/answer", ANSWER, **changes)[0] in (400, 403)
+    assert not unanswered.session.answers.labels
     if "Origin" not in changes and "Sec-Fetch-Site" not in changes:
         for path in ("/", "/state", "/queue", "/export/labels.csv", "/picture/0", "/static/review.js", "/nowhere"):
-            assert client.ask("GET", path, **changes)[0] in (400, 403)
+            assert visitor.ask("GET", path, **changes)[0] in (400, 403)
 
 
-def test_a_page_elsewhere_cannot_read_either(client: Client) -> None:
-    assert client.ask("GET", "/state", Origin="http://evil.example")[0] == 403
-    assert client.ask("GET", "/state", Origin=None)[0] == 200
+def test_a_page_elsewhere_cannot_read_either(visitor: Client) -> None:
+    assert visitor.ask("GET", "/state", Origin="http://evil.example")[0] == 403
+    assert visitor.ask("GET", "/state", Origin=None)[0] == 200
 
 
-def test_a_wrong_token_gets_no_cookie(client: Client, review: Review) -> None:
-    for token in ("", "x", review.links[ME][-10:], "é"):
-        status, headers, _ = client.ask("GET", f"/open?{urlencode({'token': token})}", Cookie=None, Origin=None)
+def test_a_wrong_token_gets_no_cookie(visitor: Client, unanswered: Review) -> None:
+    for token in ("", "x", unanswered.links[ME][-10:], "é"):
+        status, headers, _ = visitor.ask("GET", f"/open?{urlencode({'token': token})}", Cookie=None, Origin=None)
         assert status == 403
         assert "set-cookie" not in headers
 
 
-def test_the_cookie_is_strict_and_the_policy_allows_no_inline_script(client: Client, review: Review) -> None:
-    path = review.links["ann"].partition(client.host)[2]
-    status, headers, _ = client.ask("GET", path, Cookie=None, Origin=None)
+def test_the_cookie_is_strict_and_the_policy_allows_no_inline_script(visitor: Client, unanswered: Review) -> None:
+    path = unanswered.links["ann"].partition(visitor.host)[2]
+    status, headers, _ = visitor.ask("GET", path, Cookie=None, Origin=None)
     assert status == 200
     assert headers["set-cookie"].endswith("; HttpOnly; SameSite=Strict; Path=/")
     for path in ("/", "/state", "/static/review.css", "/nowhere"):
-        policy = client.ask("GET", path)[1]["content-security-policy"]
+        policy = visitor.ask("GET", path)[1]["content-security-policy"]
         assert "script-src 'self';" in policy
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
-    page = client.ask("GET", "/")[2].decode()
+    page = visitor.ask("GET", "/")[2].decode()
     assert not re.search(r"<script(?![^>]*\bsrc=)|\son\w+=|\sstyle=|https?://", page)
 
 
@@ -130,12 +154,12 @@ def test_each_link_is_a_reviewer_of_its_own(review: Review) -> None:
     assert {who for who, _ in review.session.answers.labels} == {ME, "ann"}
 
 
-def test_large_bodies_are_refused(client: Client, review: Review) -> None:
-    assert client.ask("POST", "/answer", b"comment=" + b"x" * BODY)[0] == 413
+def test_large_bodies_are_refused(visitor: Client, unanswered: Review) -> None:
+    assert visitor.ask("POST", "/answer", b"comment=" + b"x" * BODY)[0] == 413
     chunk = b"%x\r\n" % (2 * BODY) + b"x" * 2 * BODY + b"\r\n0\r\n\r\n"
     headers: dict[str, Any] = {"Transfer-Encoding": "chunked", "Content-Length": None}
-    assert client.ask("POST", "/answer", chunk, **headers)[0] == 413
-    assert not review.session.answers.labels
+    assert visitor.ask("POST", "/answer", chunk, **headers)[0] == 413
+    assert not unanswered.session.answers.labels
 
 
 @pytest.mark.parametrize(
@@ -151,26 +175,25 @@ def test_large_bodies_are_refused(client: Client, review: Review) -> None:
         {"do": "comment", "item": "3", "comment": "x" * 3000},
     ],
 )
-def test_wrong_forms_are_refused_in_words(client: Client, review: Review, form: dict[str, str]) -> None:
-    status, _, body = client.ask("POST", "/answer?fragment=1", form)
+def test_wrong_forms_are_refused_in_words(visitor: Client, unanswered: Review, form: dict[str, str]) -> None:
+    status, _, body = visitor.ask("POST", "/answer?fragment=1", form)
     assert status == 400
     assert body
-    assert not review.session.answers.labels
+    assert not unanswered.session.answers.labels
 
 
-def test_wrong_addresses_are_refused(client: Client) -> None:
-    assert client.ask("GET", "/?order=random")[0] == 400
-    assert client.ask("GET", "/static/../app.py")[0] == 404
-    assert client.ask("GET", "/static/..%2Fapp.py")[0] == 404
-    assert client.ask("GET", "/export/..%2f..%2fetc%2fpasswd")[0] == 404
-    assert client.ask("PUT", "/answer", b"")[0] in (403, 405)
-    assert client.ask("GET", "/?item=zzz&class=99&annotator=x")[0] == 200  # as if nothing had been asked for
+def test_wrong_addresses_are_refused(visitor: Client) -> None:
+    assert visitor.ask("GET", "/?order=random")[0] == 400
+    assert visitor.ask("GET", "/static/../app.py")[0] == 404
+    assert visitor.ask("GET", "/static/..%2Fapp.py")[0] == 404
+    assert visitor.ask("GET", "/export/..%2f..%2fetc%2fpasswd")[0] == 404
+    assert visitor.ask("PUT", "/answer", b"")[0] in (403, 405)
+    assert visitor.ask("GET", "/?item=zzz&class=99&annotator=x")[0] == 200  # as if nothing had been asked for
 
 
 @pytest.mark.parametrize("name", EXPORTS)
-def test_every_export_is_a_file(client: Client, tmp_path: Path, name: str) -> None:
-    client.ask("POST", "/answer?fragment=1", ANSWER)
-    status, headers, body = client.ask("GET", f"/export/{name}")
+def test_every_export_is_a_file(answered: Client, tmp_path: Path, name: str) -> None:
+    status, headers, body = answered.ask("GET", f"/export/{name}")
     assert status == 200
     assert "attachment" in headers["content-disposition"]
     (tmp_path / name).write_bytes(body)
@@ -230,9 +253,9 @@ def test_a_full_disk_is_not_taken_for_a_saved_answer(
     assert not review.session.answers.labels
 
 
-def test_a_port_in_use_is_named(review: Review, export: Export, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=f"port {review.guard.port} cannot be used"):
-        Review(export, tmp_path / "other", review.guard.port)
+def test_a_port_in_use_is_named(unanswered: Review, export: Export, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"port {unanswered.guard.port} cannot be used"):
+        Review(export, tmp_path / "other", unanswered.guard.port)
 
 
 def test_keys_of_classes_and_of_the_page_differ() -> None:

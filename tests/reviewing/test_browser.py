@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 import crowdwise
+from browsers import HURRIED
 from crowdwise.annotations import Annotations
 from crowdwise.readers import read
 from crowdwise.reviewing.server import Review
@@ -41,10 +42,12 @@ def opened(browser: Any) -> Iterator[Open]:
     contexts, said, asked = [], [], []
     gone = "error: Failed to load resource: net::ERR_"  # a page may ask once more when its server has ended
 
-    def open_page(link: str, *, path: str = "", **options: Any) -> Any:
+    def open_page(link: str, *, path: str = "", hurried: bool = False, **options: Any) -> Any:
         context = browser.new_context(**({"viewport": {"width": 1280, "height": 860}} | options))
         contexts.append(context)
         page = context.new_page()
+        if hurried:
+            page.add_init_script(HURRIED)
         page.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: said.append(str(error)))
         page.on("request", lambda request: asked.append(request.url))
@@ -124,7 +127,7 @@ def test_thirty_items_by_keyboard_two_undone_killed_and_started_again(file: Path
         server.kill()
     folder = tmp_path / "animals.review"
     assert [record["action"] for record in answers(folder)] == ["label"] * 30 + ["undo"] * 2
-    with Server(file, "--as", "maria") as server:
+    with Server(file, "--as", "maria", "--as", "paul") as server:
         page = opened(server.links[0])
         assert page.inner_text("#progress strong >> nth=0") == "28"
         item = next(iter(given))
@@ -144,8 +147,8 @@ def test_thirty_items_by_keyboard_two_undone_killed_and_started_again(file: Path
 
 
 def test_two_reviewers_at_once_never_see_the_same_item(file: Path, tmp_path: Path, opened: Open) -> None:
-    with Server(file, "--as", "ann", "--as", "bob") as server:
-        pages = [opened(link) for link in server.links]
+    with crowdwise.review(read(file), folder=tmp_path / "review", reviewers=("ann", "bob")) as review:
+        pages = [opened(link) for link in review.links.values()]
         seen: list[list[str]] = [[], []]
         for _ in range(8):
             assert len({page.get_attribute("#item", "data-item") for page in pages}) == 2
@@ -156,7 +159,7 @@ def test_two_reviewers_at_once_never_see_the_same_item(file: Path, tmp_path: Pat
         assert "8 by you" in pages[0].inner_text("#progress")
         for page in pages:
             page.goto("about:blank")
-    assert sorted(record["reviewer"] for record in answers(tmp_path / "animals.review")) == ["ann"] * 8 + ["bob"] * 8
+    assert sorted(record["reviewer"] for record in answers(tmp_path / "review")) == ["ann"] * 8 + ["bob"] * 8
 
 
 @pytest.fixture
@@ -195,7 +198,7 @@ def test_skip_comment_reveal_and_navigate_by_keyboard(running: Review, opened: O
 
 
 def test_the_consensus_changes_behind_an_item_that_stays(running: Review, opened: Open) -> None:
-    page = opened(link(running))
+    page = opened(link(running), hurried=True)
     item = page.get_attribute("#item", "data-item")
     text = page.inner_text("#main .text")
     for code in range(20, 40):
@@ -211,7 +214,7 @@ def test_the_consensus_changes_behind_an_item_that_stays(running: Review, opened
 
 
 def test_the_list_is_not_reordered_under_the_hand(running: Review, opened: Open) -> None:
-    page = opened(link(running))
+    page = opened(link(running), hurried=True)
     page.wait_for_selector("#rows a[data-item]")
     page.locator("#queue").hover()
     page.mouse.wheel(0, 600)
@@ -226,19 +229,17 @@ def test_the_list_is_not_reordered_under_the_hand(running: Review, opened: Open)
     page.mouse.move(10, 10)
 
 
-def test_an_answer_that_does_not_arrive_is_not_called_saved(file: Path, opened: Open) -> None:
-    with Server(file) as server:
-        page = opened(server.links[0])
-        press(page, "1")
-        page.context.set_offline(True)
-        page.keyboard.press("2")
-        page.locator("#failed").wait_for()
-        assert "Not saved" in page.inner_text("#failed")
-        page.context.set_offline(False)
-        press(page, "2")
-        assert "Saved" in page.inner_text("#last")
-        assert not page.locator("#failed").is_visible()
-        page.goto("about:blank")
+def test_an_answer_that_does_not_arrive_is_not_called_saved(running: Review, opened: Open) -> None:
+    page = opened(link(running))
+    press(page, "1")
+    page.context.set_offline(True)
+    page.keyboard.press("2")
+    page.locator("#failed").wait_for()
+    assert "Not saved" in page.inner_text("#failed")
+    page.context.set_offline(False)
+    press(page, "2")
+    assert "Saved" in page.inner_text("#last")
+    assert not page.locator("#failed").is_visible()
 
 
 def test_it_works_without_scripts(running: Review, opened: Open) -> None:
@@ -277,7 +278,7 @@ class Notebook(BaseHTTPRequestHandler):
 def test_it_runs_inside_a_notebook(running: Review, browser: Any) -> None:
     Notebook.html = running._repr_html_()
     with ThreadingHTTPServer(("127.0.0.1", 0), Notebook) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         page = browser.new_page()
         page.goto(f"http://localhost:{server.server_port}/")
         frame = page.frame_locator("iframe")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,12 +31,16 @@ def themes() -> dict[str, Spec]:
 
 def specs(classes: Sequence[str]) -> dict[str, Spec]:
     """Every chart by name, for a page about these classes."""
+    about = {"classes": _classes(_angle(classes, 480)), "matrix": _matrix(classes, _angle(classes, 260))}
+    return _same_on_every_page() | _declared(about)
+
+
+@functools.cache
+def _same_on_every_page() -> dict[str, Spec]:
     charts = {
         "agreement": _agreement(),
-        "classes": _classes(_angle(classes, 480)),
         "confidence": _confidence(),
         "skills": _skills(),
-        "matrix": _matrix(classes, _angle(classes, 260)),
         "curve": _curve(),
         "map": _map(),
         "gain": _gain(),
@@ -44,6 +49,10 @@ def specs(classes: Sequence[str]) -> dict[str, Spec]:
         "comparison": _comparison("standard deviation", "runs"),
         "ranking": _comparison("standard error", "folds"),
     }
+    return _declared(charts)
+
+
+def _declared(charts: dict[str, Any]) -> dict[str, Spec]:
     made = {name: chart.to_dict(validate=False) for name, chart in charts.items()}  # each part has been validated
     return {name: _described(spec) for name, spec in made.items()}
 

@@ -28,6 +28,7 @@ FEW = 2_000.0  # instances that are too few to tell, since no crowd errs as even
 ODDS = 3.0  # log-odds of even errors before anything is seen
 EVEN = 20.0  # labels a class that speak for even errors
 SIZE = 200_000  # of the table of patterns at most
+FACTORS = np.arange(3.0)  # what is added to the start of a rising factorial
 ROUNDS, MORE = 30, 6  # of EM at the first place, and at each further one
 
 
@@ -150,4 +151,6 @@ def _uneven(votes: Floats, weight: Floats, posterior: Floats) -> float:
 
 def _rising(start: float) -> Floats:
     """Logarithms of start (start + 1) ... of zero to three factors."""
-    return np.append(0.0, np.cumsum(np.log(start + np.arange(3.0))))
+    found = np.zeros(4)
+    np.log(start + FACTORS, out=found[1:])
+    return found.cumsum()
