@@ -13,7 +13,7 @@ from crowdwise.engine.average import Average
 from crowdwise.engine.recipe import FEATURES, PAPER, PICTURES, find_recipe
 from crowdwise.engine.stage import Batch
 from crowdwise.errors import ConfigError
-from crowdwise.networks import Classifier, Stacked
+from crowdwise.networks import Classifier, Stacked, layers
 from engine_helpers import QUICK, crowd, fit_and_interrupt, replay_static_steps
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarning")
@@ -163,15 +163,35 @@ def test_logits_of_stacked_networks_in_few_products(options):
         assert logits(x[:0]).shape == (3, 3, 0)
 
 
-@pytest.mark.parametrize("backbone", ["mlp", nn.Flatten(), nn.Sequential(nn.Flatten(), nn.ReLU(), nn.Linear(4, 5))])
-def test_logits_of_many_batches_are_those_of_one(backbone):
-    classifier, x = Classifier(backbone, (4,), 3, {"dropout": 0.5}), torch.randn(50, 4)
+BACKBONES = [
+    "mlp",
+    nn.Flatten(),
+    nn.Sequential(nn.Flatten(), nn.ReLU(), nn.Linear(4, 5)),
+    nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 6, bias=False), nn.ReLU(), nn.ReLU(), nn.Linear(6, 2)),
+]
+
+
+@pytest.mark.parametrize("wide", [True, False])
+@pytest.mark.parametrize("backbone", BACKBONES)
+@pytest.mark.parametrize("rows", [50, 300])
+def test_logits_of_many_batches_are_those_of_one(rows, backbone, wide, monkeypatch):
+    if not wide:
+        monkeypatch.setattr(layers, "_wide_vectors", lambda: False)
+    classifier, x = Classifier(backbone, (4,), 3, {"dropout": 0.5}), torch.randn(rows, 4)
     before = x.clone()
     with torch.no_grad():
-        torch.testing.assert_close(classifier.eval().for_many()(x), classifier(x))
+        for each in (x, torch.randn(4, rows).T):
+            torch.testing.assert_close(classifier.eval().for_many()(each), classifier(each))
         assert classifier.for_many()(x[:0]).shape == (0, 3)
     assert x.equal(before)
     assert classifier.train().for_many() is classifier  # dropout is at work
+
+
+def test_layers_of_more_than_rows_are_products_too():
+    backbone = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Flatten()).eval()
+    x = torch.randn(300, 3, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(layers.in_turn(backbone)(x), backbone(x))
 
 
 @pytest.mark.parametrize("image", [False, True])

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import crowdwise
+from crowdwise.engine import prepare
 from crowdwise.engine.prepare import Prepare
 from crowdwise.errors import CrowdwiseWarning, NonFiniteError
 from crowdwise.methods.core import prediction
@@ -66,3 +67,32 @@ def test_many_batches_are_scaled_like_one(mode):
     scaling = Prepare.learn(mode, raw[:100])
     torch.testing.assert_close(scaling.for_many()(raw), scaling(raw), rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(scaling.for_many()(raw.double()[::2]), scaling(raw[::2]), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("columns", [1, 6, 124, 1500])
+def test_compiled_scaling_equals_that_of_torch(columns, monkeypatch):
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(columns)
+    raw = torch.from_numpy((rng.standard_cauchy((300, columns)) * 50 + 7).astype(np.float32))
+    raw[:, columns // 2] = 7  # never changes
+    scaling = Prepare.learn("robust", raw[:100])
+    raw[1:7, 0] = torch.tensor([1e6, -1e6, 1e30, -1e30, 0, -0.0])
+    raw[8, -1] = torch.nan  # which sums keep, so that it is found
+    byte = raw.clamp(0, 255).nan_to_num().to(torch.uint8)
+    inputs = [raw, raw[::2], raw[:1], raw[:0], raw.double(), byte]
+    expected = [scaling.for_many()(each) for each in inputs]
+    monkeypatch.setattr(prepare, "_COMPILED", -1)
+    for each, values in zip(inputs, expected, strict=True):
+        before = each.clone()
+        torch.testing.assert_close(scaling.for_many()(each), values, rtol=1e-6, atol=2e-6, equal_nan=True)
+        torch.testing.assert_close(each, before, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(expected[0], scaling(raw), rtol=1e-6, atol=2e-6, equal_nan=True)
+
+
+def test_only_a_process_that_scales_much_imports_numba(monkeypatch):
+    pytest.importorskip("numba")
+    monkeypatch.setattr(prepare, "_COMPILED", 100)
+    work = prepare._Work()
+    assert [work.enough(values) for values in (60, 40, 1, 5)] == [False, False, True, True]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert not work.enough(1000)

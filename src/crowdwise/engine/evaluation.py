@@ -12,7 +12,7 @@ from crowdwise.engine.problem import Problem
 from crowdwise.engine.tensors import Inputs, ResidentInputs
 
 _EVALUATION_BATCHES = (4096, 256, 16)  # sizes, from the usual one to that for a device with little memory
-_CACHED, _CACHED_ROWS = 1 << 17, 2048  # values, and feature vectors, at a time on the CPU, which stay in its caches
+_CACHED, _CACHED_ROWS = 1 << 18, 2048  # values, and feature vectors, at a time on the CPU, which stay in its caches
 _LEAST_ROWS = 256  # of feature vectors at a time
 _SCALED = 1 << 30  # bytes of features up to which a scaled copy is kept
 

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-import math
+import importlib.util
 from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdwise.engine.bending import BEND, LARGEST, LIMIT, bending_kernel, long_rows
 from crowdwise.errors import ConfigError, DataError
 
 CHOICES = ("auto", "robust", "standardise", "log1p", "none")
 _SAMPLE = 10_000  # instances from which statistics are taken
-_BEND, _LIMIT = 3.0, 10.0  # where robust scaling begins to bend, and where it ends
-_LARGEST = math.exp(_LIMIT - _BEND)  # whose logarithm reaches the limit
+_COMPILED = 1 << 28  # values scaled in a process before it imports numba, which takes 0.3 s and saves 0.7 ns a value
 _FAR, _STILL = 8.0, 0.01  # from where on other inputs are called unlike
 _LEAST = 0.5  # least standard deviation by which bent columns are divided: rare values must not become huge
+
+
+class _Work:
+    """How many values this process has scaled."""
+
+    values = 0
+
+    def enough(self, more: int) -> bool:
+        """Whether they are so many, with these, that a compiled loop is worth importing numba."""
+        self.values += more
+        return self.values > _COMPILED and importlib.util.find_spec("numba") is not None
+
+
+_work = _Work()
 
 
 class Prepare(nn.Module):
@@ -90,25 +104,36 @@ class Prepare(nn.Module):
 
     def _bend(self, x: Tensor) -> Tensor:
         z = (x - self.centre).mul_(1 / self.spread)
-        beyond = z.abs().sub_(_BEND - 1).clamp_min_(1).log_()  # ln(1 + what exceeds 3)
+        beyond = z.abs().sub_(BEND - 1).clamp_min_(1).log_()  # ln(1 + what exceeds 3)
         sign = z.sign()
-        return z.clamp_(-_BEND, _BEND).addcmul_(sign, beyond).clamp_(-_LIMIT, _LIMIT)
+        return z.clamp_(-BEND, BEND).addcmul_(sign, beyond).clamp_(-LIMIT, LIMIT)
 
     def for_many(self) -> Callable[[Tensor], Tensor]:
         """The same function of many batches on the CPU, with the scaling as it is now.
 
-        Robust scaling takes two thirds of the time: constants are computed once, and numpy's logarithm is the faster one.
+        Robust scaling takes long in torch: constants are computed once, numpy's logarithm is the faster one, and a process that
+        has scaled much goes over to a compiled loop, four times as fast.
         """
         if self.mode != "robust" or self.scale != 1:
             return self
-        centre, factor, shift, last = self.centre, 1 / self.spread, -self.mean / self.std, 1 / self.std
+        constants = self.centre, 1 / self.spread, -self.mean / self.std, 1 / self.std
+        centre, factor, shift, last = constants
+        rows = [long_rows(each.numpy()) for each in constants]
+
+        def compiled(raw: Tensor) -> Tensor:
+            out = torch.empty(raw.shape)
+            bending_kernel()(raw.contiguous().view(-1).numpy(), *rows, out.view(-1).numpy())
+            return out
 
         def scaled(raw: Tensor) -> Tensor:
-            z = (raw.float() - centre).mul_(factor)
-            beyond = z.abs().sub_(_BEND - 1).clamp_(1, _LARGEST)
+            raw = raw.float()
+            if _work.enough(raw.numel()):
+                return compiled(raw)
+            z = (raw - centre).mul_(factor)
+            beyond = z.abs().sub_(BEND - 1).clamp_(1, LARGEST)
             np.log(beyond.numpy(), out=beyond.numpy())
             sign = z.sign()
-            return torch.addcmul(shift, z.clamp_(-_BEND, _BEND).addcmul_(sign, beyond), last)
+            return torch.addcmul(shift, z.clamp_(-BEND, BEND).addcmul_(sign, beyond), last)
 
         return scaled
 

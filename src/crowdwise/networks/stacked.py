@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from crowdwise.networks.classifier import Classifier
-from crowdwise.networks.layers import ByteDropout, StackedLinear
+from crowdwise.networks.layers import ByteDropout, StackedLinear, product
 
 _ROWS = 256  # instances that go through K networks at a time on the CPU
 
@@ -78,15 +78,15 @@ class StackedRows(nn.Module):
         first, *rest = [layer for layer in self.layers if not isinstance(layer, passive)] or [self]
         if not isinstance(first, StackedLinear):
             return None
-        networks = len(first.weight)
-        weight, bias = first.weight.transpose(0, 1).flatten(1), first.bias.flatten()  # (in, K d), (K d,)
+        networks, relu = len(first.weight), bool(rest) and type(rest[0]) is nn.ReLU
+        weight, bias = first.weight.mT.flatten(0, 1), first.bias.flatten()  # (K d, in), (K d,)
         few, offset = last.weight.transpose(1, 2).contiguous(), last.bias.transpose(1, 2)  # (K, out, d), (K, out, 1)
         memory = weight.new_empty(_ROWS, len(bias))  # new memory for each block would take as long as the product
 
         def block(x: Tensor) -> Tensor:
-            h = torch.addmm(bias, x, weight, out=memory[: len(x)])
+            h = product(x, weight, bias, relu, out=memory[: len(x)])
             h = h.view(len(x), networks, first.out_features).transpose(0, 1)  # (K, b, d)
-            for layer in rest:
+            for layer in rest[relu:]:
                 h = h.relu_() if type(layer) is nn.ReLU else layer(h)
             return torch.baddbmm(offset, few, h.transpose(1, 2))
 
