@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -105,9 +106,13 @@ def product(x: Tensor, weight: Tensor, bias: Tensor, relu: bool = False, out: Te
 
 @functools.cache
 def _wide_vectors() -> bool:
-    """Whether the CPU has AVX-512, and this torch a product of oneDNN."""
-    there = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    return there and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    """Whether the CPU has AVX-512, and this torch a product of oneDNN: it is not among what torch promises to keep."""
+    if not torch.backends.mkldnn.is_available() or torch.backends.cpu.get_cpu_capability() != "AVX512":
+        return False
+    one = torch.ones(1, 1)
+    with contextlib.suppress(AttributeError, RuntimeError, TypeError):
+        return bool(torch.ops.mkldnn._linear_pointwise(one, one, one[0], "relu", [], "") == 2)
+    return False
 
 
 def in_turn(backbone: nn.Module) -> Callable[[Tensor], Tensor]:
