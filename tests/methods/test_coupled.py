@@ -99,7 +99,8 @@ def shares_wanted(counts, n_classes):
 
 
 def test_the_volume_follows_shares_that_are_far_from_equal_alone():
-    assert shares_wanted([60, 40], 2) == [0.5, 0.5]
+    assert shares_wanted([55, 45], 2) == [0.5, 0.5]
+    assert shares_wanted([30, 30, 30, 30, 20], 5) == pytest.approx([0.2] * 5)
     common, rare = shares_wanted([180, 20], 2)
     assert 1.5 < common / rare < 180 / 20
 
