@@ -53,6 +53,7 @@ def opened(browser: Any) -> Iterator[Open]:
         page.on("request", lambda request: asked.append(request.url))
         page.goto(link)
         if path:
+            page.wait_for_url(lambda url: "/open?" not in url)  # the link's page goes on by itself
             page.goto(re.match(r"http://[^/]+", link)[0] + path)  # type: ignore[index]
         if options.get("java_script_enabled", True):
             page.wait_for_selector("html[data-ready=true]")
