@@ -165,6 +165,11 @@ class TestFrames:
         with pytest.raises(AnnotationError, match="'task' cannot be both the instance and the annotator"):
             Annotations.from_frame(CROWD_KIT, instance="task", annotator="task")
 
+    def test_an_unnamed_column_of_a_frame_is_named_where_the_frame_is_read(self):
+        frame = {"case": [1, 2], "who": ["ann", "bob"], "label": ["x", "y"]}
+        with pytest.raises(AnnotationError, match=r"name it with Annotations.from_frame\(table, annotator=COLUMN\)"):
+            Annotations.coerce(frame)
+
     @every_backend
     def test_a_missing_id_is_named_by_column_and_row(self, backend):
         table = {**CROWD_KIT, "worker": ["bob", "ann", None, "bob"]}

@@ -34,7 +34,7 @@ from crowdwise.data.codes import (
 )
 from crowdwise.data.factorise import Column, Ids, Vocabulary, encode, encode_classes, merge, weights_of
 from crowdwise.data.types import Array, Ints, RandomState
-from crowdwise.errors import AnnotationError, ConfigError, shorten, spelled
+from crowdwise.errors import AnnotationError, ConfigError, shorten, spelled, spelling
 from crowdwise.system import total_memory
 
 __all__ = ["Annotations", "Grouped"]
@@ -218,7 +218,8 @@ class Annotations:
                 return cls.from_triples(i.data.to_numpy(), j.data.to_numpy(), y.data.to_numpy())
             return cls.from_columns(i, j, y)
         if frames.is_frame(data):
-            return cls.from_frame(data)
+            with spelling(lambda name, value: f"Annotations.from_frame(table, {name}={value})"):
+                return cls.from_frame(data)
         if isinstance(data, list) or hasattr(data, "__array__"):
             return cls.from_dense(data)
         raise AnnotationError(
