@@ -12,6 +12,7 @@ with Program() as program:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -84,7 +85,8 @@ class Attempt:
     def kill(self) -> None:
         """SIGKILL, to this process alone; waits for its end."""
         if self.wait(0) is None:
-            os.kill(self.process, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+                os.kill(self.process, signal.SIGKILL)
             self.wait(60)
 
     def said(self) -> str:
