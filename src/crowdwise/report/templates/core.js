@@ -69,7 +69,7 @@ async function embed(element, chart) {
 
 // Charts in sight are drawn at once, the others one by one when the browser has time: the page answers sooner.
 const waiting = [];
-const soon = window.requestIdleCallback || ((function_) => setTimeout(function_, 30));
+const soon = (function_) => (window.requestIdleCallback ? requestIdleCallback(function_, { timeout: 300 }) : setTimeout(function_, 30)); // a browser may never be idle
 
 function turn(element) {
   if (element.getBoundingClientRect().top < 1.2 * innerHeight) return Promise.resolve();
