@@ -159,9 +159,9 @@ def fails(path: Path, error: type[Exception] = DataError, **options: Any) -> str
 
 def test_a_missing_value_is_named_with_file_row_group_and_record(tmp_path: Path) -> None:
     table = text(crowd())
-    table["label"][777] = None
+    table["worker"][777] = None
     message = fails(write(tmp_path / "crowd.parquet", table), AnnotationError)
-    assert "crowd.parquet: column 'label', row group 3, record 778: the value is missing" in message
+    assert "crowd.parquet: column 'worker', row group 3, record 778: the value is missing" in message
     number = {**crowd(), "task": np.where(np.arange(1500) == 3, np.nan, 1.0)}
     message = fails(write(tmp_path / "number.parquet", number), AnnotationError)
     assert "number.parquet: column 'task', row group 0, record 4: the value is NaN" in message
@@ -337,11 +337,11 @@ def test_small_files_with_long_values_are_read_in_small_parts(tmp_path: Path, mo
         monkeypatch.setattr(streamed_table, "DECODED", 100_000)
         parts = list(table.batches(0, 1 << 20))
         if dictionary:
-            assert max(len(part[0].data) for part in parts) <= 33
-        rows = [row for part in parts for row in zip(*(column.data.to_pylist() for column in part), strict=True)]
+            assert max(len(part["label"].data) for part in parts) <= 33
+        rows = [row for part in parts for row in zip(*(column.data.to_pylist() for column in part.values()), strict=True)]
         assert rows == list(zip(*triples.to_pydict().values(), strict=True))
-        start = len(parts[0][0].data) + len(parts[1][0].data)
-        later = [len(part[0].data) for part in table.batches(start, 1 << 20)]
+        start = len(parts[0]["label"].data) + len(parts[1]["label"].data)
+        later = [len(part["label"].data) for part in table.batches(start, 1 << 20)]
         assert sum(later) == n - start
 
 

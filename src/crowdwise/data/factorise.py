@@ -265,6 +265,15 @@ def is_missing(value: Any) -> bool:
     return value is None or nan or type(value).__name__ in ("NAType", "NaTType")  # pandas may not be installed
 
 
+def is_blank(value: Any) -> bool:
+    """Whether a value says nothing, as a label: missing, or a text of blanks.
+
+    >>> [is_blank(value) for value in (None, float("nan"), "", " ", "no", 0)]
+    [True, True, True, True, False, False]
+    """
+    return is_missing(value) or (isinstance(value, str) and not value.strip())
+
+
 def _fits_fixed_width(ids: pa.Array) -> bool:
     """Whether ids are short texts without a final NUL, which numpy would drop."""
     short = is_text(ids.type) and pc.max(pc.utf8_length(ids)).as_py() <= FIXED_WIDTH

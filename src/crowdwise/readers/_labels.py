@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.data.codes import count
-from crowdwise.data.factorise import Column, Vocabulary, decoded, is_plain, is_text
+from crowdwise.data.factorise import Column, Vocabulary, decoded, is_blank, is_plain, is_text
 from crowdwise.data.frames import close_to
 from crowdwise.errors import AnnotationError, ConfigError, spelled
 
@@ -95,7 +95,7 @@ class LabelRules:
     def _named(self, value: Any) -> Any:
         """A label under its new name; None for one that is missing."""
         text = str(value).strip()
-        if not text or text.casefold() in self.missing:
+        if is_blank(value) or text.casefold() in self.missing:
             return None
         return self.map.get(text, value)
 

@@ -28,7 +28,7 @@ from crowdwise.aggregation.core.base import Aggregator
 from crowdwise.aggregation.core.crowd import resolve_threads
 from crowdwise.aggregation.recommend import suitable_method
 from crowdwise.data.codes import count
-from crowdwise.errors import ConfigError, DataError
+from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, shorten, spelled
 from crowdwise.readers import write_table
 from crowdwise.registry import AGGREGATORS
 from crowdwise.storage.files import replacing_all
@@ -40,7 +40,7 @@ from crowdwise.streaming.output import Figures, annotator_table, check_output, f
 from crowdwise.streaming.passes import Passes, Progress, Threads
 from crowdwise.streaming.preparation import prepare
 from crowdwise.streaming.store import Store
-from crowdwise.streaming.table import count_rows
+from crowdwise.streaming.table import SUFFIXES, count_rows, other_tables
 from crowdwise.system import total_memory
 
 __all__ = ["AUTO", "Figures", "Streamed", "aggregate", "count_rows", "parse_memory", "streamable"]
@@ -93,7 +93,7 @@ def aggregate(
     """Infer the labels of a long table of any size, and write them to ``out``.
 
     ``path`` is a Parquet file or a folder of such files; columns are found as in `crowdwise.readers.read_table`, and a column
-    of numbers called weight says how much of a label each row is (``weight`` names another one).
+    called weight says how much of a label each row is (``weight`` names another one). Rows without a label are left out.
     ``method`` is a name, an aggregator with parameters of its own, or ``"auto"``. ``out`` (.parquet, .arrow, .csv or
     .tsv) gets the columns instance, label, confidence, n_annotations and, with ``proba``, p_CLASS of every class, in
     the order in which instances first appear; ``annotators_out`` gets the table of `crowdwise.quality.annotators`.
@@ -116,6 +116,8 @@ def aggregate(
     for file in (out, profile):
         if file is not None and not file.parent.is_dir():
             raise DataError(f"{file}: the folder {file.parent} does not exist")
+        if file is not None and file.suffix.lower() in SUFFIXES and path.resolve() in file.resolve().parents:
+            raise DataError(f"{file}: this lies in the folder that is read, and would be part of it; write it elsewhere")
     folder = out.with_name(f".{out.name}.work") if work is None else Path(work)
     columns = {"instance": instance, "annotator": annotator, "label": label, "weight": weight}
     if importlib.util.find_spec("numba") is None:
@@ -123,6 +125,8 @@ def aggregate(
     with working_in(folder, keep=work is not None), passes.start(folder) as team, Progress(verbose) as progress:
         store = prepare(path, folder, columns, bound, cores, progress)
         crowd, reason = StreamedCrowd(store, team, bound, progress), None
+        if store.n_models > 1:
+            _check_models(store.n_models, chosen)
         if model is None:
             chosen, reason = suitable_method(crowd)
             model, _ = _model(AGGREGATORS[chosen](random_state=random_state, calibration="crowd"), random_state)
@@ -174,6 +178,22 @@ def _model(method: str | Aggregator, random_state: int) -> tuple[Aggregator, str
     return model, name
 
 
+def _check_models(number: int, method: str) -> None:
+    """Say that models err together; where nobody chose a method, the one that knows about it cannot be taken."""
+    about = f"{number:,} annotators are models, which err together"
+    if method == AUTO:
+        raise ConfigError(
+            f"{about}, and panel, the method for them, cannot be streamed: name another method ({spelled('method', 'NAME')}), "
+            "or aggregate in memory",
+            parameter="method",
+        )
+    warnings.warn(
+        f"{about}, and {method} takes errors for independent: its labels and confidence lean on them too much",
+        CrowdwiseWarning,
+        stacklevel=3,
+    )
+
+
 def _write(
     crowd: StreamedCrowd, model: Aggregator, out: Path, profile: Path | None, *, proba: bool
 ) -> tuple[Figures, int]:
@@ -191,11 +211,15 @@ def _write(
 def _describe(path: Path, store: Store, repeats: int) -> str:
     taken = ", ".join(f"{role} = {name!r}" for role, name in store.columns.items())
     kept = f"; kept {count(repeats, 'repeats')}" if repeats else ""
+    blank = f"; left out: {store.n_blank:,} without a label" if store.n_blank else ""
+    gold = f"; gold in {store.gold!r} is not used" if store.gold else ""
+    others = [str(file.relative_to(path)) for file in other_tables(path)]
+    aside = f"; not read, as not Parquet: {shorten(others, 3)}" if others else ""
     sizes = (
         f"{count(store.n_annotations, 'annotations')} of {count(store.n_instances, 'instances')} "
         f"by {count(store.n_annotators, 'annotators')}, {count(store.n_classes, 'classes')}"
     )
-    return f"{path.name}: {sizes}; {taken}{kept}; streamed in {count(len(store), 'partitions')}"
+    return f"{path.name}: {sizes}; {taken}{kept}{blank}{gold}{aside}; streamed in {count(len(store), 'partitions')}"
 
 
 def _on_ray(ray: str | None, workers: int | None) -> Passes:

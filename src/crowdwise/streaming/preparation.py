@@ -14,9 +14,11 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import zlib
 import warnings
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,20 +28,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.data.codes import cells
-from crowdwise.data.factorise import Column, encode_classes, factorise, weights_of
-from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError, spelled
+from crowdwise.data.factorise import Column, decoded, encode_classes, factorise, is_blank, weights_of
+from crowdwise.errors import AnnotationError, CrowdwiseWarning, DataError, ModelFileError, spelled
+from crowdwise.readers import MODEL
 from crowdwise.storage.files import storing
 from crowdwise.streaming._ids import Ids, grown
 from crowdwise.streaming.passes import Progress
 from crowdwise.streaming.store import TABLE, Store, read_arrays, write_arrays
-from crowdwise.streaming.table import ROLES, WEIGHT, Table, parquet_files
+from crowdwise.streaming.table import KIND, ROLES, WEIGHT, Table, parquet_files
 
-VERSION = 5  # of the files
+VERSION = 6  # of the files
 BATCH = 1 << 20  # rows read at once, at most
 BLOCK = 1 << 22  # rows of a block of codes, at most
 PARTITION = 1 << 27  # bytes that work on one partition takes, at most
 PER_ANNOTATION, PER_STATE = 48, 32  # bytes of that for an annotation, and for a class of an instance
 GROWTH = 2  # times the memory of the ids, while they move to a larger place
+FOOTER = 1 << 16  # bytes at the end of a file of which a checksum is made
 SPILL = 16  # bytes on disk for an annotation while a table is prepared
 
 CELL = 0xFFFFFFFF  # the half of an integer with annotator and label; the instance is in the other
@@ -55,7 +59,7 @@ def prepare(
     ``columns`` names the columns of the instance, annotator and label; what is None is found by its usual names.
     """
     files = parquet_files(path)
-    versions = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    versions = [_version(file) for file in files]
     source = json.dumps([VERSION, versions, [columns.get(role) for role in (*ROLES, WEIGHT)], memory])
     ready = folder / f"table-{hashlib.sha256(source.encode()).hexdigest()[:16]}"
     with storing(ready):  # errors of reading have names of their own
@@ -67,6 +71,19 @@ def prepare(
             warnings.warn(f"{error}; the table is prepared again", CrowdwiseWarning, stacklevel=2)
             shutil.rmtree(ready)
             return _prepared(ready, partial(Table, files, columns), memory, threads, progress)
+
+
+def _version(file: Path) -> list[Any]:
+    """What tells a file from another one, or from what it held before.
+
+    Size and time of change are not enough, as copies keep them: so the number of the file, the time when its entry changed,
+    and a checksum of what the file says of itself at its end.
+    """
+    about = file.stat()
+    with file.open("rb") as content:
+        content.seek(max(0, about.st_size - FOOTER))
+        footer = zlib.crc32(content.read())
+    return [str(file.resolve()), about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino, footer]
 
 
 def _clear(folder: Path) -> None:
@@ -112,7 +129,8 @@ class _Encoding:
     """The first pass; ``folder`` holds the blocks that an earlier process has finished.
 
     A block has ``rows`` (instance, and annotator * labels + label, in one integer: numpy sorts integers fast), their ``weight``
-    where there is any, and the ids of each role that are new.
+    where there is any, and the ids of each role that are new; how many rows of the table were ``read`` for it, of which those
+    without a label are left out, and codes of annotators that are ``models``.
     """
 
     def __init__(self, folder: Path, table: Table, memory: int, progress: Progress) -> None:
@@ -121,6 +139,8 @@ class _Encoding:
         self.per_instance = np.zeros(0, np.uint32)  # annotations of every instance so far
         self.known = dict.fromkeys(ROLES, 0)  # ids in the blocks so far
         self.blocks: list[tuple[int, int, int]] = []  # first and last instance of each, and labels known by then
+        self.kept = 0  # rows in the blocks so far
+        self.models: set[int] = set()  # annotators that are models
 
     def run(self) -> None:
         """Write the codes of all rows in blocks, and then what is known of the table."""
@@ -132,17 +152,26 @@ class _Encoding:
             1, min(BATCH, self.memory // 4096)
         )  # a row with three ids is taken for half a kilobyte at most, twice
         with ThreadPoolExecutor(len(ROLES)) as pool:
+            read = 0  # rows since the last block
             for columns in self.table.batches(done, size):
-                rows = len(columns[0].data)
+                rows = len(columns["label"].data)
                 if waiting and sum(len(codes[0]) for codes in waiting) + rows > min(BLOCK, self.memory // 512):
-                    self._write_block(waiting)
-                    waiting = []
-                codes = tuple(pool.map(self._codes, ROLES, columns))  # without the column of weights, if any
-                waiting.append(codes if self.table.weight is None else (*codes, _weights(columns[-1])))
+                    self._write_block(waiting, read)
+                    waiting, read = [], 0
+                read += rows
+                labelled = _labelled(columns)
+                if len(labelled["label"].data):
+                    codes = tuple(pool.map(self._codes, ROLES, [labelled[role] for role in ROLES]))
+                    waiting.append(codes if WEIGHT not in labelled else (*codes, _weights(labelled[WEIGHT])))
+                    self.models |= _models(codes[1], labelled.get(KIND))
                 self._check_ids()
                 self.progress.advance(rows)
         if waiting:
-            self._write_block(waiting)
+            self._write_block(waiting, read)
+        if not self.kept:
+            raise AnnotationError(
+                f"{self.table.files[0]}: there are no annotations (left out: {self.table.rows:,} without a label)"
+            )
         self._write_table()
 
     # checks
@@ -185,7 +214,7 @@ class _Encoding:
         local, seen = factorise(column)
         return np.asarray(self.ids[role].codes(seen.arrow)[local])
 
-    def _write_block(self, waiting: list[Batch]) -> None:
+    def _write_block(self, waiting: list[Batch], read: int) -> None:
         """Rows of some batches, sorted by instance, and the ids that were not known before."""
         self._check_table()
         labels = self.ids["label"].size  # so far
@@ -201,19 +230,22 @@ class _Encoding:
         else:
             order = np.argsort(rows, kind="stable")
             rows, arrays["weight"] = rows[order], np.concatenate([codes[3] for codes in waiting])[order]
-        write_arrays(_block(self.folder, len(self.blocks)), {"rows": rows, **arrays})
+        more = {"read": np.array([read]), "models": np.array(sorted(self.models), np.int32)}
+        write_arrays(_block(self.folder, len(self.blocks)), {"rows": rows, **arrays, **more})
         self._add_block(rows)
 
     def _blocks_so_far(self) -> int:
-        """Take in the blocks that an earlier process has written; returns their number of rows."""
+        """Take in the blocks that an earlier process has written; returns how many rows were read for them."""
         done = 0
         while (path := _block(self.folder, len(self.blocks))).exists():
             arrays = read_arrays(path, check=True)
             for role in ROLES:
                 self.ids[role].codes(arrays[role])
             self._add_block(arrays["rows"].to_numpy())
-            self.progress.advance(len(arrays["rows"]))
-            done += len(arrays["rows"])
+            self.models.update(arrays["models"].to_pylist())
+            read = int(arrays["read"][0].as_py())
+            self.progress.advance(read)
+            done += read
         return done
 
     def _add_block(self, rows: npt.NDArray[np.int64]) -> None:
@@ -224,6 +256,7 @@ class _Encoding:
         self.per_instance[instances[first]] += np.diff(first, append=len(rows)).astype(np.uint32)
         self.blocks.append((int(instances[0]), int(instances[-1]), self.ids["label"].size))
         self.known = {role: ids.size for role, ids in self.ids.items()}
+        self.kept += len(rows)
 
     # what is known in the end
 
@@ -234,7 +267,10 @@ class _Encoding:
         n, annotators = self.ids["instance"].size, self.ids["annotator"].since(0)
         about = {
             "columns": self.table.names | ({} if self.table.weight is None else {WEIGHT: self.table.weight}),
-            "n_annotations": self.table.rows,
+            "n_annotations": self.kept,
+            "n_blank": self.table.rows - self.kept,
+            "n_models": len(self.models),
+            "gold": self.table.gold,
             "n_instances": n,
             "n_annotators": len(annotators),
             "n_classes": classes.size,
@@ -277,8 +313,35 @@ def _sort(store: Store, number: int, blocks: npt.NDArray[np.int64], rank: npt.ND
     write_arrays(store.path(number), {"indptr": indptr, "cells": (packed & CELL).astype(np.uint32), **weight})
 
 
+def _labelled(columns: dict[str, Column]) -> dict[str, Column]:
+    """The rows of a batch that have a label, by the rule of tables in memory."""
+    given = np.concatenate([np.empty(0, bool), *(_given(chunk) for chunk in columns["label"].data.chunks)])
+    if given.all():
+        return columns
+    rows = np.flatnonzero(given)
+    return {role: column.take(rows) for role, column in columns.items()}
+
+
+def _given(labels: pa.Array) -> npt.NDArray[np.bool_]:
+    """Which of some labels are any; each distinct value is looked at once."""
+    codes = labels if pa.types.is_dictionary(labels.type) else labels.dictionary_encode()
+    said = np.array([not is_blank(value) for value in codes.dictionary.to_pylist()], bool)
+    given: npt.NDArray[np.bool_] = np.append(said, False)[codes.indices.fill_null(len(said)).to_numpy()]
+    return given
+
+
+def _models(annotator: npt.NDArray[np.int32], kinds: Column | None) -> set[int]:
+    """Codes of the annotators that a column of kinds marks as models, by the rule of tables in memory."""
+    if kinds is None:
+        return set()
+    words = decoded(kinds.data).to_pylist()
+    marked = np.array([word is not None and word.strip().lower() == MODEL for word in words], bool)
+    return set(annotator[marked].tolist())
+
+
 def _weights(column: Column) -> npt.NDArray[np.float32]:
-    """Weights of a batch, all above 0."""
+    """Weights of a batch, all above 0; numbers may be written as texts, as in memory."""
+    column = replace(column, data=decoded(column.data))
     weight = np.asarray(weights_of(column))
     if not weight.all():
         raise column.error(int(np.argmin(weight)), "weight 0 cannot be streamed; leave such rows out")

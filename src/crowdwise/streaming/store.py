@@ -47,6 +47,9 @@ class Store:
     n_instances: int
     n_annotators: int
     n_classes: int
+    n_blank: int  # rows without a label, which are left out
+    n_models: int  # annotators that the table calls models
+    gold: str | None  # a column that looks like gold, which is not used
     borders: list[int]  # first instance of every partition, and the end
     compiled: bool  # whether the crowd as a whole is large enough for compiled kernels
 

@@ -12,14 +12,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from crowdwise.data.factorise import Column, is_text
-from crowdwise.data.frames import choose_columns, known_column
+from crowdwise.data.frames import choose_columns, find_column, known_column
 from crowdwise.errors import AnnotationError, DataError
+from crowdwise.readers import FORMATS
+from crowdwise.readers.long_table import DETAILS
+from crowdwise.readers.table import GOLD
 from crowdwise.storage.limits import too_large, unpack_limit
 from crowdwise.streaming._ids import kind_of
 
 SUFFIXES = (".parquet", ".pq")
 ROLES = ("instance", "annotator", "label")
-WEIGHT = "weight"
+WEIGHT, KIND = "weight", "kind"
 DECODED = 1 << 28  # bytes that the texts of a batch may take, each written out; larger batches are divided
 _PREFIXES, _STEP = "DELTA_BYTE_ARRAY", 256  # an encoding whose values may be longer than the file; rows read at once
 
@@ -36,6 +39,7 @@ def parquet_files(path: Path) -> list[Path]:
         )
         if not found:
             raise DataError(f"{path}: the folder has no Parquet files ({', '.join(SUFFIXES)})")
+        _check_once(found)
         return found
     if not path.is_file():
         raise DataError(f"{path}: no such file")
@@ -44,19 +48,44 @@ def parquet_files(path: Path) -> list[Path]:
     return [path]
 
 
+def _check_once(files: Sequence[Path]) -> None:
+    """Refuse a file that a folder holds under two names, since its labels would count twice."""
+    seen: dict[tuple[int, int], Path] = {}
+    for file in files:
+        about = file.stat()
+        other = seen.setdefault((about.st_dev, about.st_ino), file)
+        if other != file:
+            raise DataError(f"{file}: this is the same file as {other}, and its labels would count twice")
+
+
+def other_tables(path: Path) -> list[Path]:
+    """Tables in a folder that are not Parquet, and so are not read."""
+    if not path.is_dir():
+        return []
+    found = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith((".", "_")))
+    known = {f".{suffix}" for suffix in FORMATS} - set(SUFFIXES)
+    return [file for file in found if known & {suffix.lower() for suffix in file.suffixes}]
+
+
 def count_rows(path: Path) -> int:
     """Rows of a Parquet file or of a folder of such files, by their footers."""
     return sum(_open(file).metadata.num_rows for file in parquet_files(path))
 
 
 class Table:
-    """Files with the columns of the first one: their ``names``, the ``kinds`` of their ids, and all ``rows``."""
+    """Files with the columns of the first one: their ``names``, the ``kinds`` of their ids, and all ``rows``.
+
+    ``weight`` is the column of weights, if there is one. Files may have a column that says which annotators are models
+    (``marks``), and one that looks like ``gold``, which is not used.
+    """
 
     def __init__(self, files: Sequence[Path], columns: Mapping[str, str | None]) -> None:
         self.files = files
         self.names: dict[str, str] = {}
         self.kinds: dict[str, pa.DataType] = {}
-        self.weight = columns.get(WEIGHT)
+        self.weight: str | None = None
+        self.gold: str | None = None
+        self.marks: dict[Path, str] = {}
         self.rows = sum(self._check(file, columns) for file in files)
         if not self.rows:
             raise DataError(f"{files[0]}: the table has columns but no rows")
@@ -71,11 +100,13 @@ class Table:
         try:
             if not self.names:
                 self.names = choose_columns(names, {role: columns.get(role) for role in ROLES})
-                if self.weight is None and WEIGHT in names and WEIGHT not in self.names.values():
-                    kind = parquet.schema_arrow.field(WEIGHT).type
-                    self.weight = WEIGHT if pa.types.is_floating(kind) or pa.types.is_integer(kind) else None
-            if self.weight is not None:
-                self.weight = known_column(self.weight, "weight", names)
+                self.weight = self._weight(names, columns.get(WEIGHT))
+            elif self._weight(names, columns.get(WEIGHT)) != self.weight:
+                there, missing = (file, self.files[0]) if self.weight is None else (self.files[0], file)
+                raise AnnotationError(
+                    f"{there.name} has a column {self.weight or WEIGHT!r} of weights, and {missing.name} has none: give "
+                    "every file one, or none of them"
+                )
             for role, name in self.names.items():
                 if name not in names:
                     raise AnnotationError(f"no column {name!r} for the {role}, which {self.files[0].name} has")
@@ -85,14 +116,31 @@ class Table:
                         f"column {name!r} holds {kind}, but {self.kinds[role]} in {self.files[0].name}"
                     )
         except AnnotationError as error:
-            raise AnnotationError(f"{file}: {error}") from error
+            raise AnnotationError(f"{file}: {error}", parameter=error.parameter) from error
+        free = [name for name in names if name not in (*self.names.values(), self.weight)]
+        self.gold = self.gold or find_column(GOLD, free)
+        kind = find_column(DETAILS[KIND], [name for name in free if name != self.gold])
+        if kind is not None and _is_text(parquet.schema_arrow.field(kind).type):
+            self.marks[file] = kind
         return int(parquet.metadata.num_rows)
 
-    def batches(self, start: int, size: int) -> Iterator[tuple[Column, ...]]:
-        """Batches of ``size`` rows or fewer from row ``start`` on, which is where a batch began before."""
-        names, done = [self.names[role] for role in ROLES], 0
-        names += [] if self.weight is None else [self.weight]
+    def _weight(self, names: Sequence[str], chosen: str | None) -> str | None:
+        """The column of weights of a file: the one that the user names, or one of that name."""
+        if chosen is not None:
+            return str(known_column(chosen, WEIGHT, names))
+        return WEIGHT if WEIGHT in names and WEIGHT not in self.names.values() else None
+
+    def batches(self, start: int, size: int) -> Iterator[dict[str, Column]]:
+        """Batches of ``size`` rows or fewer from row ``start`` on, which is where a batch began before.
+
+        A batch has a column for each role, for the weight if the table has any, and for what marks models if the file has it.
+        """
+        done = 0
         for file in self.files:
+            columns = dict(self.names)
+            columns |= {} if self.weight is None else {WEIGHT: self.weight}
+            columns |= {KIND: self.marks[file]} if file in self.marks else {}
+            names = list(columns.values())
             stepwise = _stepwise(file, names)
             parquet, first = _open(file, [] if stepwise else names), done
             for group in range(parquet.num_row_groups):
@@ -104,10 +152,16 @@ class Table:
                     for batch in parquet.iter_batches(_STEP if stepwise else size, row_groups=[group], columns=names):
                         for part in _parts(batch):
                             if done >= start:
-                                yield tuple(_column(file, part, name, group, done - first) for name in names)
+                                before = done - first
+                                yield {role: _column(file, part, columns[role], group, before) for role in columns}
                             done += part.num_rows
                 except (pa.ArrowException, OSError) as error:
                     raise DataError(f"{file}, row group {group}: cannot be read as parquet: {error}") from error
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    """Whether a column holds texts, perhaps as categories."""
+    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
 
 
 def _column(file: Path, batch: pa.RecordBatch, name: str, group: int, before: int) -> Column:

@@ -135,6 +135,12 @@ def aggregate(
     asked = bool(stream) or any(value is not None for value in (memory, work, ray))
     streamable = _is_table(reading) and to in ("auto", "table") and len(paths) == 1
     check_workers(ray, workers)
+    if asked and len(paths) > 1:
+        raise UsageError(
+            f"one table is streamed, and these are {len(paths)} files: put Parquet files that are one table into a folder, and "
+            "name the folder",
+            parameter="stream",
+        )
     _check_streaming(stream, asked, informed, streamable, ray)
     reason = _why_stream(paths[0], out, method, asked) if stream is not False and not informed and streamable else None
     if reason is None:
