@@ -16,6 +16,7 @@ from crowdwise.errors import ConfigError, DataError, TrainingError
 from crowdwise.registry import METHODS
 from engine_helpers import INTERRUPTED_TAIDTM, QUICK, crowd, fit_and_interrupt, quick, replay_static_steps
 from processes import by_one_and_by_two
+from tolerances import SINGLE
 
 
 def problem(n=40, **options):
@@ -126,18 +127,22 @@ def test_resumed_run_equals_uninterrupted_run(method, moments, tmp_path):
 @pytest.mark.parametrize("keep", ["last", "best"])
 def test_the_epoch_that_is_kept_is_the_one_asked_for(method, keep):
     X, annotations, _ = crowd()
+    X += 2 * np.random.default_rng(1).normal(size=X.shape)  # learned slowly, so that no two epochs predict alike
     seen = {}
 
     def observe(record, predict):
         if predict is not None:
             seen.setdefault(record["stage"], []).append((record["agreement"], predict(X)))
 
-    model = METHODS[method](**quick(method) | {"keep": keep, "epochs": 6, "lr": 0.1}).fit(
+    model = METHODS[method](**quick(method) | {"keep": keep, "epochs": 6, "lr": 0.01}).fit(
         X, annotations, callbacks=[FromObserver(observe)]
     )
-    epochs = seen[model.history_[-1]["stage"]]
-    kept = max(epochs, key=lambda epoch: epoch[0]) if keep == "best" else epochs[-1]
-    np.testing.assert_allclose(np.exp(model._log_p(X)), kept[1], atol=1e-6)  # before it is as sure as it should be
+    agreements, predictions = zip(*seen[model.history_[-1]["stage"]], strict=True)
+    kept = int(np.argmax(agreements)) if keep == "best" else len(predictions) - 1
+    found = np.exp(model._log_p(X))  # before it is as sure as it should be
+    distance = [np.abs(found - each).max() for each in predictions]
+    assert distance.pop(kept) < SINGLE  # batches are of another size
+    assert min(distance) > 100 * SINGLE
 
 
 def test_the_best_epoch_survives_an_interruption(tmp_path):
