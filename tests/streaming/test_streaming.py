@@ -338,7 +338,9 @@ def test_small_files_with_long_values_are_read_in_small_parts(tmp_path: Path, mo
         parts = list(table.batches(0, 1 << 20))
         if dictionary:
             assert max(len(part["label"].data) for part in parts) <= 33
-        rows = [row for part in parts for row in zip(*(column.data.to_pylist() for column in part.values()), strict=True)]
+        rows = [
+            row for part in parts for row in zip(*(column.data.to_pylist() for column in part.values()), strict=True)
+        ]
         assert rows == list(zip(*triples.to_pydict().values(), strict=True))
         start = len(parts[0]["label"].data) + len(parts[1]["label"].data)
         later = [len(part["label"].data) for part in table.batches(start, 1 << 20)]

@@ -7,6 +7,7 @@ counts as another label; build the annotations with ``duplicates="last"`` to dro
 label that weighs most counts. `self_consistency` compares the repeated labels of each annotator with each other.
 """
 
+from crowdwise.agreement._chance import ChanceTest, chance_test
 from crowdwise.agreement._consistency import self_consistency
 from crowdwise.agreement._measures import (
     cohen_kappa,
@@ -24,8 +25,10 @@ from crowdwise.agreement._values import class_values as class_values
 
 __all__ = [
     "Agreement",
+    "ChanceTest",
     "PairwiseAgreement",
     "Report",
+    "chance_test",
     "cohen_kappa",
     "coincidences",
     "fleiss_kappa",

@@ -117,7 +117,9 @@ def aggregate(
         if file is not None and not file.parent.is_dir():
             raise DataError(f"{file}: the folder {file.parent} does not exist")
         if file is not None and file.suffix.lower() in SUFFIXES and path.resolve() in file.resolve().parents:
-            raise DataError(f"{file}: this lies in the folder that is read, and would be part of it; write it elsewhere")
+            raise DataError(
+                f"{file}: this lies in the folder that is read, and would be part of it; write it elsewhere"
+            )
     folder = out.with_name(f".{out.name}.work") if work is None else Path(work)
     columns = {"instance": instance, "annotator": annotator, "label": label, "weight": weight}
     if importlib.util.find_spec("numba") is None:
