@@ -49,7 +49,7 @@ def same(path: Path, method: str = "majority-vote") -> None:
 
 
 def test_blank_labels_are_none_and_win_no_instance(tmp_path: Path) -> None:
-    """S1: labels that were missing in memory became a class when streamed."""
+    """Labels that were missing in memory became a class when streamed."""
     table = {"item": [0] * 5 + [1] * 3, "worker": list("abcdeabc"), "label": ["x", "x", "", " ", "", "x", "y", "x"]}
     (memory, said), (disk, also) = both(write(tmp_path / "b.parquet", table))
     assert disk == memory
@@ -132,7 +132,7 @@ def test_a_preparation_goes_on_after_rows_without_a_label(tmp_path: Path, monkey
     ids=["texts", "categories", "float32", "int8", "decimals"],
 )
 def test_a_column_of_weights_counts_alike_whatever_its_type(tmp_path: Path, weigh: Any) -> None:
-    """S1: weights written as texts counted in memory and were ignored when streamed."""
+    """Weights written as texts counted in memory and were ignored when streamed."""
     table = crowd()
     table["weight"] = weigh(np.random.default_rng(5).integers(1, 6, 1500).astype(float))
     path = write(tmp_path / "crowd.parquet", table)
@@ -156,7 +156,7 @@ def test_weights_that_are_no_numbers_are_named_when_streamed(tmp_path: Path, bad
 
 @pytest.mark.parametrize("first", [True, False])
 def test_files_of_which_only_some_have_weights_are_refused(tmp_path: Path, first: bool) -> None:
-    """T2: where the first file of a folder had no column of weights, those of all others were dropped."""
+    """Where the first file of a folder had no column of weights, those of all others were dropped."""
     folder = tmp_path / "f"
     folder.mkdir()
     plain = {"item": [0] * 3, "worker": list("abc"), "label": list("xyy")}
@@ -180,9 +180,11 @@ def with_kinds(tmp_path: Path, models: int, name: str = "kind") -> Path:
 
 @pytest.mark.parametrize("name", ["kind", "annotator_type"])
 def test_models_are_known_when_streamed(tmp_path: Path, name: str) -> None:
-    """S1: a column that marks models was ignored: no panel, and no warning that models err together."""
+    """A column that marks models was ignored: no panel, and no warning that models err together."""
     path, out = with_kinds(tmp_path, 2, name), tmp_path / "o.parquet"
-    with pytest.raises(ConfigError, match="2 annotators are models, .* panel, the method for them, cannot be streamed"):
+    with pytest.raises(
+        ConfigError, match=r"2 annotators are models, .* panel, the method for them, cannot be streamed"
+    ):
         streamed(path, out=out)
     assert not out.exists()
     for stream in (False, True):
@@ -217,7 +219,7 @@ def test_gold_that_is_not_used_is_said(tmp_path: Path) -> None:
 
 
 def test_a_table_that_changed_is_prepared_again_though_its_size_and_time_did_not(tmp_path: Path) -> None:
-    """T3: a file that was restored with its time, of the same size, got the labels of the older one."""
+    """A file that was restored with its time, of the same size, got the labels of the older one."""
     path, work, labels = tmp_path / "c.parquet", tmp_path / "work", []
     for answers in (["x", "x", "y"] * 80, ["y", "y", "x"] * 80):
         table = {"item": [k // 3 for k in range(240)], "worker": list("abc") * 80, "label": answers}
@@ -231,7 +233,7 @@ def test_a_table_that_changed_is_prepared_again_though_its_size_and_time_did_not
 
 
 def test_tables_of_a_folder_that_are_not_read_are_said(tmp_path: Path) -> None:
-    """T18: a csv beside Parquet files was left out without a word."""
+    """A csv beside Parquet files was left out without a word."""
     folder = tmp_path / "f"
     (folder / "more").mkdir(parents=True)
     write(folder / "a.parquet", crowd())
@@ -246,7 +248,7 @@ def test_tables_of_a_folder_that_are_not_read_are_said(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["o.parquet", "more/o.pq"])
 def test_labels_are_not_written_into_the_folder_that_is_read(tmp_path: Path, name: str) -> None:
-    """T18: the second run read the labels of the first one, and left its working folder."""
+    """The second run read the labels of the first one, and left its working folder."""
     folder = tmp_path / "f"
     (folder / "more").mkdir(parents=True)
     write(folder / "a.parquet", crowd())
@@ -257,7 +259,7 @@ def test_labels_are_not_written_into_the_folder_that_is_read(tmp_path: Path, nam
 
 
 def test_a_file_under_two_names_is_refused(tmp_path: Path) -> None:
-    """T18: a symbolic link to a file of the folder counted its labels twice."""
+    """A symbolic link to a file of the folder counted its labels twice."""
     folder = tmp_path / "f"
     folder.mkdir()
     write(folder / "a.parquet", crowd())
@@ -267,7 +269,7 @@ def test_a_file_under_two_names_is_refused(tmp_path: Path) -> None:
 
 
 def test_several_files_to_stream_are_told_of_folders(tmp_path: Path) -> None:
-    """T17: two Parquet files got "only tables can be streamed"."""
+    """Two Parquet files got "only tables can be streamed"."""
     files = [write(tmp_path / f"{name}.parquet", crowd()) for name in "ab"]
     with pytest.raises(UsageError, match="these are 2 files: put Parquet files that are one table into a folder"):
         aggregate(files, tmp_path / "o.csv", method="wawa", stream=True)

@@ -14,8 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import zlib
 import warnings
+import zlib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
