@@ -46,6 +46,23 @@ def test_a_damaged_line_elsewhere_is_named(tmp_path, line):
         records(path)
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_file_that_has_lost_its_name_takes_no_records(tmp_path, replaced):
+    path, aside = tmp_path / "journal.jsonl", tmp_path / "aside.jsonl"
+    with Journal(path) as journal:
+        journal.append({"n": 1})
+        path.rename(aside)
+        if replaced:
+            path.write_bytes(b"")
+        for number in (2, 3):
+            with pytest.raises(StorageError, match="replaced by another file" if replaced else "was removed"):
+                journal.append({"n": number})
+        assert records(aside) == [{"n": 1}]  # what was refused is nowhere
+        aside.replace(path)
+        journal.append({"n": 4})
+    assert records(path) == [{"n": 1}, {"n": 4}]
+
+
 def test_what_could_not_be_written_leaves_no_trace(tmp_path, monkeypatch):
     path = tmp_path / "journal.jsonl"
     with Journal(path) as journal:

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from crowdwise.errors import DataError
+from crowdwise.errors import DataError, StorageError
 from crowdwise.storage.documents import json_value
 from crowdwise.storage.files import storing, sync_folder
 
@@ -19,6 +19,8 @@ LONGEST = 1 << 20  # bytes of a line
 
 class Journal:
     """Records that are appended one by one, each synced to the disk before `append` returns.
+
+    A file that was removed or replaced meanwhile takes no more records: `append` then fails.
 
     A process that is killed while it writes leaves half a line at most. Nobody was told that it is there, so it is
     cut off when the journal is opened again; a damaged line anywhere else is an error. One process at a time may
@@ -71,6 +73,7 @@ class Journal:
                 while written < len(line):
                     written += os.write(self._file, line[written:])
                 os.fsync(self._file)
+                self._check_place()
             except OSError:
                 with suppress(OSError):
                     os.ftruncate(self._file, self._size)
@@ -89,6 +92,20 @@ class Journal:
                 if not isinstance(record, dict):
                     raise DataError(f"{place} is damaged: it holds no record; repair it or remove it")
                 yield place, record
+
+    def _check_place(self) -> None:
+        """Refuse to say that a record is kept where the file has lost its name: nobody would find it again."""
+        own = os.fstat(self._file)
+        try:
+            named = os.stat(self.path, follow_symlinks=False)
+        except FileNotFoundError:
+            named = None
+        if named is None or (named.st_dev, named.st_ino) != (own.st_dev, own.st_ino):
+            what = "removed" if named is None else "replaced by another file"
+            raise StorageError(
+                f"{self.path} was {what} while it was in use, so nothing can be kept in it; put it back, "
+                "or save what there is elsewhere and start again"
+            )
 
     def _whole_lines(self) -> int:
         """Cut off what follows the last complete line; the size that remains."""
