@@ -62,20 +62,33 @@ class Consensus:
     def skill(self) -> Floats:
         """Expected share of right labels of every annotator, (R,); NaN without labels."""
         crowd = self.annotations
-        right = np.bincount(crowd.annotator, self.posterior[crowd.instance, crowd.label], crowd.n_annotators)
+        expected = self.posterior[crowd.instance, crowd.label]
+        if crowd.weight is not None:
+            expected = expected * crowd.weight
+        right = np.bincount(crowd.annotator, expected, crowd.n_annotators)
         number = crowd.labels_per_annotator
         return np.asarray(np.divide(right, number, out=np.full(len(right), np.nan), where=number > 0))
 
     @cached_property
     def disagreement(self) -> Floats:
-        """Share of pairs of labels that differ, (n,); 0 where there are no pairs."""
-        votes, number = self.annotations.votes(), self.annotations.labels_per_instance
-        pairs = number * (number - 1)
-        return np.asarray((pairs - (votes * (votes - 1)).sum(axis=1)) / np.maximum(pairs, 1))
+        """Share of pairs of labels that differ, (n,); 0 where there are no pairs.
+
+        With weights, a pair counts as the product of its two.
+        """
+        crowd = self.annotations
+        number, votes = crowd.labels_per_instance, crowd.votes()
+        squares = None if crowd.weight is None else crowd.weight.astype(np.float64) ** 2
+        itself = np.bincount(crowd.instance, squares, crowd.n_instances)
+        rows = np.bincount(crowd.instance, minlength=crowd.n_instances)
+        pairs, differing = number**2 - itself, number**2 - (votes**2).sum(axis=1)
+        return np.asarray(np.where(rows > 1, differing / np.where(rows > 1, pairs, 1), 0.0))
 
 
 def merged(crowd: Annotations, answers: Answers) -> Annotations:
-    """The annotations of the crowd and, after them, those of the reviewers, who follow in the order of their names."""
+    """The annotations of the crowd and, after them, those of the reviewers, who follow in the order of their names.
+
+    Where the crowd's labels have weights, a reviewer's label has the weight 1.
+    """
     items, who, labels, _ = answers.triples()
     if not len(items):
         return crowd
@@ -84,6 +97,9 @@ def merged(crowd: Annotations, answers: Answers) -> Annotations:
     known = ids if is_text(ids.type) else pa.array([str(name) for name in ids.to_pylist()], pa.string())
     annotators = pa.concat_arrays([known, pa.array(names, known.type)])
     code = {name: crowd.n_annotators + at for at, name in enumerate(names)}
+    weight = crowd.weight
+    if weight is not None:
+        weight = np.concatenate([weight, np.ones(len(items), np.float32)])
     return Annotations(
         np.concatenate([crowd.instance, items]).astype(np.int32),
         np.concatenate([crowd.annotator, np.array([code[name] for name in who])]).astype(np.int32),
@@ -91,6 +107,7 @@ def merged(crowd: Annotations, answers: Answers) -> Annotations:
         crowd.instance_vocabulary,
         Vocabulary(len(annotators), annotators),
         crowd.class_vocabulary,
+        weight,
     )
 
 

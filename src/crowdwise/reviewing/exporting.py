@@ -22,20 +22,33 @@ def all_annotations(session: Session) -> Export:
         return export
     people = everything.n_annotators - len(export.kinds)
     times = np.array([round(answer.time * 1e6) for answer in given], np.int64).view("datetime64[us]")
-    before = (
-        export.timestamps if export.timestamps is not None else np.full(len(session.crowd), "NaT", "datetime64[us]")
-    )
+    before = export.timestamps
+    if before is None:
+        before = np.full(len(session.crowd), "NaT", "datetime64[us]")
     spent = np.array([np.nan if answer.seconds is None else answer.seconds for answer in given], np.float64)
-    earlier = export.durations if export.durations is not None else np.full(len(session.crowd), np.nan)
+    earlier = export.durations
+    if earlier is None:
+        earlier = np.full(len(session.crowd), np.nan)
     durations = np.concatenate([earlier, spent])
+    confidences = export.confidences
+    if confidences is not None:
+        confidences = np.concatenate([confidences, np.full(len(given), np.nan)])
     return dataclasses.replace(
         export,
         annotations=everything,
         kinds=np.concatenate([export.kinds, np.full(people, "person", "<U6")]),
         timestamps=np.concatenate([before, times]),
         durations=None if np.isnan(durations).all() else durations,
+        confidences=confidences,
+        extra=None if export.extra is None else _with_empty_rows(export.extra, len(given)),
         n_rows=len(everything),
     )
+
+
+def _with_empty_rows(table: pa.Table, number: int) -> pa.Table:
+    """A table and, after its rows, some of which nothing is known."""
+    empty = pa.table([pa.nulls(number, kind) for kind in table.schema.types], names=table.column_names)
+    return pa.concat_tables([table, empty])
 
 
 def consensus_labels(session: Session) -> pa.Table:
