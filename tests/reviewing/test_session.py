@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import threading
+from datetime import date
+from itertools import combinations
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import crowdwise
 from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.recommend import suitable_method
 from crowdwise.annotations import Annotations
-from crowdwise.errors import ConfigError, DataError, InUseError
+from crowdwise.data.factorise import Vocabulary
+from crowdwise.errors import ConfigError, DataError, InUseError, StorageError
 from crowdwise.quality import measured, outlook
-from crowdwise.readers import read
+from crowdwise.readers import Export, read
 from crowdwise.registry import AGGREGATORS
-from crowdwise.reviewing.consensus import FAST, SLOW
+from crowdwise.reviewing.answers import IdFinder
+from crowdwise.reviewing.consensus import FAST, SLOW, Consensus
 from crowdwise.reviewing.exporting import all_annotations, consensus_labels, save
 from crowdwise.reviewing.items import export_of
 from crowdwise.reviewing.queue import ORDERS, View, queue
@@ -102,6 +109,36 @@ def test_a_request_that_comes_twice_counts_once(make):
     assert session.answers.reviewed[5] == 0
 
 
+@pytest.mark.parametrize(
+    ("action", "label", "comment", "expected"),
+    [("label", 1, "", 1), ("undo", None, "", None), ("label", 0, "unsure", 0), ("skip", None, "", 0)],
+)
+def test_another_request_with_the_same_key_counts(make, action, label, comment, expected):
+    """A reply that got lost leaves the page with the key of an answer that was kept; what is sent next may be another."""
+    session = make()
+    session.answer(ME, "label", 5, 0, key="abc")
+    touched = [session.answer(ME, action, 5, label, comment=comment, key="abc") for _ in range(2)]
+    assert touched == [5, 5]  # also where the second one is a copy
+    assert session.answers.agreed()[5] == (-1 if expected is None else expected)
+    assert session.answers.comments.get((ME, 5), "") == comment
+    assert list(session.answers.skipped.get(ME, ())) == ([5] if action == "skip" else [])
+    assert session.answer(ME, "label", 6, 0, key="abc") == 6
+    assert (session.answers.agreed()[6], session.answers.reviewed.sum()) == (0, 1 + (expected is not None))
+    kept = session.answers
+    session.close()
+    again = make()
+    assert again.answers.agreed().tolist() == kept.agreed().tolist()
+    assert again.answer(ME, "label", 6, 0, key="abc") == 6
+    assert len(again.answers.last[ME]) == len(kept.last[ME])  # a copy is known also after a restart
+
+
+def test_an_answer_that_is_changed_twice_with_one_key_is_the_last(make):
+    session = make()
+    for label in (0, 1, 0):
+        session.answer(ME, "label", 5, label, key="abc")
+    assert session.answers.agreed()[5] == 0
+
+
 def test_two_reviewers_get_different_items_and_disagreement_is_not_gold(make):
     session = make(reviewers=("ann", "bob"))
     one, other = session.next_item("ann", View()), session.next_item("bob", View())
@@ -148,6 +185,55 @@ def test_started_again_it_goes_on(make, export, tmp_path):
     assert again.answer("ann", "undo") == 3
 
 
+def as_labels(rows: list[tuple[object, str, object]], path: Path) -> Export:
+    """Labels as they are read from a table with such values."""
+    columns = {name: pa.array([row[k] for row in rows]) for k, name in enumerate(("item", "worker", "label"))}
+    pq.write_table(pa.table(columns), path)
+    return read(path)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (lambda k: k + 1, lambda k: str(k + 1)),
+        (lambda k: k + 1, lambda k: f"{k + 1}.0"),
+        (lambda k: k + 1, lambda k: k + 1.0),
+        (lambda k: k + 1.0, lambda k: str(k + 1)),
+        (lambda k: k + 0.5, lambda k: f"{k}.5"),
+        (lambda k: str(k + 1), lambda k: k + 1),
+        (lambda k: k > 0, lambda k: ("false", "true", "other")[k]),
+        (lambda k: k > 0, lambda k: ("False", "True", "other")[k]),
+        (lambda k: date(2020, 1, 1 + k), lambda k: f"2020-01-0{k + 1}"),
+    ],
+)
+def test_answers_survive_a_change_of_the_type_of_ids(make, tmp_path, before, after):
+    """One id that is no number makes texts of all others, and so does another file format."""
+    rows = [(k, who, (k + at) % 2) for k in range(2) for at, who in enumerate("aab")]
+    first = as_labels([(before(item), who, before(label)) for item, who, label in rows], tmp_path / "a.parquet")
+    session = make(export=first)
+    session.answer(ME, "label", 1, 0, comment="why")
+    session.answer(ME, "skip", 0)
+    session.close()
+    more = [(2, "a", 1), (2, "b", 0)]  # another item comes first
+    rows = [(after(item), who, after(label)) for item, who, label in [*more, *rows]]
+    again = make(export=as_labels(rows, tmp_path / "b.parquet"))
+    crowd = again.crowd
+    item = crowd.instances.tolist().index(after(1))
+    assert again.answers.strange == 0
+    assert crowd.classes[again.answers.agreed()[item]] == after(0)
+    assert again.answers.comments == {(ME, item): "why"}
+    assert again.answers.skipped[ME].keys() == {crowd.instances.tolist().index(after(0))}
+
+
+def test_ids_that_look_alike_are_not_taken_for_each_other():
+    codes = IdFinder(Vocabulary.of(["1", "01", "1.0", "2.0", "1e0"], "instances"))
+    assert [codes.find(one) for one in ("1", "01", "1.0", "2.0", "1e0")] == [0, 1, 2, 3, 4]
+    assert codes.find(1) is None  # is it the first, or the third?
+    assert codes.find(2) == 3
+    assert codes.find("+1") is None
+    assert IdFinder(Vocabulary.of([3, 1, 2], "instances")).find("1") == 1
+
+
 def test_answers_about_what_the_file_lost_are_kept_and_counted(make, export, tmp_path):
     session = make()
     session.answer(ME, "label", 3, 1)
@@ -176,6 +262,28 @@ def test_a_forged_journal_is_refused(make, tmp_path, line, message):
         file.write(json.dumps(line) + "\n")
     with pytest.raises(DataError, match=message):
         make()
+
+
+@pytest.mark.parametrize("what", ["removed", "replaced", "folder"])
+def test_answers_are_refused_where_their_journal_is_gone(make, tmp_path, what):
+    session = make()
+    session.answer(ME, "label", 3, 1)
+    path = tmp_path / "review" / JOURNAL
+    content = path.read_bytes()
+    if what == "folder":
+        (tmp_path / "review").rename(tmp_path / "elsewhere")
+    else:
+        path.rename(tmp_path / "elsewhere.jsonl")
+    if what == "replaced":
+        path.write_bytes(content)
+    with pytest.raises(StorageError, match="was replaced" if what == "replaced" else "was removed"):
+        session.answer(ME, "label", 4, 1)
+    assert session.answers.agreed()[[3, 4]].tolist() == [1, -1]
+    if what == "removed":
+        (tmp_path / "elsewhere.jsonl").rename(path)  # put back
+        session.answer(ME, "label", 4, 2)
+        session.close()
+        assert make().answers.agreed()[[3, 4]].tolist() == [1, 2]
 
 
 def test_other_files_are_no_journal(make, tmp_path):
@@ -263,6 +371,67 @@ def test_the_labels_say_who_reviewed_and_what_was_remarked(make, tmp_path):
     assert rows[4]["reviewed_by"] is None
     save(session, tmp_path / "labels.csv", "labels")
     assert len((tmp_path / "labels.csv").read_text().splitlines()) == 61
+
+
+WEIGHTED = [("a", "x", 5.0), ("b", "y", 1.0), ("c", "y", 1.5)]
+
+
+@pytest.fixture
+def weighted(tmp_path):
+    """Six items with three labels of different weights each; with a column that nobody knows, and one of confidences."""
+    lines = [f"{k},{who},{label},{weight},{who}{k},0.5" for k in range(6) for who, label, weight in WEIGHTED]
+    path = tmp_path / "weighted.csv"
+    path.write_text("\n".join(["item,worker,label,weight,batch,confidence", *lines]))
+    return read(path)
+
+
+def test_weights_of_the_crowd_stay_after_an_answer(make, weighted):
+    session = make(export=weighted, method="majority-vote")
+    assert session.consensus.label.tolist() == [0] * 6
+    session.answer(ME, "label", 2, 1)
+    now = session.settle()
+    assert now.label.tolist() == [0, 0, 1, 0, 0, 0]
+    crowd = now.annotations
+    pairs = zip(crowd.instance.tolist(), crowd.annotator.tolist(), strict=True)
+    weight = dict(zip(pairs, crowd.weight.tolist(), strict=True))
+    assert weight == {(k, who): w for k in range(6) for who, (_, _, w) in enumerate(WEIGHTED)} | {(2, 3): 1.0}
+
+
+def test_weights_and_other_columns_are_exported_with_the_answers(make, weighted, tmp_path):
+    session = make(export=weighted)
+    session.answer(ME, "label", 2, 1, seconds=2.0)
+    save(session, tmp_path / "out.csv")
+    back = read(tmp_path / "out.csv")
+    crowd = back.annotations
+    rows = {
+        (int(item), str(who)): float(w)
+        for item, who, w in zip(
+            crowd.instances[crowd.instance], crowd.annotators[crowd.annotator], crowd.weight, strict=True
+        )
+    }
+    assert rows == {(k, who): w for k in range(6) for who, _, w in WEIGHTED} | {(2, ME): 1.0}
+    assert back.extra["batch"].to_pylist() == [f"{who}{k}" for k in range(6) for who, _, _ in WEIGHTED] + [None]
+    np.testing.assert_array_equal(back.confidences, [0.5] * 18 + [np.nan])
+
+
+def test_skill_and_disagreement_count_weights():
+    posterior = np.array([[0.9, 0.1], [0.3, 0.7], [0.5, 0.5], [1.0, 0.0]])
+    rows = [(0, 0, 0, 2.0), (0, 1, 1, 0.5), (0, 2, 0, 1.0), (1, 0, 1, 0.25), (1, 1, 0, 4.0), (2, 0, 1, 3.0)]
+    i, j, y, w = (np.array(column) for column in zip(*rows, strict=True))
+    sizes = {"n_instances": 4, "n_annotators": 4, "n_classes": 2}
+    for weight in (w, None):
+        crowd = Annotations.from_triples(i, j, y, weight=weight, **sizes)
+        given = np.ones(len(rows)) if weight is None else w
+        now = Consensus(0, "", "", crowd, posterior, np.zeros(4, bool))
+        for who in range(3):
+            own = j == who
+            assert now.skill[who] == pytest.approx(np.average(posterior[i[own], y[own]], weights=given[own]))
+        assert np.isnan(now.skill[3])
+        for item in range(4):
+            pairs = list(combinations(np.flatnonzero(i == item).tolist(), 2))
+            all_pairs = sum(given[k] * given[m] for k, m in pairs)
+            differing = sum(given[k] * given[m] * (y[k] != y[m]) for k, m in pairs)
+            assert now.disagreement[item] == pytest.approx(differing / all_pairs if pairs else 0)
 
 
 def test_without_answers_the_export_is_the_file(make, export):

@@ -18,7 +18,7 @@ from crowdwise.errors import ConfigError, DataError, spelled
 from crowdwise.quality import Outlook, measured, outlook
 from crowdwise.readers import MODEL, Export
 from crowdwise.registry import AGGREGATORS
-from crowdwise.reviewing.answers import COMMENT, HEADER, VERSION, Action, Answer, Answers
+from crowdwise.reviewing.answers import COMMENT, HEADER, VERSION, Action, Answer, Answers, Asked, kept
 from crowdwise.reviewing.consensus import Consensus, Trust, merged, refit
 from crowdwise.reviewing.queue import View, pinned, queue
 from crowdwise.storage.journal import Journal
@@ -122,7 +122,8 @@ class Session:
         """Write an answer to the journal, then apply it; the item that it was about.
 
         When this returns the answer survives whatever happens. ``key`` names the request: one that comes again, because
-        its sender did not learn that it had arrived, changes nothing.
+        its sender did not learn that it had arrived, changes nothing. With another action, item, label or comment it is
+        another request, whatever its key: who got no reply may have thought better of it.
         """
         if action != "undo" and (item is None or not 0 <= item < self.crowd.n_instances):
             raise DataError(f"item {item} is out of range: there are {self.crowd.n_instances:,} items")
@@ -131,8 +132,13 @@ class Session:
         if len(comment) > COMMENT:
             raise DataError(f"the comment has {len(comment):,} characters; {COMMENT:,} are the most")
         comment = comment.encode("utf-8", "replace").decode()  # without halves of surrogate pairs
+        if action == "undo":
+            comment = ""
+        request = Asked.of(reviewer, action, item, label, comment)
         with self._lock:
-            if self.answers.seen(key) or (action == "undo" and self.answers.undone(reviewer) is None):
+            if self.answers.repeated(key, request):
+                return self.answers.touched(key)
+            if action == "undo" and self.answers.undone(reviewer) is None:
                 return item
             made = Answer(reviewer, action, key=key, time=round(time.time(), 3), comment=comment)
             if item is not None and action != "undo":
@@ -241,8 +247,8 @@ class Session:
 
     # -- what is shown -----------------------------------------------------------------------------------------------
 
-    def rows(self, items: Ints, reviewer: str) -> list[dict[str, Any]]:
-        """Lines of the list, one for each item."""
+    def rows(self, items: Ints, reviewer: str, *, blind: bool = False) -> list[dict[str, Any]]:
+        """Lines of the list, one for each item; ``blind`` ones do not say what the crowd thinks."""
         now = self.consensus
         ids, mine = self.crowd.instance_vocabulary.take(np.asarray(items)).to_pylist(), self.answers.labels
         return [
@@ -250,8 +256,8 @@ class Session:
                 "item": item,
                 "id": str(name),
                 "text": self.text(item, EXCERPT),
-                "label": self.class_name(int(now.label[item])),
-                "doubt": round(1 - float(now.confidence[item]), 3) if now.comparable else None,
+                "label": None if blind else self.class_name(int(now.label[item])),
+                "doubt": round(1 - float(now.confidence[item]), 3) if now.comparable and not blind else None,
                 "done": bool(self.answers.reviewed[item]),
                 "mine": self.class_name(mine[reviewer, item].label) if (reviewer, item) in mine else None,
             }
@@ -335,11 +341,11 @@ class Session:
         return str(self.class_id(label))
 
     def class_id(self, label: int) -> Any:
-        """A class in the user's vocabulary."""
-        return self.crowd.class_vocabulary.arrow[label].as_py()
+        """A class in the user's vocabulary, as the journal keeps it."""
+        return kept(self.crowd.class_vocabulary.arrow[label].as_py())
 
     def _id(self, item: int) -> Any:
-        return self.crowd.instance_vocabulary.take(np.array([item]))[0].as_py()
+        return kept(self.crowd.instance_vocabulary.take(np.array([item]))[0].as_py())
 
 
 def _check(session: Session, method: str) -> None:
