@@ -6,9 +6,10 @@ import http.client
 import json
 import re
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qs, urlencode
 
 import numpy as np
 import pytest
@@ -173,6 +174,7 @@ def test_large_bodies_are_refused(visitor: Client, unanswered: Review) -> None:
         {"do": "label:0", "item": "٣"},
         {"do": "label:", "item": "3"},
         {"do": "comment", "item": "3", "comment": "x" * 3000},
+        {"do": "label:0", "item": "3"} | {f"more{k}": "x" for k in range(19)},
     ],
 )
 def test_wrong_forms_are_refused_in_words(visitor: Client, unanswered: Review, form: dict[str, str]) -> None:
@@ -237,6 +239,43 @@ def test_pictures_are_confined_to_the_root_and_drawn_anew(tmp_path: Path) -> Non
         assert all(headers["content-type"] in ("image/png", "image/jpeg") for _, headers, _ in found[:3])
         for path in ("/picture/99", "/picture/-1", "/picture/../../secret.png", "/picture/in.png"):
             assert client.ask("GET", path)[0] == 404
+
+
+def test_an_answer_is_not_called_saved_where_the_journal_is_gone(client: Client, review: Review) -> None:
+    review.session.journal.path.unlink()
+    status, _, body = client.ask("POST", "/answer?fragment=1", ANSWER)
+    assert (status, b"was removed while it was in use" in body) == (507, True)
+    assert not review.session.answers.labels
+
+
+def test_a_blind_list_does_not_say_what_the_crowd_thinks(client: Client, review: Review) -> None:
+    seen = json.loads(client.ask("GET", "/queue?count=60")[2])["rows"]
+    assert all(row["label"] is not None and row["doubt"] is not None for row in seen)
+    client.ask("POST", "/answer?fragment=1", ANSWER | {"do": "label:1"})
+    blind = json.loads(client.ask("GET", "/queue?blind=1&count=60&first=3")[2])["rows"]
+    assert {row["item"] for row in blind} >= {row["item"] for row in seen} - {3}
+    assert [(row["label"], row["doubt"]) for row in blind] == [(None, None)] * len(blind)
+    assert [row["item"] for row in blind if row["mine"] == "dog"] == [3]  # one's own answer is shown
+    page = client.ask("GET", "/?blind=1&item=3")[2].decode()
+    (rows,) = re.findall(r'<ol id="rows">(.*?)</ol>', page, re.DOTALL)
+    assert re.findall(r'class="guess">(.*?)</span>', rows)[0] == "✓ <bdi>dog</bdi>"
+    assert set(re.findall(r'class="guess">(.*?)</span>', rows)[1:]) == {""}
+
+
+def test_a_view_stays_without_the_script(client: Client) -> None:
+    asked = "order=gain&class=1&blind=1"
+    page = client.ask("GET", f"/?{asked}")[2].decode()
+    (rows,) = re.findall(r'<ol id="rows">(.*?)</ol>', page, re.DOTALL)
+    links = [parse_qs(unescape(link)) for link in re.findall(r'href="/\?(.*?)"', rows)]
+    assert links
+    for parameters in links:
+        assert parameters.pop("item")
+        assert parameters == {"order": ["gain"], "class": ["1"], "blind": ["1"]}
+    (form,) = re.findall(r'action="(/answer[^"]*)"', page)
+    headers = client.ask("POST", unescape(form), ANSWER)[1]
+    assert headers["location"] == f"/?{asked}"
+    headers = client.ask("POST", unescape(form), {"do": "undo"})[1]
+    assert headers["location"] == "/?order=gain&class=1&item=3&blind=1"
 
 
 def test_a_full_disk_is_not_taken_for_a_saved_answer(

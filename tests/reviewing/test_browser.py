@@ -244,6 +244,87 @@ def test_an_answer_that_does_not_arrive_is_not_called_saved(running: Review, ope
     assert not page.locator("#failed").is_visible()
 
 
+@pytest.mark.parametrize(("key", "label"), [("2", 1), ("1", 0), ("u", None)])
+def test_what_is_pressed_after_a_lost_reply_counts(running: Review, opened: Open, key: str, label: int | None) -> None:
+    """The answer arrived, its reply did not; the reviewer then presses another key, the same one, or undo."""
+    page = opened(link(running))
+    item = int(page.get_attribute("#item", "data-item"))
+    page.route("**/answer**", lambda route: (route.fetch(), route.abort()), times=1)
+    page.keyboard.press("1")
+    page.locator("#failed", has_text="Not saved").wait_for()
+    session = running.session
+    assert (session.answers.agreed()[item], session.answers.reviewed.sum()) == (0, 1)
+    if key == "u":
+        page.locator("button[value=undo]").evaluate("each => each.disabled = false")
+        page.keyboard.press("u")
+        page.locator("#last", has_text="Nothing answered yet").wait_for()
+        assert page.get_attribute("#item", "data-item") == str(item)
+    else:
+        press(page, key)
+        assert page.inner_text("#last b") == page.locator(".class bdi").nth(int(key) - 1).inner_text()
+    assert session.answers.agreed()[item] == (-1 if label is None else label)
+    assert len(session.answers.last["reviewer"]) == {"2": 2, "1": 1, "u": 0}[key]
+
+
+def test_a_typed_comment_is_not_lost_by_looking_elsewhere(running: Review, opened: Open) -> None:
+    page = opened(link(running), hurried=True)
+    page.wait_for_selector("#rows a[data-item]")
+    item = int(page.get_attribute("#item", "data-item"))
+    page.fill("#comment", "of the list")
+    page.locator("#rows a[data-item]").nth(3).click()
+    page.wait_for_function("before => document.getElementById('item').dataset.item !== before", arg=str(item))
+    other = int(page.get_attribute("#item", "data-item"))
+    comments = running.session.answers.comments
+    assert comments == {("reviewer", item): "of the list"}
+    page.fill("#comment", "gone back")
+    page.locator("#item").focus()
+    press(page, "k")
+    assert comments == {("reviewer", item): "of the list", ("reviewer", other): "gone back"}
+    assert page.input_value("#comment") == "of the list"
+    page.fill("#comment", "not to be saved")
+    page.context.set_offline(True)
+    page.locator("#item").focus()
+    page.keyboard.press("j")
+    page.locator("#failed", has_text="Not saved").wait_for()
+    assert page.input_value("#comment") == "not to be saved"
+    assert page.get_attribute("#item", "data-item") == str(item)
+    page.context.set_offline(False)
+    page.fill("#comment", comments["reviewer", item])  # nothing is left to save
+    page.locator("#item").focus()
+
+
+def test_a_typed_comment_waits_for_its_item_while_another_is_undone(running: Review, opened: Open) -> None:
+    page = opened(link(running))
+    first = press(page, "1")
+    second = page.get_attribute("#item", "data-item")
+    page.fill("#comment", "for later")
+    page.locator("#item").focus()
+    press(page, "u")
+    assert (page.get_attribute("#item", "data-item"), page.input_value("#comment")) == (first, "")
+    assert running.session.answers.comments == {}
+    press(page, "2")
+    if page.get_attribute("#item", "data-item") != second:
+        page.evaluate("item => document.querySelector(`#rows a[data-item='${item}']`).click()", second)
+        page.wait_for_function("item => document.getElementById('item').dataset.item === item", arg=second)
+    assert page.input_value("#comment") == "for later"
+    press(page, "1")
+    assert running.session.answers.comments == {("reviewer", int(str(second))): "for later"}
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_blind_review_stays_blind(running: Review, opened: Open, scripts: bool) -> None:
+    page = opened(link(running), path="/?blind=1", java_script_enabled=scripts)
+    for _ in range(2):
+        page.locator("#rows a .name").first.wait_for()
+        said = page.locator("#rows .guess").all_inner_texts()
+        assert {text for text in said if not text.startswith("✓")} == {""}
+        assert not page.locator("#evidence .columns").is_visible()
+        before = page.get_attribute("#item", "data-item")
+        page.locator(".class").nth(1).click()
+        page.locator(f"#item:not([data-item='{before}'])").wait_for()
+    assert "blind=1" in page.url
+
+
 def test_it_works_without_scripts(running: Review, opened: Open) -> None:
     page = opened(link(running), java_script_enabled=False)
     item = page.get_attribute("#item", "data-item")

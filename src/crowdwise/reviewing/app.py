@@ -31,6 +31,7 @@ STATIC = {"review.js": "text/javascript", "review.css": "text/css"}
 KEYS = "1234567890qwertyiopadfghlzxbnm"  # of the classes; s, u, c, v, j and k have other uses
 ROWS = 200  # of the list that are sent at a time
 PLAIN_ROWS = 30  # of the list in the page itself
+FIELDS = 20  # of a form, at most; the page sends five
 SIDE = 1_400  # pixels of a picture
 EXPORTS = {  # name of the file -> format
     "annotations.csv": "table",
@@ -112,9 +113,7 @@ class Pages:
         return await run_in_threadpool(self._answer, request, body)
 
     def _answer(self, request: Request, body: bytes) -> Response:
-        form = {
-            name: values[-1] for name, values in parse_qs(body.decode("utf-8", "replace"), max_num_fields=20).items()
-        }
+        form = _form(body)
         crowd, reviewer, view = self.session.crowd, request.scope["reviewer"], self._view(request)
         pressed, _, chosen = form.get("do", "").partition(":")  # "label:3", as one button sends one value
         check_value("do", pressed, Action, DataError)
@@ -131,7 +130,8 @@ class Pages:
         )
         stay = pressed in ("undo", "comment") and touched is not None  # undone: look at it again
         if "fragment" not in request.query_params:
-            return RedirectResponse(self._address(view, item=touched if stay else None), 303)
+            address = self._address(view, item=touched if stay else None, blind=_blind(request))
+            return RedirectResponse(address, 303)
         following = touched if stay else self.session.next_item(reviewer, view)
         if stay and touched is not None:
             self.session.hold(reviewer, touched)
@@ -143,7 +143,8 @@ class Pages:
         version, start = _number(asked.get("version")), _number(asked.get("start")) or 0
         first, count = _number(asked.get("first"), n), min(_number(asked.get("count")) or ROWS, ROWS)
         version, items = self.session.queue(self._view(request), version, first)
-        rows = self.session.rows(items[start : start + count], request.scope["reviewer"])
+        shown = items[start : start + count]
+        rows = self.session.rows(shown, request.scope["reviewer"], blind=_blind(request))
         return JSONResponse({"version": version, "total": len(items), "start": start, "rows": rows})
 
     def state(self, request: Request) -> Response:
@@ -191,7 +192,8 @@ class Pages:
         reviewer, session = request.scope["reviewer"], self.session
         fragment = "fragment" in request.query_params
         version, items = session.queue(view, first=item)
-        last = session.last(reviewer)
+        last, blind = session.last(reviewer), _blind(request)
+        listed = items[:0] if fragment else items[:PLAIN_ROWS]
         return self._templates.get_template("item.html" if fragment else "page.html").render(
             title=session.export.message.partition(":")[0] or "review",
             reviewer=reviewer,
@@ -203,13 +205,14 @@ class Pages:
             orders=ORDERS,
             exports=list(EXPORTS),
             view=view,
-            blind="blind" in request.query_params,
+            blind=blind,
             query=self._asked(view),
             key=secrets.token_urlsafe(12),
             version=version,
             total=len(items),
-            rows=[] if fragment else session.rows(items[:PLAIN_ROWS], reviewer),
-            answer_url="/answer" + self._address(view, blind="blind" in request.query_params)[1:],
+            rows=session.rows(listed, reviewer, blind=blind),
+            row_urls=[self._address(view, item=row, blind=blind) for row in listed.tolist()],
+            answer_url="/answer" + self._address(view, blind=blind)[1:],
         )
 
     def _view(self, request: Request) -> View:
@@ -250,6 +253,20 @@ def percent(share: float) -> str:
     ('97 %', '99.6 %', '>99.9 %', '100 %', '<0.1 %')
     """
     return headline.percent(share).replace("%", " %")
+
+
+def _form(body: bytes) -> dict[str, str]:
+    """The fields of a form; of those that are given several times, the last."""
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=FIELDS)
+    except ValueError as error:
+        raise DataError(f"the form has more than {FIELDS} fields") from error
+    return {name: values[-1] for name, values in fields.items()}
+
+
+def _blind(request: Request) -> bool:
+    """Whether what the crowd says is hidden until the reviewer asks for it."""
+    return "blind" in request.query_params
 
 
 def _number(text: str | None, below: int | None = None) -> int | None:

@@ -9,6 +9,7 @@ const address = new URLSearchParams(location.search);
 address.delete("item");
 const query = (more) => { const all = new URLSearchParams(address); for (const [name, value] of Object.entries(more)) if (value != null) all.set(name, value); return `?${all}`; };
 const trail = []; // items that were shown before
+const drafts = new Map(); // comments that were typed when an undo brought another item up
 let shownAt = performance.now(), saving = false, resend = null;
 
 // -- the item ---------------------------------------------------------------------------------------------------------
@@ -20,6 +21,8 @@ function swap(html) {
   const open = at("evidence")?.open, blind = address.has("blind");
   main.innerHTML = html; // made and escaped by the server; the policy of the page lets no script in it run
   if (at("evidence")) at("evidence").open = blind ? false : open ?? true;
+  const item = current(), draft = drafts.get(item);
+  if (draft != null && at("comment")) { at("comment").value = draft; drafts.delete(item); }
   shownAt = performance.now();
   main.scrollTop = 0;
   if (matchMedia("(max-width: 900px)").matches) at("item").scrollIntoView({ block: "start" });
@@ -32,34 +35,54 @@ function fail(message) {
   at("failed").hidden = false;
 }
 
-async function answer(button) {
-  if (saving || button.disabled) return;
+// Sends what a button stands for; the page that the server answers with, or null where nothing was saved.
+async function send(button) {
   saving = true;
   const form = new FormData(at("answers"));
   form.set("do", button.value);
   form.set("seconds", ((performance.now() - shownAt) / 1000).toFixed(2));
   if (resend && resend.do === button.value && resend.item === form.get("item")) form.set("key", resend.key);
-  const item = current();
   main.setAttribute("aria-busy", "true");
   try {
     const reply = await fetch(`/answer${query({ fragment: 1 })}`, { method: "POST", body: new URLSearchParams(form) });
     if (!reply.ok) throw new Error(await reply.text());
+    const html = await reply.text();
     resend = null;
-    if (button.value.startsWith("label")) tick(item, button.querySelector("bdi").textContent);
-    if (button.value === "undo") cache.clear();
-    swap(await reply.text());
-    ask(250);
+    return html;
   } catch (error) {
-    resend = { do: button.value, item: form.get("item"), key: form.get("key") }; // the same answer again counts once
+    // The same answer again counts once. Another one counts, though it has the same key: the server looks at its content, too.
+    resend = { do: button.value, item: form.get("item"), key: form.get("key") };
     fail(error instanceof TypeError ? "Not saved: the review does not answer. What was saved before is safe. Start `crowdwise review` again and open its new link." : `Not saved: ${error.message}`);
+    return null;
   } finally {
     saving = false;
     main.removeAttribute("aria-busy");
   }
 }
 
+async function answer(button) {
+  if (saving || button.disabled) return;
+  const item = current(), name = button.querySelector("bdi")?.textContent, typed = unsaved();
+  const html = await send(button);
+  if (html == null) return;
+  if (button.value.startsWith("label")) tick(item, name);
+  if (button.value === "undo") { // another item comes up; what was typed here waits for this one
+    cache.clear();
+    if (typed != null) drafts.set(item, typed);
+  }
+  swap(html);
+  ask(250);
+}
+
+// A comment that was typed and is not saved yet; null if there is none.
+function unsaved() {
+  const field = at("comment");
+  return field && field.value.trim() !== field.defaultValue.trim() ? field.value : null;
+}
+
 async function visit(item) {
   if (saving) return;
+  if (unsaved() != null && (await send(main.querySelector("[value=comment]"))) == null) return;
   try {
     const reply = await fetch(`/${query({ fragment: 1, item })}`);
     if (!reply.ok) throw new Error(await reply.text());
@@ -69,6 +92,7 @@ async function visit(item) {
   }
 }
 
+addEventListener("beforeunload", (event) => { if (unsaved() != null || drafts.size) event.preventDefault(); });
 main.addEventListener("submit", (event) => {
   event.preventDefault();
   if (event.submitter) answer(event.submitter);
@@ -136,7 +160,7 @@ function line(place) {
     link.className = done ? "done" : "";
     if (data.item === current()) link.setAttribute("aria-current", "true");
     const share = 100 * (1 - data.doubt), sure = data.doubt == null ? "" : ` · ${share >= 99.5 ? share.toFixed(1) : share.toFixed(0)} %`;
-    link.append(part("bdi", "name", data.id), part("span", "guess", done ? `✓ ${mine ?? "reviewed"}` : `${data.label}${sure}`), part("span", "words", data.text ?? ""));
+    link.append(part("bdi", "name", data.id), part("span", "guess", done ? `✓ ${mine ?? "reviewed"}` : `${data.label ?? ""}${sure}`), part("span", "words", data.text ?? ""));
     link.lastChild.dir = "auto";
   } else link.append(part("span", "words", "…"));
   entry.append(link);
