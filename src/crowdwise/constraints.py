@@ -140,9 +140,19 @@ def check_value(
     if get_origin(kind) in (Union, UnionType):  # None, for a default, need not be named beside a single type
         others = [part for part in get_args(kind) if part is not NoneType]
         kind = others[0] if len(others) == 1 else kind
-    if get_origin(kind) is Literal and isinstance(value, str):
-        raise error(f"unknown {name} {shown(value)}{suggest(value, get_args(kind))}", parameter=parameter)
+    choices = _choices(kind)
+    if choices and isinstance(value, str):
+        raise error(f"unknown {name} {shown(value)}{suggest(value, choices)}", parameter=parameter)
     raise error(f"{name} must be {described(kind)}, got {shown(value)}", parameter=parameter)
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    """The words that a type allows; none if it allows other text as well."""
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    if get_origin(kind) not in (Union, UnionType) or accepts(kind, ""):
+        return ()
+    return tuple(word for part in get_args(kind) for word in _choices(part))
 
 
 def shown(value: object, most: int = 80) -> str:

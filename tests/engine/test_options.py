@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 import crowdwise
+from crowdwise import constraints
 from crowdwise.engine.augment import Mixup, crop, crop_flip, find_augment, strong
 from crowdwise.engine.average import Average
-from crowdwise.engine.recipe import FEATURES, PAPER, PICTURES, find_recipe
+from crowdwise.engine.recipe import FEATURES, PAPER, PICTURES, Recipe, find_recipe
 from crowdwise.engine.stage import Batch
 from crowdwise.errors import ConfigError
 from crowdwise.networks import Classifier, Stacked, layers
+from crowdwise.tasks import train
 from engine_helpers import QUICK, crowd, fit_and_interrupt, replay_static_steps
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarning")
@@ -77,6 +81,10 @@ def test_inputs_decide_the_recipe():
         ({"augment": "corp"}, "unknown augment 'corp'; did you mean 'crop'?"),
         ({"networks": 0}, "networks must be an integer of 1 or more, got 0"),
         ({"recipe": "papers"}, "unknown recipe 'papers'; did you mean 'paper'?"),
+        ({"gamma": 2.0}, "gamma must be a number from 0 to 1, got 2.0"),
+        ({"ema": 0.999995}, "ema must be a number from 0 to 0.99999, got 0.999995"),
+        ({"mixup": 200}, "mixup must be a number from 0 to 100, got 200"),
+        ({"milestones": [-1]}, "milestones must be a list"),
         ({"augment": "crop"}, r"augment='crop' is for pictures .*, not instances of shape \(6,\)"),
     ],
 )
@@ -84,6 +92,27 @@ def test_impossible_values_are_refused_by_name(values, message):
     X, annotations, _ = crowd(60)
     with pytest.raises(ConfigError, match=message):
         crowdwise.CE(**QUICK | values).fit(X, annotations)
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Recipe)])
+def test_a_setting_has_the_same_bounds_in_a_method_and_in_a_recipe(name):
+    parameter = constraints.types_of(crowdwise.CE).get(name)
+    if parameter is None:
+        pytest.skip("a setting of recipes alone")
+    probes = [-1, 0, 0.5, 0.95, 0.96, 0.99999, 0.999995, 1, 1.5, 100, 200, 1e9, True, "sgd", "steps", "crop", "x"]
+    setting = constraints.types_of(Recipe)[name]
+    for value in [*probes, [0.5, 3], [-1], abs]:
+        assert constraints.accepts(parameter, value) == constraints.accepts(setting, value), value
+
+
+@pytest.mark.parametrize(
+    "settings", [{"gamma": 2}, {"ema": 0.999995}, {"mixup": 200}, {"momentum": 1}, {"schedule": "cosin"}]
+)
+def test_impossible_settings_are_refused_before_data_are_read(settings):
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        train.plan("ce", inputs="no-such-file.csv", annotations="nor-this.csv", settings=settings)
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        crowdwise.CE(**settings).fit("no such folder", None)
 
 
 # averages of weights

@@ -6,17 +6,33 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from torch import Tensor
 
-from crowdwise.errors import ConfigError, suggest
+from crowdwise.constraints import (
+    Interval,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    Probability,
+    check_parameters,
+    check_value,
+)
 
 Schedule = Callable[[float], float]
 Augment = Callable[[Tensor], Tensor]
-OPTIMISERS = ("sgd", "adam", "adamw", "radam")
-SCHEDULES = ("cosine", "steps", "constant")
-AUGMENTATIONS = ("auto", "none", "crop", "crop-flip", "strong")
+
+# What each setting may be: the parameters of methods and the fields of `Recipe` share these types.
+RecipeName = Literal["auto", "features", "pictures", "paper"]
+OptimiserName = Literal["sgd", "adam", "adamw", "radam"]
+ScheduleName = Literal["cosine", "steps", "constant"]
+AugmentName = Literal["auto", "none", "crop", "crop-flip", "strong"]
+Momentum = Annotated[float, Interval(0, 1, open="high")]
+Dropout = Annotated[float, Interval(0, 0.95)]
+Decay = Annotated[float, Interval(0, 0.99999)]
+MixupAlpha = Annotated[float, Interval(0, 100)]
+
 _RATES = {"sgd": 0.01, "adam": 1e-3, "adamw": 1e-3, "radam": 1e-3}  # for an optimiser that is not the recipe's own
 
 
@@ -24,22 +40,22 @@ _RATES = {"sgd": 0.01, "adam": 1e-3, "adamw": 1e-3, "radam": 1e-3}  # for an opt
 class Recipe:
     """Settings of a classifier stage. The parameters of `CrowdClassifier` with the same names override them."""
 
-    optimiser: str
-    lr: float
-    weight_decay: float
-    schedule: str | Schedule
-    epochs: int  # at least so many
-    steps: int  # and as many epochs more as make so many steps
-    batch_size: int
-    momentum: float = 0.9
+    optimiser: OptimiserName
+    lr: NonNegativeFloat
+    weight_decay: NonNegativeFloat
+    schedule: ScheduleName | Schedule
+    epochs: NonNegativeInt  # at least so many
+    steps: NonNegativeInt  # and as many epochs more as make so many steps
+    batch_size: PositiveInt
+    momentum: Momentum = 0.9
     rise: float = 0.0  # epochs in which the rate of "cosine" rises; a share of all epochs if below 1
-    milestones: Sequence[float] = ()  # of "steps"
-    gamma: float = 0.1
-    dropout: float = 0.0
-    augment: str | Augment = "none"
-    ema: float = 0.0
-    mixup: float = 0.0
-    patience: int = 0
+    milestones: Sequence[NonNegativeFloat] = ()  # of "steps"
+    gamma: Probability = 0.1
+    dropout: Dropout = 0.0
+    augment: AugmentName | Augment = "none"
+    ema: Decay = 0.0
+    mixup: MixupAlpha = 0.0
+    patience: NonNegativeInt = 0
     early_lr: float = 0.01  # of the stages before the classifier's: warm-up, transition networks
     early_steps: int = 100  # of a warm-up, at least
     retry: bool = True  # whether a stage that learnt nothing is tried again
@@ -62,7 +78,7 @@ class Recipe:
         if given.keys() & {"batch_size", "lr", "early_lr", "ema", "optimiser"}:
             given.setdefault("grow", 1)
         recipe = dataclasses.replace(self, **given)
-        recipe._check()
+        check_parameters(recipe)
         return recipe
 
     def for_instances(self, n: int) -> Recipe:
@@ -103,32 +119,6 @@ class Recipe:
         """The milestones in epochs."""
         return [round(at * self.epochs) if at < 1 else int(at) for at in self.milestones]
 
-    def _check(self) -> None:
-        choices = {"optimiser": OPTIMISERS, "schedule": SCHEDULES, "augment": AUGMENTATIONS}
-        for name, known in choices.items():
-            value = getattr(self, name)
-            if value not in known and not (callable(value) and name != "optimiser"):
-                raise ConfigError(f"unknown {name} {value!r}{suggest(str(value), known)}")
-        for name, (low, high, kind) in _BOUNDS.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
-                what = "a whole number" if kind is int else "a number"
-                raise ConfigError(f"{name} must be {what} from {low:g} to {high:g}, got {value!r}")
-
-
-_BOUNDS: dict[str, tuple[float, float, Any]] = {
-    "lr": (0, math.inf, int | float),
-    "weight_decay": (0, math.inf, int | float),
-    "momentum": (0, 1, int | float),
-    "epochs": (0, math.inf, int),
-    "steps": (0, math.inf, int),
-    "batch_size": (1, math.inf, int),
-    "gamma": (0, 1, int | float),
-    "dropout": (0, 0.95, int | float),
-    "ema": (0, 0.99999, int | float),
-    "mixup": (0, 100, int | float),
-    "patience": (0, math.inf, int),
-}
 
 FEATURES = Recipe(
     optimiser="adamw",
@@ -182,8 +172,7 @@ def find_recipe(name: str, shape: tuple[int, ...]) -> Recipe:
     """The recipe of that name; ``"auto"``: that for inputs of this shape."""
     if name == "auto":
         name = "features" if len(shape) == 1 else "pictures"
-    if name not in RECIPES:
-        raise ConfigError(f"unknown recipe {name!r}{suggest(name, ['auto', *RECIPES])}")
+    check_value("recipe", name, RecipeName)
     return RECIPES[name]
 
 

@@ -17,13 +17,34 @@ from torch import nn
 
 from crowdwise import encoders
 from crowdwise.callbacks import Callbacks, FromObserver, Observer
-from crowdwise.constraints import Interval, NonNegativeFloat, NonNegativeInt, PositiveInt, check_parameters
+from crowdwise.constraints import (
+    Interval,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    Probability,
+    check_parameters,
+)
 from crowdwise.data.matching import check_labels, match
 from crowdwise.engine import Engine, Group, Problem, Stage, StageResult, distributed
 from crowdwise.engine.augment import mirrors
 from crowdwise.engine.checkpoint import RunDirectory, SharedStages
 from crowdwise.engine.device import derive_seed, has_quick_bfloat16, resolve_device, seeded
-from crowdwise.engine.recipe import FEATURES, Augment, Recipe, Schedule, find_recipe
+from crowdwise.engine.recipe import (
+    FEATURES,
+    Augment,
+    AugmentName,
+    Decay,
+    Dropout,
+    MixupAlpha,
+    Momentum,
+    OptimiserName,
+    Recipe,
+    RecipeName,
+    Schedule,
+    ScheduleName,
+    find_recipe,
+)
 from crowdwise.engine.stage import Loss
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError
@@ -68,7 +89,7 @@ class CrowdClassifier(Saved):
     """How inputs are scaled, learnt on the training instances: ``"standardise"`` (mean 0, standard deviation 1, by feature or
     channel), ``"robust"`` (by feature, with median and quartiles; outliers are drawn in), ``"log1p"``, ``"none"``, or
     ``"auto"``: images standardised, features robust."""
-    recipe: str = "auto"
+    recipe: RecipeName = "auto"
     """What decides all settings of training that are None: ``"features"``, ``"pictures"``, ``"paper"`` (the protocol of the
     TAIDTM paper), or ``"auto"``: features or pictures, as the inputs are. See `crowdwise.engine.recipe`."""
     epochs: NonNegativeInt | None = None
@@ -79,29 +100,29 @@ class CrowdClassifier(Saved):
     """Instances in a step."""
     lr: NonNegativeFloat | None = None
     """Learning rate of the (last) classifier stage."""
-    optimiser: Literal["sgd", "adam", "adamw", "radam"] | None = None
+    optimiser: OptimiserName | None = None
     """``"sgd"``, ``"adam"``, ``"adamw"`` or ``"radam"``."""
-    momentum: Annotated[float, Interval(0, 1, open="high")] | None = None
+    momentum: Momentum | None = None
     """Momentum of sgd."""
     weight_decay: NonNegativeFloat | None = None
     """Weight decay of the (last) classifier stage."""
-    schedule: str | Schedule | None = None
+    schedule: ScheduleName | Schedule | None = None
     """How the learning rate goes: ``"cosine"`` (a short rise, then down to 0), ``"steps"`` (see ``milestones``),
     ``"constant"``, or a function from epochs so far (2.5: midway in the third) to a factor."""
     milestones: Sequence[NonNegativeFloat] | None = None
     """When ``schedule="steps"`` multiplies the rate by ``gamma``: numbers of epochs, or shares of ``epochs`` if below 1."""
-    gamma: NonNegativeFloat | None = None
-    """What the learning rate is multiplied by at each milestone."""
-    dropout: Annotated[float, Interval(0, 0.95)] | None = None
+    gamma: Probability | None = None
+    """What the learning rate is multiplied by at each milestone: 0 to 1."""
+    dropout: Dropout | None = None
     """Share of the features that is dropped in training. ``backbone_options`` may say it too, and then decide."""
-    augment: str | Augment | None = None
+    augment: AugmentName | Augment | None = None
     """What is done to pictures in training: ``"none"``, ``"crop"`` (move), ``"crop-flip"`` (and mirror), ``"strong"`` (and
     turn, change contrast, blank a square), ``"auto"`` (crop-flip for colour pictures, crop for grey ones), or a function of
     prepared batches (B, ...), on the device."""
-    ema: Annotated[float, Interval(0, 1, open="high")] | None = None
-    """Decay of a running average of weights, which predicts in place of the last weights; 0: none."""
-    mixup: NonNegativeFloat | None = None
-    """Mix instances, and their annotations, in pairs: alpha of the Beta distribution of shares; 0: none."""
+    ema: Decay | None = None
+    """Decay of a running average of weights, which predicts in place of the last weights: up to 0.99999; 0: none."""
+    mixup: MixupAlpha | None = None
+    """Mix instances, and their annotations, in pairs: alpha of the Beta distribution of shares, up to 100; 0: none."""
     patience: NonNegativeInt | None = None
     """Stop when agreement with held-out annotations has not improved for so many epochs; 0: never."""
     networks: PositiveInt = 1
