@@ -426,3 +426,32 @@ def test_12_a_full_disk_names_the_file(tmp_path: Path) -> None:
 
 
 # 13. scikit-learn's checks: tests/test_scikit_learn.py
+
+
+def forged(model: Any, path: Path, change: Any) -> Path:
+    """A saved model with another description, and the right checksums."""
+    from crowdwise.methods.core.files import load_model
+
+    tensors, about = load_model(model.save(path / "model"))
+    ours = ("version", "crowdwise", "sha256", "weights_sha256")
+    about = {key: value for key, value in about.items() if key not in ours}
+    change(about)
+    return save_model(path / "forged", tensors, about)
+
+
+@pytest.mark.parametrize("networks", [10**9, 3, 1, True, "2", None])
+def test_12_a_forged_number_of_networks_is_refused_before_any_is_built(
+    networks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from crowdwise.methods.core import base
+
+    path = forged(ce(networks=2).fit(X, CROWD), tmp_path, lambda about: about["parameters"].update(networks=networks))
+    monkeypatch.setattr(base, "Classifier", lambda *_: pytest.fail("a network was built"))
+    with pytest.raises(ModelFileError, match="networks, but has the weights of 2"):
+        crowdwise.load(path)
+
+
+def test_12_a_model_of_tables_cannot_claim_to_mirror_pictures(tmp_path: Path) -> None:
+    path = forged(ce().fit(X, CROWD), tmp_path, lambda about: about.update(mirrored=True))
+    with pytest.raises(ModelFileError, match=r"mirrored pictures, but its instances have the shape \("):
+        crowdwise.load(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import zlib
 
@@ -13,7 +14,7 @@ from crowdwise.data.located import located
 from crowdwise.encoders import Pictures, PixelEncoder, kind_of, opened
 from crowdwise.encoders.base import restore_encoder
 from crowdwise.encoders.decoding import decode, look
-from crowdwise.errors import DataError, ModelFileError
+from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError
 
 
 @pytest.fixture
@@ -131,3 +132,16 @@ def test_an_empty_folder_is_an_error(tmp_path):
         Pictures.of_folder(tmp_path)
     with pytest.raises(DataError, match="names no folder of pictures"):
         opened("no/such/folder")
+
+
+def test_a_name_that_is_not_text_is_an_error_before_anything_is_decoded(folder):
+    (folder / "b.png").rename(os.fsdecode(os.fsencode(folder) + b"/bad\xff.png"))
+    with pytest.raises(DataError, match=r"not UTF-8: 'bad\\udcff.png'; rename"):
+        Pictures.of_folder(folder)
+
+
+def test_only_regular_files_are_pictures(folder):
+    os.mkfifo(folder / "pipe.png")
+    (folder / "link.png").symlink_to(folder / "b.png")
+    with pytest.warns(CrowdwiseWarning, match=r"left out .*'pipe.png'"):
+        assert Pictures.of_folder(folder).ids == ("b.png", "below/a.JPG", "link.png")

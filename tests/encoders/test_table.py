@@ -11,11 +11,12 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import crowdwise
 from crowdwise.data.inputs import read_inputs
 from crowdwise.encoders import TableEncoder, kind_of
 from crowdwise.encoders.base import restore_encoder
 from crowdwise.encoders.table import guess_kind
-from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError
+from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError, NonFiniteError
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -108,3 +109,60 @@ def test_a_value_that_is_no_number_is_found_by_its_record_also_below_missing_one
     path.write_text("id,age,town\n1,,a\n2,30,b\n3,old,c\n4,4,d\n5,5,d\n")
     with pytest.raises(DataError, match=r"table.csv, record 3: column 'age' holds 'old'"):
         read_inputs(path, expects="table")
+
+
+# rows that are unlike the training data
+
+
+def fitted_colours():
+    y = RNG.integers(0, 2, 200)
+    X = {"colour": np.array(["blue", "red"])[y].tolist(), "size": RNG.normal(size=200)}
+    return crowdwise.CE(epochs=60, lr=0.01, verbose=0).fit(X, np.stack([y, y, y], axis=1)), X
+
+
+def test_values_of_a_category_that_training_lacked_are_counted_and_named():
+    model, X = fitted_colours()
+    other = X | {"colour": ["teal", "red", "", "teal", *X["colour"][4:]]}
+    with pytest.warns(CrowdwiseWarning, match=r"column 'colour' .* 3 of 200 rows: 'teal', '\(missing\)'"):
+        model.predict(other)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.predict(X)
+        model.predict({name: values[:1] for name, values in X.items()})
+
+
+def test_a_category_with_rare_values_may_have_as_many_others_as_in_training():
+    names = [f"town{number}" for number in range(80)]
+    towns = [*names, *(["Rome"] * 160)]
+    encoder = TableEncoder(kinds={"town": "category"}).fitted({"town": towns})  # 31 of 240 rows are others
+    assert encoder.departure({"town": towns}) == ""
+    assert encoder.departure({"town": ["elsewhere"] * 20 + ["Rome"] * 220}) == ""
+    assert "100 of 240 rows: 'elsewhere'" in encoder.departure({"town": ["elsewhere"] * 100 + ["Rome"] * 140})
+    earlier = restore_encoder(json.loads(json.dumps(encoder.state())), {})
+    del earlier.facts_["columns"][0]["others"]  # as a model of an earlier version
+    assert earlier.departure({"town": ["elsewhere"] * 100 + ["Rome"] * 140}) == ""
+    assert "240 of 240 rows" in earlier.departure({"town": ["elsewhere"] * 240})
+
+
+@pytest.mark.parametrize("others", [-1, 2, float("nan"), "many"])
+def test_a_forged_share_of_others_is_refused(others):
+    state = TableEncoder().fitted({"town": list("aabb")}).state()
+    state["facts"]["columns"][0]["others"] = others
+    with pytest.raises(ModelFileError, match="damaged"):
+        restore_encoder(state, {})
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+def test_infinities_are_errors_that_name_the_row_and_not_missing_values(value):
+    model, X = fitted_colours()
+    broken = X | {"size": np.where(np.arange(200) == 7, value, X["size"])}
+    for use in (lambda: model.predict(broken), lambda: fit_like(model, broken)):
+        with pytest.raises(NonFiniteError, match=f"row 7: column 'size' is {value}") as caught:
+            use()
+        assert caught.value.instances == [7]
+    missing = X | {"size": np.where(np.arange(200) == 7, np.nan, X["size"])}
+    assert len(model.predict(missing)) == 200
+
+
+def fit_like(model, X):
+    return model.__class__(epochs=1, verbose=0).fit(X, np.tile([[0, 1]], (200, 1)))

@@ -13,7 +13,7 @@ import crowdwise
 from crowdwise import datasets
 from crowdwise.engine.prepare import Prepare
 from crowdwise.errors import CrowdwiseWarning, DataError
-from engine_helpers import crowd
+from engine_helpers import crowd, quick
 
 QUICK = {"epochs": 10, "verbose": 0}
 NAMES = list("abcdef")
@@ -156,3 +156,33 @@ def test_a_data_sets_crowd_and_truth_speak_one_vocabulary(name):
         pytest.skip(str(error).splitlines()[0])
     model = crowdwise.CE(steps=300, verbose=0).fit(data.X_train, data.annotations)
     assert model.score(data.X_test, data.y_test) > 0.55
+
+
+# X in forms that have no rows, or too many shapes
+
+
+def test_a_list_of_arrays_is_an_array():
+    X, annotations, _ = crowd(60)
+    model = crowdwise.CE(**quick("ce")).fit(list(X), annotations)
+    np.testing.assert_array_equal(model.predict_proba(list(X)), model.predict_proba(X))
+    with pytest.raises(DataError, match=r"X\[0\] has \(6,\), X\[3\] has \(5,\)"):
+        crowdwise.CE(**quick("ce")).fit([*X[:3], X[3, :5], *X[4:]], annotations)
+
+
+@pytest.mark.parametrize("make", [iter, lambda X: (row for row in X), lambda X: map(list, X)])
+def test_an_iterator_is_refused_by_name(make):
+    X, annotations, _ = crowd(60)
+    model = crowdwise.CE(**quick("ce")).fit(X, annotations)
+    for use in (lambda: model.fit(make(X), annotations), lambda: model.predict(make(X))):
+        with pytest.raises(DataError, match=f"X is a {type(make(X)).__name__}, which can be read only once"):
+            use()
+    with pytest.raises(DataError, match="X has no rows: it is a float"):
+        model.fit(3.0, annotations)
+
+
+def test_a_lazy_frame_is_read():
+    X, annotations, _ = crowd(60)
+    frame = pl.DataFrame({f"x{column}": values for column, values in enumerate(X.T)})
+    model, lazy = (crowdwise.CE(**quick("ce")).fit(rows, annotations) for rows in (frame, frame.lazy()))
+    np.testing.assert_array_equal(lazy.predict_proba(frame.lazy()), model.predict_proba(frame))
+    np.testing.assert_array_equal(lazy.posterior(frame.lazy(), annotations), model.posterior(frame, annotations))

@@ -47,6 +47,14 @@ def is_frame(data: Any) -> bool:
     return isinstance(data, Mapping) or isinstance(nw.from_native(data, pass_through=True), nw.DataFrame | nw.LazyFrame)
 
 
+def collected(data: Any) -> Any:
+    """The rows of a lazy frame, read now; any other data as they are."""
+    import narwhals.stable.v1 as nw
+
+    frame = nw.from_native(data, pass_through=True)
+    return frame.collect().to_native() if isinstance(frame, nw.LazyFrame) else data
+
+
 def find_column(aliases: Iterable[str], columns: Sequence[Any]) -> Any:
     """The column of the first alias found, ignoring case, punctuation and a final "id"; None if there is none.
 

@@ -213,7 +213,10 @@ def count_rows(X: Any) -> int:
         return int(shape[0])
     if isinstance(X, Mapping):
         return len(next(iter(X.values()), ()))
-    return len(X) if hasattr(X, "__len__") else len(np.asarray(X))
+    rows = X if hasattr(X, "__len__") else np.asarray(X)
+    if isinstance(rows, np.ndarray) and not rows.ndim:
+        raise DataError(f"X has no rows: it is a {type(X).__name__}; pass an array, a table, a list or a folder")
+    return len(rows)
 
 
 def rows_only(X: Any, columns: Any, id_column: Any) -> Any:

@@ -45,6 +45,10 @@ class Encoder:
         """Rows as an array (n, ...) or a sparse matrix."""
         raise NotImplementedError(f"{type(self).__name__} must define transform()")
 
+    def departure(self, rows: Any) -> str:
+        """How rows differ from those it learnt on; empty if they do not."""
+        return ""
+
     def hear(self, rows: Any, votes: Array, seed: int) -> tuple[Array, Array] | None:
         """Learn from votes (n, C) on training rows, too, after `learn`: `transform` then gives more columns.
 

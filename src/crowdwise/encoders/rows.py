@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,9 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from crowdwise.data.frames import frame_columns, is_frame
+from crowdwise.data.frames import collected, frame_columns, is_frame
 from crowdwise.data.types import Array
-from crowdwise.errors import DataError, shorten
+from crowdwise.errors import CrowdwiseWarning, DataError, shorten
 
 Kind = Literal["text", "pictures", "table", "numbers"]
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
@@ -38,9 +39,23 @@ class Pictures(Sequence[Any]):
         root = Path(folder)
         if not root.is_dir():
             raise DataError(f"{root}: there is no such folder of pictures", parameter="inputs")
-        found = sorted(_pictures_below(root))
+        named = sorted(_pictures_below(root))
+        found = [name for name in named if (root / name).is_file()]
         if not found:
             raise DataError(f"{root}: the folder has no pictures ({', '.join(SUFFIXES)})", parameter="inputs")
+        unreadable = [name for name in found if not _is_text(name)]
+        if unreadable:
+            raise DataError(
+                f"{root} has file names that are not UTF-8: {shorten(unreadable, 3)}; rename these files",
+                parameter="inputs",
+            )
+        if len(found) < len(named):
+            others = sorted(set(named) - set(found))  # a named pipe would make the reader wait for ever
+            warnings.warn(
+                f"{root}: left out names that are not regular files: {shorten(others, 3)}",
+                CrowdwiseWarning,
+                stacklevel=3,
+            )
         return cls(tuple(root / name for name in found), tuple(found))
 
     @property
@@ -78,9 +93,13 @@ def is_sparse(X: Any) -> bool:
 
 
 def opened_folder(X: Any) -> Any:
-    """The pictures of a folder, where X names one; else X itself."""
+    """The pictures of a folder, where X names one; the rows of a lazy frame; else X itself."""
+    if isinstance(X, Iterator):
+        raise DataError(
+            f"X is a {type(X).__name__}, which can be read only once: pass an array, a table, a list or a folder"
+        )
     if not isinstance(X, str | os.PathLike):
-        return X
+        return collected(X)
     if Path(X).is_dir():
         return Pictures.of_folder(X)
     raise DataError(
@@ -150,7 +169,12 @@ def as_texts(rows: Any) -> list[str]:
 
 
 def _opened_list(X: Sequence[Any]) -> Any:
-    """A list of paths of pictures becomes `Pictures`, one of texts an array of objects; any other stays."""
+    """A list of paths of pictures becomes `Pictures`, one of texts an array of objects, one of arrays a single array.
+
+    Any other stays.
+    """
+    if len(X) and (isinstance(X[0], np.ndarray) or hasattr(X[0], "detach")):
+        return _stacked(X)
     some = [value for value in X[:1000] if value is not None]
     if some and all(isinstance(value, os.PathLike) for value in some):
         return _listed([Path(value) for value in X])
@@ -158,6 +182,26 @@ def _opened_list(X: Sequence[Any]) -> Any:
         named = all(value.lower().endswith(SUFFIXES) and len(value) < 4096 and "\n" not in value for value in some)
         return _listed([Path(value) for value in X]) if named and Path(some[0]).is_file() else object_array(X)
     return X
+
+
+def _stacked(X: Sequence[Any]) -> Array:
+    """Arrays of one shape as a single array (n, ...)."""
+    rows = [row.detach().cpu().numpy() if hasattr(row, "detach") else np.asarray(row) for row in X]
+    for number, row in enumerate(rows):
+        if row.shape != rows[0].shape:
+            raise DataError(
+                f"X is a list of arrays of different shapes: X[0] has {rows[0].shape}, X[{number}] has {row.shape}"
+            )
+    return np.stack(rows)
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name has no bytes that stand for no character."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _listed(files: list[Path]) -> Pictures:

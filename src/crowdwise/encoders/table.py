@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
@@ -14,7 +15,7 @@ from crowdwise.data.matching import count_rows
 from crowdwise.data.types import Array
 from crowdwise.encoders.base import ENCODERS, Encoder, need, restore_encoder
 from crowdwise.encoders.tfidf import Tfidf
-from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError, shorten
+from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError, NonFiniteError, shorten
 
 _LIMIT = 10.0  # where scaled numbers are cut
 _FEW = 20  # values up to which a column of short texts is always one of categories
@@ -64,7 +65,9 @@ class TableEncoder(Encoder):
             if kind == "number":
                 self.arrays_[f"{place}/scale"] = _scale(_numbers(columns[name], name))
             elif kind == "category":
-                entry["values"] = _frequent(_strings(columns[name]), self.categories)
+                strings = _strings(columns[name])
+                entry["values"] = _frequent(strings, self.categories)
+                entry["others"] = _share_of_others(strings, entry["values"])
             elif kind == "text":
                 width = self.width if self.width is not None or texts == 1 else 300
                 encoder = Tfidf(width=width).fitted(_strings(columns[name]), seed)
@@ -84,6 +87,31 @@ class TableEncoder(Encoder):
         if not n or all(entry["kind"] == "drop" for entry in plan):
             raise DataError(f"the table has no column to learn from; columns: {shorten(list(columns), 8)}")
 
+    def departure(self, rows: Any) -> str:
+        """The categories whose values are unknown in more rows than chance explains."""
+        there, n = {str(name): name for name in frame_columns(rows)}, count_rows(rows)
+        found = []
+        for entry in self.facts_["columns"]:
+            if entry["kind"] != "category":
+                continue
+            known = set(entry["values"])
+            unknown = [value for value in _strings(rows[there[entry["name"]]]) if value not in known]
+            usual = self._usual_share(entry)
+            if len(unknown) > n * usual + 3 * math.sqrt(n * usual * (1 - usual)):
+                some = [value or "(missing)" for value in dict.fromkeys(unknown)]
+                found.append(
+                    f"column {entry['name']!r} has values that the training data lacks in {len(unknown):,} of {n:,} rows: "
+                    f"{shorten(some, 3)}"
+                )
+        return "; ".join(found)
+
+    def _usual_share(self, entry: dict[str, Any]) -> float:
+        """The share of the training rows that have no column of their own in a category."""
+        if "others" in entry:
+            return float(entry["others"])
+        # models of earlier versions do not have it: it is 0 if every value found a place
+        return 0.5 if len(entry["values"]) >= self.categories else 0.0
+
     def transform(self, rows: Any) -> Any:
         there = {str(name): name for name in frame_columns(rows)}
         used = [entry for entry in self.facts_["columns"] if entry["kind"] != "drop"]
@@ -98,7 +126,9 @@ class TableEncoder(Encoder):
         for place, entry in enumerate(self.facts_["columns"]):
             name, kind = entry["name"], entry["kind"]
             if kind == "number":
-                parts.append(_scaled(_numbers(rows[there[name]], name), self.arrays_[f"{place}/scale"]))
+                values = _numbers(rows[there[name]], name)
+                _check_infinite(values, name)
+                parts.append(_scaled(values, self.arrays_[f"{place}/scale"]))
             elif kind == "category":
                 parts.append(_indicators(_strings(rows[there[name]]), entry["values"]))
             elif kind == "text":
@@ -121,8 +151,11 @@ class TableEncoder(Encoder):
                 raise ModelFileError(f"column {place} of its table is damaged")
             if entry["kind"] == "number":
                 need(self, (f"{place}/scale", (2,), "f"))
-            elif entry["kind"] == "category" and not all(isinstance(value, str) for value in entry["values"]):
-                raise ModelFileError(f"the values of column {entry['name']!r} are damaged")
+            elif entry["kind"] == "category":
+                if not all(isinstance(value, str) for value in entry["values"]):
+                    raise ModelFileError(f"the values of column {entry['name']!r} are damaged")
+                if not 0 <= self._usual_share(entry) <= 1:
+                    raise ModelFileError(f"the values of column {entry['name']!r} are damaged")
             elif entry["kind"] == "text":
                 self._text(place, entry)
 
@@ -190,6 +223,13 @@ def _numbers(column: Any, name: str) -> Array:
     return found
 
 
+def _check_infinite(values: Array, name: str) -> None:
+    """Refuse infinities, which are not missing values."""
+    rows = np.flatnonzero(np.isinf(values))
+    if len(rows):
+        raise NonFiniteError(f"X, row {rows[0]}: column {name!r} is {values[rows[0]]}", rows.tolist())
+
+
 def _is_number(value: str) -> bool:
     try:
         return bool(np.isfinite(float(value)))
@@ -219,6 +259,12 @@ def _frequent(strings: list[str], most: int) -> list[str]:
     values, counts = np.unique(np.array(strings, object).astype(str), return_counts=True)
     kept = np.argsort(-counts, kind="stable")[:most]
     return [str(value) for value in values[np.sort(kept)]]
+
+
+def _share_of_others(strings: list[str], values: list[str]) -> float:
+    """The share of the strings that are not among the values."""
+    known = set(values)
+    return sum(value not in known for value in strings) / max(len(strings), 1)
 
 
 def _indicators(strings: list[str], values: list[str]) -> Array:

@@ -230,7 +230,7 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self, module: nn.Module, X: Any, function: Callable[[Tensor], Tensor] | None = None
     ) -> Iterator[Tensor]:
         """The same part by part: large arrays of features are cut, so that copies of them stay small."""
-        device, X = resolve_device(self.device), self._rows(X)
+        device, X = resolve_device(self.device), self._rows(encoders.opened_folder(X))
         parts = [X]
         if isinstance(X, np.ndarray) and X.ndim == 2 and X.size > _AT_ONCE and self.intake_.encoder is None:
             rows = max(1, _AT_ONCE // X.shape[1])
@@ -244,10 +244,14 @@ class Predictor(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     make_inputs(self.intake_(X), device)  # names the rows of X
                 raise
 
+        encoder = self.intake_.encoder
         inputs = inputs_of(X if len(parts) == 1 else X[:: max(1, len(X) // _CHECKED)])
         if len(inputs):
             step = max(1, len(inputs) // _CHECKED)
             self._check_inputs(inputs.take(torch.arange(0, len(inputs), step, device=device)))
+        unlike = "" if encoder is None else encoder.departure(X)
+        if unlike:
+            warnings.warn(f"X is unlike the training data: {unlike}", CrowdwiseWarning, stacklevel=5)
         dtype, prepare = resolve_precision(self.precision, device), self.prepare_.to(device)
         module.to(device)
         scale = prepare.for_many() if device.type == "cpu" else prepare

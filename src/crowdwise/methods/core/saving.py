@@ -91,6 +91,8 @@ class Saved(Predictor):
 
         shape = tuple(map(int, about["prepare"]["shape"]))
 
+        self._check_sizes(shape, tensors, about)
+
         def new_prepare() -> Prepare:
             return Prepare(about["prepare"]["mode"], shape, scale=float(about["prepare"]["scale"]))
 
@@ -121,6 +123,21 @@ class Saved(Predictor):
         self.id_column_ = about.get("id_column")
         self.history_ = about["history"]
         self.warnings_ = list(map(str, about.get("warnings", [])))
+
+    def n_networks(self, shape: tuple[int, ...]) -> int:
+        raise NotImplementedError(f"{type(self).__name__} does not say how many networks it has")
+
+    def _check_sizes(self, shape: tuple[int, ...], tensors: Mapping[str, Tensor], about: Mapping[str, Any]) -> None:
+        """Refuse a description that does not match the weights, before networks are built from it."""
+        weight = tensors.get("classifier/linear.weight")
+        if weight is None:
+            raise ModelFileError("its weights have no classifier")
+        there = len(weight) if weight.ndim == 3 else 1  # several networks are stacked: (K, d, C)
+        described = self.n_networks(shape)
+        if described != there:
+            raise ModelFileError(f"it describes {described!r} networks, but has the weights of {there}")
+        if about.get("mirrored") and len(shape) != 3:
+            raise ModelFileError(f"it says that training mirrored pictures, but its instances have the shape {shape}")
 
 
 def _restored(make: Callable[[], Any], tensors: Mapping[str, Tensor]) -> Any:
