@@ -32,6 +32,7 @@ from crowdwise.readers import load_columns, read_table, write_table
 from crowdwise.storage.arrays import read_npy
 from crowdwise.storage.lock import locked
 from engine_helpers import QUICK, crowd, quick
+from tolerances import SINGLE, TRAINED
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarning")
 X, CROWD, Y = crowd(60)
@@ -203,7 +204,8 @@ def test_07_masked_labels_are_missing() -> None:
 def test_07_columns_in_another_order_are_matched_by_name() -> None:
     frame = pd.DataFrame(X, columns=list("abcdef"))
     model = ce().fit(frame, CROWD)
-    np.testing.assert_array_equal(model.predict_proba(frame[list("fedcba")]), model.predict_proba(frame))
+    turned = frame[list("fedcba")]
+    np.testing.assert_allclose(model.predict_proba(turned), model.predict_proba(frame), atol=SINGLE)
 
 
 # 8. labels that cannot be saved
@@ -250,7 +252,7 @@ def test_09_fits_in_threads_equal_fits_one_after_the_other() -> None:
 
     alone = [fit(seed) for seed in range(4)]
     with ThreadPoolExecutor(4) as pool:
-        np.testing.assert_array_equal(list(pool.map(fit, range(4))), alone)
+        np.testing.assert_allclose(list(pool.map(fit, range(4))), alone, atol=TRAINED)  # BLAS may take fewer threads
 
 
 # 10. what names can do

@@ -11,6 +11,9 @@ Where the same code runs twice on one machine, results are equal bit by bit: no 
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 SINGLE = 1e-5
 """float32, numbers of size 1: room for 170 roundings in the same direction.
 
@@ -21,3 +24,9 @@ TRAINED = 1e-3
 
 DOUBLE = 1e-9
 """float64, numbers of size 1: room for ten million roundings in the same direction."""
+
+
+def assert_likeliest(codes: ArrayLike, posterior: NDArray[np.floating], within: float = SINGLE) -> None:
+    """The class of every row is its likeliest; of classes that are within a bound, any will do."""
+    chosen = np.take_along_axis(posterior, np.asarray(codes)[:, None], axis=1)[:, 0]
+    np.testing.assert_array_less(posterior.max(axis=1) - within, chosen)

@@ -17,6 +17,7 @@ from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.registry import AGGREGATORS
 from fixtures import t1, t2
+from tolerances import DOUBLE
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -137,7 +138,7 @@ def test_order_of_annotations_is_irrelevant(name: str, clear: tuple[Annotations,
 def test_everything_said_twice_changes_nothing(name: str, clear: tuple[Annotations, Any]) -> None:
     crowd, _ = clear
     twice = renumbered(crowd, rows=np.tile(np.arange(len(crowd)), 2))
-    np.testing.assert_allclose(make(name).fit(crowd).posterior_, make(name).fit(twice).posterior_, atol=1e-12)
+    np.testing.assert_allclose(make(name).fit(crowd).posterior_, make(name).fit(twice).posterior_, atol=DOUBLE)
 
 
 @every
@@ -152,7 +153,7 @@ def test_nothing_at_all_is_legal(name: str) -> None:
 def test_without_annotations_posteriors_are_uniform(name: str) -> None:
     crowd = Annotations.from_triples([], [], [], n_instances=3, n_annotators=2, n_classes=4)
     model = make(name).fit(crowd)
-    np.testing.assert_array_equal(model.posterior_, np.full((3, 4), 0.25))
+    np.testing.assert_allclose(model.posterior_, np.full((3, 4), 0.25), atol=DOUBLE)
     check_fitted(model, crowd)
 
 
@@ -175,7 +176,7 @@ def test_a_single_class_is_certain(name: str) -> None:
     crowd = Annotations.from_triples([0, 0, 1], [0, 1, 1], [0, 0, 0])
     model = make(name).fit(crowd)
     check_fitted(model, crowd)
-    np.testing.assert_array_equal(model.posterior_, np.ones((2, 1)))
+    np.testing.assert_allclose(model.posterior_, np.ones((2, 1)), atol=DOUBLE)
 
 
 @every
@@ -191,7 +192,7 @@ def test_instances_without_labels_say_nothing_about_the_others(name: str, clear:
     check_fitted(other, wider)
     same_result(name, one.posterior_, other.posterior_[: crowd.n_instances])
     rest = other.posterior_[crowd.n_instances :]
-    np.testing.assert_allclose(rest, np.broadcast_to(rest[0], rest.shape), atol=1e-12)
+    np.testing.assert_allclose(rest, np.broadcast_to(rest[0], rest.shape), atol=DOUBLE)
     if name in VOTES:
         np.testing.assert_allclose(rest, 1 / 3)
 
@@ -220,8 +221,8 @@ def test_gold_labels_are_taken_for_true(name: str, clear: tuple[Annotations, Any
     crowd, truth = clear
     wrong = int(truth[0] + 1) % 3
     model = make(name).fit(crowd, gold={0: wrong, 7: int(truth[7])})
-    np.testing.assert_allclose(model.posterior_[0], np.eye(3)[wrong], atol=1e-12)
-    np.testing.assert_allclose(model.posterior_[7], np.eye(3)[truth[7]], atol=1e-12)
+    np.testing.assert_allclose(model.posterior_[0], np.eye(3)[wrong], atol=DOUBLE)
+    np.testing.assert_allclose(model.posterior_[7], np.eye(3)[truth[7]], atol=DOUBLE)
     check_fitted(model, crowd)
 
 

@@ -16,6 +16,7 @@ from crowdwise.aggregation.ibcc import IBCC
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError
 from fixtures import t1, t2
+from tolerances import DOUBLE
 
 IBCC_LIMIT = [0.062218, 0.993150, 0.006850, 0.937782, 0.5]
 
@@ -34,10 +35,10 @@ def misleading(n: int = 400, annotators: int = 12, seed: int = 0) -> tuple[Annot
 def test_one_subtype_is_ibcc(crowd: Annotations) -> None:
     expected = IBCC(max_iter=30, tol=0).fit(crowd)
     found = EBCC(n_subtypes=1, class_count=1.0, max_iter=30, tol=0).fit(crowd)
-    np.testing.assert_allclose(found.raw_posterior_, expected.raw_posterior_, atol=1e-12)
-    np.testing.assert_allclose(found.confusion_, expected.confusion_, atol=1e-12)
-    np.testing.assert_allclose(found.class_prior_, expected.class_prior_, atol=1e-12)
-    np.testing.assert_allclose(found.objective_, expected.objective_, rtol=1e-12)
+    np.testing.assert_allclose(found.raw_posterior_, expected.raw_posterior_, atol=DOUBLE)
+    np.testing.assert_allclose(found.confusion_, expected.confusion_, atol=DOUBLE)
+    np.testing.assert_allclose(found.class_prior_, expected.class_prior_, atol=DOUBLE)
+    np.testing.assert_allclose(found.objective_, expected.objective_, rtol=DOUBLE)
 
 
 @pytest.mark.parametrize(("subtypes", "bound"), [(3, -13.679809), (10, -16.146363)])

@@ -16,6 +16,7 @@ from crowdwise.aggregation.core.history import AnnotatorHistory
 from crowdwise.aggregation.glad import GLAD, evaluate
 from crowdwise.annotations import Annotations
 from fixtures import t1, t2
+from tolerances import DOUBLE
 
 CROWDKIT_ACCURACY = {"bluebird": 0.7222, "cf_weather": 0.88, "dog": 0.8339, "rte": 0.925, "web": 0.8217}  # 1.4.2
 
@@ -63,7 +64,7 @@ def test_compiled_and_scipy_steps_agree_at_large_margins(monkeypatch: pytest.Mon
     expected = glad_step(MemoryCrowd.of(crowd, gold).layout, ability, easiness)
     compile_always(monkeypatch)
     found = glad_step(MemoryCrowd.of(crowd, gold).layout, ability, easiness)
-    np.testing.assert_allclose(found.posterior, expected.posterior, atol=1e-10)
+    np.testing.assert_allclose(found.posterior, expected.posterior, atol=DOUBLE)
     assert found.log_likelihood == pytest.approx(expected.log_likelihood)
     np.testing.assert_allclose(found.by_ability, expected.by_ability, atol=1e-7)
     np.testing.assert_allclose(found.by_easiness, expected.by_easiness, atol=1e-7)

@@ -12,6 +12,7 @@ from crowdwise.aggregation.hierarchical import evidence, scaled_diagonal
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError
 from fixtures import t1, t2
+from tolerances import DOUBLE
 
 
 def matrices_of(kind: str, r: int, c: int, rng: np.random.Generator) -> np.ndarray:
@@ -135,8 +136,8 @@ def test_labels_that_nobody_gave_change_nothing_but_the_table(monkeypatch: pytes
     monkeypatch.setattr("crowdwise.aggregation.core.kernels._SPARSE", np.inf)  # every cell is gone through
     monkeypatch.setattr("crowdwise.aggregation.hierarchical._told", lambda crowd: np.ones((8, 60), bool))
     every = HierarchicalDawidSkene().fit(crowd)
-    np.testing.assert_allclose(few.posterior_, every.posterior_, atol=1e-12)
-    np.testing.assert_allclose(few.confusion_, every.confusion_, atol=1e-12)
+    np.testing.assert_allclose(few.posterior_, every.posterior_, atol=DOUBLE)
+    np.testing.assert_allclose(few.confusion_, every.confusion_, atol=DOUBLE)
     np.testing.assert_allclose(few.confusion_.sum(axis=2), 1.0)
 
 

@@ -21,6 +21,7 @@ from crowdwise.aggregation.core.threads import one_blas_thread
 from crowdwise.annotations import Annotations
 from crowdwise.errors import DataError
 from fixtures import t2
+from tolerances import DOUBLE
 
 
 def both(crowd: Annotations, gold: np.ndarray | None = None, threads: int = 1) -> tuple[MemoryCrowd, MemoryCrowd]:
@@ -42,12 +43,12 @@ def test_compiled_and_scipy_steps_agree(seed: int, c: int, width: int, threads: 
         (slow.em_step(emission, prior), fast.em_step(emission, prior)),
         (slow.vote_step(emission[:, :, 0] * 9, prior[:c]), fast.vote_step(emission[:, :, 0] * 9, prior[:c])),
     ):
-        np.testing.assert_allclose(one.posterior, other.posterior, atol=1e-10)
+        np.testing.assert_allclose(one.posterior, other.posterior, atol=DOUBLE)
         np.testing.assert_allclose(one.counts, other.counts, atol=1e-9)
         np.testing.assert_allclose(one.mass, other.mass, atol=1e-9)
         assert one.log_likelihood == pytest.approx(other.log_likelihood)
     posterior = rng.dirichlet(np.ones(c), 33)
-    np.testing.assert_allclose(slow.counts(posterior), fast.counts(posterior), atol=1e-10)
+    np.testing.assert_allclose(slow.counts(posterior), fast.counts(posterior), atol=DOUBLE)
 
 
 def test_hundreds_of_labels_on_one_instance_do_not_underflow() -> None:
@@ -65,7 +66,7 @@ def test_hundreds_of_labels_on_one_instance_do_not_underflow() -> None:
     np.testing.assert_allclose(fast.em_step(extreme, prior).posterior, [[0, 1]], atol=1e-15)
     for ratio in (1e10, 1e-10):
         votes = [crowd_of.vote_step(np.full((600, 2), ratio), prior).posterior[0] for crowd_of in (slow, fast)]
-        np.testing.assert_allclose(*votes, atol=1e-12)
+        np.testing.assert_allclose(*votes, atol=DOUBLE)
 
 
 @pytest.mark.parametrize("threads", [None, 1, 2])
@@ -131,7 +132,7 @@ def test_threads_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_always(monkeypatch)
     crowd, _ = simulated(500, 20, 3, 4, seed=1)
     one, three = (DawidSkene(n_jobs=jobs, max_iter=20, tol=0).fit(crowd) for jobs in (1, 3))
-    np.testing.assert_allclose(one.posterior_, three.posterior_, atol=1e-12)
+    np.testing.assert_allclose(one.posterior_, three.posterior_, atol=DOUBLE)
     assert resolve_threads(None) == 1
     assert resolve_threads(-1) >= 1
     assert resolve_threads(-10_000) == 1
@@ -145,7 +146,7 @@ def test_without_numba_scipy_does_the_work(monkeypatch: pytest.MonkeyPatch) -> N
     slow = DawidSkene().fit(crowd)
     assert fast._crowd.layout.compiled
     assert not slow._crowd.layout.compiled
-    np.testing.assert_allclose(fast.posterior_, slow.posterior_, atol=1e-12)
+    np.testing.assert_allclose(fast.posterior_, slow.posterior_, atol=DOUBLE)
 
 
 def test_only_the_second_medium_crowd_waits_for_the_compiler(monkeypatch: pytest.MonkeyPatch) -> None:

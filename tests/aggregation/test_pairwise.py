@@ -14,11 +14,12 @@ from crowdwise.aggregation.mmsr import Factors, pair_covariance, rank_one_skill
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, CrowdwiseWarning
 from fixtures import t1
+from tolerances import DOUBLE
 
 
 def test_agreement_of_pairs_on_t1() -> None:
     covariance = pair_covariance(MemoryCrowd.of(t1())).toarray()
-    np.testing.assert_allclose(covariance, [[0, 0.6, 0], [0.6, 0, 0], [0, 0, 0]], atol=1e-12)
+    np.testing.assert_allclose(covariance, [[0, 0.6, 0], [0.6, 0, 0], [0, 0, 0]], atol=DOUBLE)
 
 
 def test_pairs_without_common_instances_are_not_held() -> None:

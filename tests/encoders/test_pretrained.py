@@ -11,6 +11,7 @@ from PIL import Image
 import crowdwise
 from crowdwise.encoders import as_encoder, cache
 from crowdwise.errors import ConfigError, DataError, ModelFileError
+from tolerances import SINGLE
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "good", "bad", "film", "the", "a", "."]
 TEXTS = ["the good film", "a bad film", "good .", "bad bad film"] * 15
@@ -127,7 +128,7 @@ def test_pictures_by_onnx(onnx_file, tmp_path):
     assert model.prepare_.shape == (5,)
     assert model.score(pictures, Y) > 0.9
     path = model.save(tmp_path / "model")
-    np.testing.assert_allclose(crowdwise.load(path).predict_proba(pictures), model.predict_proba(pictures), atol=1e-6)
+    np.testing.assert_allclose(crowdwise.load(path).predict_proba(pictures), model.predict_proba(pictures), atol=SINGLE)
     onnx_file.write_bytes(onnx_file.read_bytes() + b"\0")
     with pytest.raises(ModelFileError, match="its checksum differs"):
         crowdwise.load(path).predict(pictures)

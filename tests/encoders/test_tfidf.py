@@ -10,6 +10,7 @@ from crowdwise.encoders import Tfidf, make_encoder, ngrams
 from crowdwise.encoders.base import restore_encoder
 from crowdwise.encoders.tfidf import leading_directions
 from crowdwise.errors import ConfigError, DataError, ModelFileError
+from tolerances import SINGLE
 
 TEXTS = [
     "The cast is phenomenal, especially the women.",
@@ -70,7 +71,7 @@ def test_weights_are_those_of_scikit_learn():
     texts = [text.casefold() for text in TEXTS[:4]]
     theirs = TfidfVectorizer(ngram_range=(1, 2), token_pattern=PATTERN, sublinear_tf=True).fit_transform(texts)
     ours = Tfidf(characters=None, width=0).fitted(texts).transform(texts)
-    np.testing.assert_allclose((ours @ ours.T).toarray(), (theirs @ theirs.T).toarray(), atol=1e-6)
+    np.testing.assert_allclose((ours @ ours.T).toarray(), (theirs @ theirs.T).toarray(), atol=SINGLE)
 
 
 def test_leading_directions_are_those_of_an_exact_decomposition():

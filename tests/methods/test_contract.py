@@ -15,6 +15,7 @@ from crowdwise import Annotations
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, ModelFileError
 from crowdwise.registry import METHODS
 from engine_helpers import crowd, quick
+from tolerances import SINGLE
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdwise.errors.CrowdwiseWarning")
 FACTORED = {f"{method} with factored heads": method for method in ("taidtm", "taidtm-ft")}
@@ -94,7 +95,7 @@ def test_annotations_may_be_a_frame_a_matrix_or_single_labels(method):
     dense = np.full((len(X), 8), -1)
     dense[annotations.instance, annotations.annotator] = annotations.label
     expected = fitted(method).predict_proba(X)
-    np.testing.assert_allclose(make(method).fit(X, dense).predict_proba(X), expected, atol=1e-6)
+    np.testing.assert_allclose(make(method).fit(X, dense).predict_proba(X), expected, atol=SINGLE)
     single = make(method).fit(X, dense.max(1))
     assert single.annotators_.shape == (1,)
 
@@ -108,7 +109,7 @@ def test_saved_and_loaded_model_predicts_the_same(method, tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
     np.testing.assert_array_equal(loaded.classes_, model.classes_)
     if model.transition_ is not None:
-        np.testing.assert_allclose(loaded.transition(X[:5]), model.transition(X[:5]), atol=1e-7)
+        np.testing.assert_allclose(loaded.transition(X[:5]), model.transition(X[:5]), atol=SINGLE)
     loaded.save(tmp_path / "again")
     np.testing.assert_array_equal(crowdwise.load(tmp_path / "again").predict_proba(X), model.predict_proba(X))
 

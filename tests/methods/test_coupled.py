@@ -11,6 +11,7 @@ from crowdwise import Annotations
 from crowdwise.engine.problem import Problem
 from crowdwise.methods.concord import CommonAndOwn, folds, volume_loss, wanted_shares
 from crowdwise.methods.core.coupled import CoupledLoss, Evidence, volume_and_slope
+from tolerances import SINGLE
 
 
 def plain_loss(logits, matrices, given: Evidence):
@@ -64,7 +65,7 @@ def test_loss_and_derivatives_equal_those_of_autograd(n_annotators, balanced):
         torch.autograd.grad(found, parameters), torch.autograd.grad(expected, parameters), strict=True
     )
     for mine, theirs in pairs_of_gradients:
-        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=SINGLE)
 
 
 def test_a_volume_beyond_the_limit_has_no_slope():

@@ -23,6 +23,7 @@ from crowdwise.networks import ConstantTransition
 from crowdwise.registry import METHODS
 from engine_helpers import crowd, quick, replay_static_steps
 from processes import by_one_and_by_two
+from tolerances import SINGLE
 
 TYPE_THREE = ["conal", "crowd-layer", "geo-crowd-net", "trace-reg", "union-net"]
 CONFIGURATIONS = [
@@ -58,7 +59,7 @@ def test_crowd_layer_of_a_matrix():
     z = layer(f, torch.zeros(3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64))
     torch.testing.assert_close(z, torch.tensor([[0.7, 0.55, 0.1]]).expand(3, -1))
     losses = F.cross_entropy(z, torch.arange(3), reduction="none")
-    torch.testing.assert_close(losses, torch.tensor([0.879427, 1.029427, 1.479427]), atol=1e-6, rtol=0)
+    torch.testing.assert_close(losses, torch.tensor([0.879427, 1.029427, 1.479427]), atol=SINGLE, rtol=0)
 
 
 @pytest.mark.parametrize("variant", ["MW", "VW", "VB", "VW+B", "SW"])
@@ -96,7 +97,7 @@ def near_identity(n_annotators: int, n_classes: int, epsilon: float = 1e-5) -> t
 def test_union_of_two_annotators(losses, union, total):
     theta, f = near_identity(2, 2), logits_of([0.9, 0.1])
     everything = torch.exp(-losses(f, theta, batch_of([0] * 4, [0, 0, 1, 1], [0, 1, 0, 1])))
-    torch.testing.assert_close(everything, torch.tensor(union * 2), atol=1e-6, rtol=0)
+    torch.testing.assert_close(everything, torch.tensor(union * 2), atol=SINGLE, rtol=0)
     given = losses(f, theta, batch_of([0, 0], [0, 1], [0, 1]))
     assert given.sum().item() == pytest.approx(total, abs=1e-5)
 
@@ -107,7 +108,7 @@ def test_the_union_sums_to_one_whatever_theta_is(losses):
     theta, f = 3 * torch.randn(n_annotators, n_classes, n_classes), torch.randn(1, n_classes)
     annotator = torch.arange(n_annotators).repeat_interleave(n_classes).tolist()
     batch = batch_of([0] * len(annotator), annotator, list(range(n_classes)) * n_annotators)
-    assert torch.exp(-losses(f, theta, batch)).sum().item() == pytest.approx(1, abs=1e-6)
+    assert torch.exp(-losses(f, theta, batch)).sum().item() == pytest.approx(1, abs=SINGLE)
 
 
 def test_the_union_of_certain_classifiers_is_the_same_in_both_variants():
@@ -148,8 +149,8 @@ def test_common_and_individual_noise_are_mixed(monkeypatch):
     o = noise(torch.tensor([[0.9, 0.1]]), torch.zeros(1, 2), zero, zero)
     torch.testing.assert_close(o, torch.tensor([[1.825, 0.175]]).expand(2, -1))
     losses = F.cross_entropy(o, torch.tensor([0, 1]), reduction="none")
-    torch.testing.assert_close(losses, torch.tensor([0.175674, 1.825674]), atol=1e-6, rtol=0)
-    assert noise.distances().item() == pytest.approx(1.414214, abs=1e-6)
+    torch.testing.assert_close(losses, torch.tensor([0.175674, 1.825674]), atol=SINGLE, rtol=0)
+    assert noise.distances().item() == pytest.approx(1.414214, abs=SINGLE)
 
 
 @pytest.mark.parametrize("omega", [0.0, 1.0])
@@ -242,8 +243,8 @@ def test_batches_smaller_than_the_number_of_classes_warn():
 def test_trace_reg_starts_near_the_identity():
     values = (6 * torch.eye(3) - 5)[None].requires_grad_()
     matrix = trace_reg.log_matrices(values).exp()[0]
-    torch.testing.assert_close(matrix.diagonal(), torch.full((3,), 0.989877), atol=1e-6, rtol=0)
-    assert matrix[0, 1].item() == pytest.approx(0.005062, abs=1e-6)
+    torch.testing.assert_close(matrix.diagonal(), torch.full((3,), 0.989877), atol=SINGLE, rtol=0)
+    assert matrix[0, 1].item() == pytest.approx(0.005062, abs=SINGLE)
     assert matrix.trace().item() == pytest.approx(2.969630, abs=1e-5)
     trace_reg.log_matrices(values - 1000).sum().backward()
     assert torch.isfinite(values.grad).all()

@@ -16,6 +16,7 @@ from crowdwise.errors import ConfigError
 from crowdwise.methods.max_mig import DIVERGENCES, LabelAggregator, mutual_information_loss
 from crowdwise.registry import METHODS
 from engine_helpers import QUICK, crowd, quick
+from tolerances import SINGLE
 
 SHORT = {
     "dl-mv": "majority-vote",
@@ -97,7 +98,7 @@ def test_options_reach_the_aggregator():
     X, annotations, _ = crowd(120)
     model = METHODS["dl-ds"](**QUICK, validation_fraction=0, aggregator_options={"prior": None})
     matrices = model.fit(X, annotations).transition(X[:1])[0]
-    np.testing.assert_allclose(matrices, DawidSkene(prior=None).fit(annotations).confusion_, atol=1e-6)
+    np.testing.assert_allclose(matrices, DawidSkene(prior=None).fit(annotations).confusion_, atol=SINGLE)
     with pytest.raises(ConfigError, match="unknown parameter 'priors' of DawidSkene; did you mean 'prior'"):
         METHODS["dl-ds"](**QUICK, aggregator_options={"priors": 1}).fit(X, annotations)
     with pytest.raises(ConfigError, match="unknown aggregator 'dawid-skeen'; did you mean 'dawid-skene'"):
@@ -117,7 +118,7 @@ def test_information_of_the_worked_examples():
     assert information(uniform, uniform, uniform[0]) == pytest.approx(0)
     assert information(np.eye(4), np.eye(4), uniform[0]) == pytest.approx(-(math.log(4) + 1))
     assert information([[0.8, 0.2], [0.3, 0.7]], [[0.9, 0.1], [0.4, 0.6]], [0.5, 0.5]) == pytest.approx(
-        -0.454502, abs=1e-6
+        -0.454502, abs=SINGLE
     )
 
 
@@ -183,7 +184,7 @@ def test_silent_annotators_keep_uniform_matrices():
         annotations.instance, annotations.annotator, annotations.label, n_instances=len(X), n_annotators=10, n_classes=3
     )
     matrices = crowdwise.MaxMIG(**quick("max-mig")).fit(X, more).transition(X[:1])[0]
-    np.testing.assert_allclose(matrices[8:], 1 / 3, atol=1e-6)
+    np.testing.assert_allclose(matrices[8:], 1 / 3, atol=SINGLE)
 
 
 @pytest.mark.parametrize("options", [{"divergence": "pearson"}, {"divergence": "js"}, {"prior": "votes"}], ids=str)

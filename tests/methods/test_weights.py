@@ -9,6 +9,7 @@ import torch
 import crowdwise
 from crowdwise.annotations import Annotations
 from crowdwise.engine.problem import Problem
+from tolerances import SINGLE
 
 
 def crowd(seed=0):
@@ -31,7 +32,7 @@ def test_weights_reach_the_losses(reduction):
         np.testing.assert_array_equal(two.weight.numpy(), weight)  # rows are in order already
         assert (one.weight == 1).all()
     else:
-        np.testing.assert_allclose(two.weight.reshape(80, 3).sum(1).numpy(), 1, rtol=1e-6)
+        np.testing.assert_allclose(two.weight.reshape(80, 3).sum(1).numpy(), 1, rtol=SINGLE)
     assert one.given is None
     assert two.subset(torch.tensor([3])).given is not None
 

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.networks import Classifier, build_backbone
 from crowdwise.networks.backbones import BatchNorm
+from tolerances import SINGLE
 
 
 @pytest.mark.parametrize(("name", "width"), [("resnet18", 512), ("resnet34", 512), ("cnn", 64), ("mlp", 128)])
@@ -28,7 +29,7 @@ def test_batch_norm_adds_the_shortcut_before_relu(relu, training):
     x, shortcut = torch.randn(2, 6, 8, 3, 3)
     norm = BatchNorm(8, relu=relu).train(training)
     expected = F.batch_norm(x, torch.zeros(8), torch.ones(8), training=training) + shortcut
-    assert torch.allclose(norm(x, shortcut), expected.relu() if relu else expected, atol=1e-6)
+    assert torch.allclose(norm(x, shortcut), expected.relu() if relu else expected, atol=SINGLE)
 
 
 @pytest.mark.gpu

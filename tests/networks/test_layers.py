@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from crowdwise.networks.layers import StackedLinear
+from tolerances import SINGLE
 
 
 @pytest.mark.parametrize("width", [1, 8, 15, 16])
@@ -59,4 +60,5 @@ def test_half_precision_is_for_wide_layers_in_training_that_share_their_inputs(w
     assert torch.equal(stacked(own), full)
     with torch.no_grad():
         torch.testing.assert_close(stacked(shared), full)
-    assert (stacked(shared) - full).abs().max() > 1e-4 if width == 200 else torch.allclose(stacked(shared), full)
+    distance = (stacked(shared) - full).abs().max()
+    assert distance > 1e-4 if width == 200 else distance < SINGLE
