@@ -55,7 +55,8 @@ class DeepWalkHeads(MappedHeads):
     @classmethod
     def from_saved(cls, tensors: dict[str, Tensor]) -> Self:
         hidden, d, n_classes, _ = tensors["last"].shape
-        return cls(tensors["embedding"], d - 1, n_classes, hidden=hidden, residual=tensors["residual"])
+        embedding = tensors["embedding"].clone()  # aligned in memory as before, for the same products
+        return cls(embedding, d - 1, n_classes, hidden=hidden, residual=tensors["residual"])
 
     def hidden(self) -> Tensor:
         return F.relu(self.first(self.embedding))
@@ -100,7 +101,7 @@ def walk_embedding(
     alone = np.diff(information.indptr) == 0
     embedding[~alone] *= np.sqrt(dimension * np.sum(~alone)) / max(float(np.linalg.norm(embedding[~alone])), 1e-12)
     embedding[alone] = rng.standard_normal((int(np.sum(alone)), rank)) * np.sqrt(dimension / rank)
-    return np.asarray(embedding, dtype=np.float64)
+    return np.ascontiguousarray(embedding, dtype=np.float64)  # row by row, as it is loaded again
 
 
 def random_walks(weights: sp.csr_array, length: int, rng: np.random.Generator) -> Ints:
