@@ -109,7 +109,8 @@ def chance_test(
     stratum = _strata(crowd)
     order = np.argsort(stratum, kind="stable")
     stratum = stratum[order]
-    instance, label = crowd.instance[order], crowd.label[order]
+    instance = crowd.instance[order].astype(np.int64)
+    label = crowd.label[order].astype(np.int64)
     agreeing = _agreement(instance, size, _numbers(crowd, level, values))
 
     def drawn() -> float:
