@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DATA ?= $(if $(CROWDWISE_DATA),$(CROWDWISE_DATA),$(wildcard ../shared/data))
 
-.PHONY: demo test fast-tests test-slow test-oldest lint format docs dist constraints clean browser audit
+.PHONY: demo test fast-tests test-slow test-elsewhere test-oldest lint format docs dist constraints clean browser audit
 
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -61,6 +61,10 @@ fast-tests: .venv/.installed-dev
 
 test-slow: lint browser
 	$(TEST) -m "not gpu" -n 2 --dist loadscope --no-loadscope-reorder --durations 30
+
+# What is computed, tested as on another processor: sums are taken in another order there.
+test-elsewhere: .venv/.installed-dev
+	CROWDWISE_DATA=$(DATA) $(BIN)/python .ci/elsewhere.py
 
 # The fast tests with the oldest versions that pyproject.toml allows, in an environment of its own. It needs uv, and says what it could not test.
 test-oldest:
