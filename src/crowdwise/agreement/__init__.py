@@ -21,6 +21,8 @@ from crowdwise.agreement._measures import (
 from crowdwise.agreement._pairwise import pairwise
 from crowdwise.agreement._report import report
 from crowdwise.agreement._result import Agreement, PairwiseAgreement, Report
+from crowdwise.agreement._scales import Ordered as Ordered
+from crowdwise.agreement._scales import Scale, scale_of
 from crowdwise.agreement._values import class_values as class_values
 
 __all__ = [
@@ -28,6 +30,7 @@ __all__ = [
     "ChanceTest",
     "PairwiseAgreement",
     "Report",
+    "Scale",
     "chance_test",
     "cohen_kappa",
     "coincidences",
@@ -37,6 +40,7 @@ __all__ = [
     "pairwise",
     "raw_agreement",
     "report",
+    "scale_of",
     "scott_pi",
     "self_consistency",
 ]

@@ -9,12 +9,13 @@ from typing import Any, Literal
 import numpy as np
 from scipy import stats
 
-from crowdwise.agreement._measures import alpha_statistic
+from crowdwise.agreement._measures import Level, alpha_statistic
+from crowdwise.agreement._scales import Ordered, scale_of
 from crowdwise.agreement._values import Values, class_values
 from crowdwise.agreement._votes import Votes
 from crowdwise.annotations import Annotations
 from crowdwise.constraints import OpenProbability, PositiveInt, check_value, checked
-from crowdwise.data.codes import cells, count
+from crowdwise.data.codes import Codes, cells, count
 from crowdwise.data.types import Floats, Ints, RandomState
 
 OWN_LABELS = 10  # labels from which on the labels of an annotator are permuted apart from those of others
@@ -25,7 +26,7 @@ ENOUGH = 20  # draws as large as the observed value, after which the p-value is 
 FIRST_DRAWS = 39  # draws after which agreement far above all of them is called so
 FAR = 6.0  # standard deviations above their mean
 
-ChanceLevel = Literal["nominal", "ordinal", "interval"]
+ChanceLevel = Literal["auto", "nominal", "ordinal", "interval"]
 
 
 @dataclass(frozen=True)
@@ -69,9 +70,10 @@ class ChanceTest:
 @checked
 def chance_test(
     annotations: Any,
-    level: ChanceLevel = "nominal",
+    level: ChanceLevel = "auto",
     *,
     values: Values | None = None,
+    ordered: Ordered = "auto",
     significance: OpenProbability = 0.05,
     n_permutations: PositiveInt = 999,
     random_state: RandomState = 0,
@@ -87,7 +89,8 @@ def chance_test(
     more than 50,000 labels, those of instances drawn at random are tested.
 
     ``level`` and ``values`` are as in `krippendorff_alpha`: "ordinal" and "interval" find agreement of ordered classes
-    even if annotators seldom choose the same one. If an annotator labelled an instance several times, the first label
+    even if annotators seldom choose the same one. By default, the level is ordinal if the classes are ordered (by `scale_of`
+    with ``ordered``), and nominal if not. If an annotator labelled an instance several times, the first label
     counts.
 
     >>> rng = np.random.default_rng(1)
@@ -99,7 +102,13 @@ def chance_test(
     """
     check_value("level", level, ChanceLevel)
     rng = np.random.default_rng(random_state)
-    crowd = _comparable_part(Annotations.coerce(annotations).hard(), rng)
+    crowd = Annotations.coerce(annotations)
+    if level == "auto":
+        scale = scale_of(crowd, ordered)
+        level = "nominal" if scale is None else "ordinal"
+        if scale is not None and values is None:
+            values = scale.values
+    crowd = _comparable_part(crowd.hard(), rng)
     votes = Votes.of(crowd)
     with np.errstate(divide="ignore", invalid="ignore"):  # an undefined alpha is NaN
         alpha = float(alpha_statistic(crowd, votes, level, values)(votes.count[None].astype(np.float64))[0])
@@ -140,7 +149,7 @@ def _strata(crowd: Annotations) -> Ints:
     return np.asarray(own[crowd.annotator])
 
 
-def _numbers(crowd: Annotations, level: ChanceLevel, values: Values | None) -> Floats | None:
+def _numbers(crowd: Annotations, level: Level, values: Values | None) -> Floats | None:
     """Positions of the classes, (C,), by whose squared differences labels disagree; None if all differ alike."""
     if level == "nominal":
         return None
@@ -154,18 +163,18 @@ def _numbers(crowd: Annotations, level: ChanceLevel, values: Values | None) -> F
     return np.asarray((number - number.mean()) / (np.ptp(number) or 1.0))
 
 
-def _agreement(instance: Ints, size: int, number: Floats | None) -> Callable[[Ints], float]:
+def _agreement(instance: Codes, size: int, number: Floats | None) -> Callable[[Codes], float]:
     """What grows with alpha when labels (E,) are shuffled, as the disagreement expected by chance stays the same."""
     per_instance = np.bincount(instance, minlength=size)
     weight = 1 / (per_instance - 1)
 
-    def equal(label: Ints) -> float:
+    def equal(label: Codes) -> float:
         """Pairs of equal labels, each instance divided by its number of labels - 1."""
         width = int(label.max()) + 1
         cell, times = np.unique(cells(instance, width, label), return_counts=True)
         return float((times * (times - 1) * weight[cell // width]).sum())
 
-    def near(label: Ints) -> float:
+    def near(label: Codes) -> float:
         """Minus the squared differences of labels of an instance."""
         assert number is not None
         given = number[label]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from crowdwise.data.factorise import Vocabulary
 from crowdwise.data.types import Array, Floats, Ints
+
+if TYPE_CHECKING:
+    from crowdwise.agreement._scales import Scale
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,8 @@ class Report:
     n: int
     """Instances with two or more labels."""
     rows: tuple[Agreement, ...]
+    scale: Scale | None = None
+    """The order of the classes, if they are ordered."""
 
     def __getitem__(self, measure: str) -> Agreement:
         return next(row for row in self.rows if row.measure == measure)

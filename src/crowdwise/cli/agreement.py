@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdwise.cli.console import number, say, share, show_table, verb
-from crowdwise.cli.options import File, GoldColumn, Seed, TableOut, reads
+from crowdwise.cli.console import number, say, say_scale, share, show_table, verb
+from crowdwise.cli.options import File, GoldColumn, Ordered, Seed, TableOut, order, reads
 
 Level = StrEnum("Level", "nominal ordinal interval ratio")  # what differences between labels mean
 
@@ -22,6 +22,7 @@ def agreement(
         list[Level] | None,
         typer.Option(help="What labels are, for Krippendorff's alpha; nominal by default. May be repeated."),
     ] = None,
+    ordered: Ordered = "auto",
     confidence: Annotated[float, typer.Option(min=0.01, max=0.999, help="Confidence of the intervals.")] = 0.95,
     n_bootstrap: Annotated[
         int,
@@ -37,11 +38,14 @@ def agreement(
     from crowdwise.tasks.agreement import measure_agreement
 
     levels = [one.value for one in given.pop("level") or [Level.nominal]]
-    result = measure_agreement(levels=levels, **given)
+    result = measure_agreement(levels=levels, ordered=order(given.pop("ordered")), **given)
     low, high = f"{confidence:.0%} from", "to"
     rows = [[row.measure, *map(number, (row.value, *row.interval))] for row in result.report.rows]
     say(f"two labels or more: {share(result.report.n, result.n_instances)}")
+    say_scale(result.report.scale)
     show_table("Agreement", ("measure", "value", low, high), rows, right=("value", low, high))
+    if result.chance.within_chance:
+        say(f"{result.chance}: the labels do not show which are correct")
     if result.gold is not None:
         say(f"of {result.gold_labels:,} labels of instances with gold, {result.gold:.1%} are right")
     if out is not None:

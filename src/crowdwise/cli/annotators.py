@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdwise.cli.console import number, say, show_table, verb
-from crowdwise.cli.options import File, GoldColumn, Method, Seed, reads
+from crowdwise.cli.console import number, say, say_scale, show_table, verb
+from crowdwise.cli.options import File, GoldColumn, Method, Ordered, Seed, order, reads
 
 SHOWN = 30  # annotators on the screen
 
@@ -23,18 +23,23 @@ def annotators(
     ] = None,
     method: Method = "auto",
     gold_column: GoldColumn = None,
+    ordered: Ordered = "auto",
     seed: Seed = 0,
     *,
     given: dict[str, Any],
 ) -> Any:
     from crowdwise.tasks.annotators import judge_annotators
 
-    result = judge_annotators(**given)
+    result = judge_annotators(ordered=order(given.pop("ordered")), **given)
     say(f"method: {result.method}{f'. {result.reason}' if result.reason else ''}")
-    numbers = ("labels", "quality", "95% from", "to", "agreement", "spammer")
+    say_scale(result.scale)
+    if not result.graded:
+        say(f"{result.chance}: skill cannot be estimated. Check the task and its instructions, or pass gold labels.")
+    distance = ("off by",) if "mean_absolute_error" in result.table.column_names else ()
+    numbers = ("labels", "quality", "95% from", "to", "agreement", "spammer", *distance)
     gold = ("right by gold",) if "gold_accuracy" in result.table.column_names else ()
     show_table(
-        "Annotators, worst first",
+        "Annotators, worst first" if result.graded else "Annotators",
         ("annotator", *numbers, "worst class", "confuses", *gold),
         [_row(row) for row in result.table.slice(0, SHOWN).to_pylist()],
         right=numbers,
@@ -53,6 +58,7 @@ def _row(row: Mapping[str, Any]) -> list[str]:
         str(row["annotator"]),
         f"{row['num_examples_labeled']:,}",
         *(number(row[name]) for name in (*numbers, "agreement_with_consensus", "spammer_score")),
+        *([number(row["mean_absolute_error"])] if "mean_absolute_error" in row else []),
         "-" if row["worst_class"] is None else str(row["worst_class"]),
         "-" if row["confused_class"] is None else f"{row['confused_class']} as {row['confused_with']}",
         *([_by_gold(row)] if "gold_accuracy" in row else []),

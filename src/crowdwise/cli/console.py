@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.models import OptionInfo
@@ -20,6 +20,9 @@ from typer.models import OptionInfo
 from crowdwise.errors import CrowdwiseError, UsageError, spelling
 from crowdwise.storage.text import printable
 from crowdwise.tasks.observer import Observer
+
+if TYPE_CHECKING:
+    from crowdwise.agreement import Scale
 
 WIDE = 120  # columns where nobody looks: in files and pipes
 Json = Annotated[
@@ -144,6 +147,14 @@ def complain(kind: str, message: str) -> None:
 def say(line: str = "") -> None:
     """One line on stdout, as it is: long paths are not broken. It goes to stderr where a program reads the result."""
     typer.echo(printable(line), err=not for_people())
+
+
+def say_scale(scale: Scale | None) -> None:
+    """A line on the order of the classes, if they are ordered."""
+    if scale is None:
+        return
+    other = "" if scale.source == "declared" else "; --ordered no takes them for names"
+    say(f"ordered classes: {scale} ({scale.reason}{other})")
 
 
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[str] = ()) -> None:

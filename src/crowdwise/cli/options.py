@@ -61,6 +61,14 @@ Method = Annotated[
 GoldColumn = Annotated[
     str | None, typer.Option(metavar="NAME", help="Column of FILE with true classes, like --gold NAME.")
 ]
+Ordered = Annotated[
+    str,
+    typer.Option(
+        metavar="NAMES|auto|no",
+        help="Classes from the lowest to the highest: none,mild,severe. auto (default) recognises scales; no: unordered.",
+        show_default=False,
+    ),
+]
 TableOut = Annotated[Path | None, typer.Option("--out", "-o", metavar="OUT", help="Write the table, by its suffix.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, ...")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of whatever is random.")]
@@ -90,6 +98,12 @@ Root = Annotated[
 def _listed(text: str | None) -> list[str] | None:
     """``a,b`` -> names; one that holds a comma is put in quotes."""
     return None if text is None else [cell.strip() for cell in next(csv.reader([text], skipinitialspace=True), [])]
+
+
+def order(text: str) -> str | list[str]:
+    """``a,b,c`` -> classes in this order; one word is "auto" or "no"."""
+    names = _listed(text) or []
+    return names if len(names) > 1 else text
 
 
 def _renamed(items: Sequence[str] | None) -> dict[str, str] | None:

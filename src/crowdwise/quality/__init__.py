@@ -9,6 +9,7 @@ from crowdwise.quality._annotators import Tally as Tally
 from crowdwise.quality._annotators import annotators
 from crowdwise.quality._annotators import class_counts as class_counts
 from crowdwise.quality._annotators import profile as profile
+from crowdwise.quality._annotators import ungraded as ungraded
 from crowdwise.quality._belief import majority_posterior as majority_posterior
 from crowdwise.quality._calibration import Calibration, calibration
 from crowdwise.quality._instances import instances, issues

@@ -14,6 +14,7 @@ from scipy.special import stdtrit
 from crowdwise.aggregation.core.bayes_kernels import decoded
 from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.core.kernels import expected_counts
+from crowdwise.agreement import Ordered, scale_of
 from crowdwise.annotations import Annotations
 from crowdwise.constraints import OpenProbability, checked
 from crowdwise.data.codes import row_blocks
@@ -59,6 +60,7 @@ def annotators(
     durations: Any = None,
     gold: Mapping[Any, Any] | None = None,
     confidence: OpenProbability = 0.95,
+    ordered: Ordered = "auto",
 ) -> pa.Table:
     """One row per annotator, in the order of ``annotations.annotators``; null if unknown.
 
@@ -78,7 +80,9 @@ def annotators(
     right, and ``overused_class``. With times: ``seconds_per_label`` (median) and ``drift``, the change of quality from
     the first label to the last, with ``drift_low`` .. ``drift_high``, which hold for all annotators together (Šidák): that
     somebody's does not contain 0 is no chance finding. With gold: ``gold_accuracy``, the share of labels that equal it, with
-    ``gold_accuracy_low`` .. ``gold_accuracy_high`` (Wilson), and ``num_gold``, of so many labels.
+    ``gold_accuracy_low`` .. ``gold_accuracy_high`` (Wilson), and ``num_gold``, of so many labels. If the classes are ordered,
+    by `crowdwise.agreement.scale_of` with ``ordered``: ``mean_absolute_error``, the expected distance between label and true
+    class in steps of the scale, and ``mean_error``, its mean with sign, above 0 if labels are too high.
 
     >>> table = annotators([[0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 1]])
     >>> table.select(["annotator", "agreement_with_consensus", "worst_class", "overused_class"]).to_pylist()[2]
@@ -86,7 +90,12 @@ def annotators(
     """
     crowd = Annotations.coerce(annotations)
     belief = Belief.of(crowd, posterior, confusion)
-    columns = profile(_tally(crowd, belief, posterior), confidence)
+    tally = _tally(crowd, belief, posterior)
+    columns = profile(tally, confidence)
+    scale = scale_of(crowd, ordered)
+    if scale is not None:
+        distances = _distances(tally, np.array(scale.values))
+        columns.update(distances if belief.comparable else nothing(distances))
     if durations is not None or timestamps is not None:
         columns.update(_speed(crowd, timestamps, durations))
     if timestamps is not None:
@@ -94,6 +103,41 @@ def annotators(
         columns.update(drift if belief.comparable else nothing(drift))
     if gold is not None:
         columns.update(_against(crowd, gold, confidence))
+    return pa.table(columns)
+
+
+GRADES = (
+    "annotator_quality",
+    "worst_class",
+    "worst_class_quality",
+    "confused_class",
+    "confused_with",
+    "confused_count",
+    "spammer_score",
+    "bias",
+    "overused_class",
+    "mean_absolute_error",
+    "mean_error",
+    "drift",
+    "drift_low",
+    "drift_high",
+)
+"""Columns of `annotators` that follow from which labels are taken for right."""
+
+
+def ungraded(table: pa.Table) -> pa.Table:
+    """The table of `annotators` without grades: for labels that agree no more than by chance (`agreement.chance_test`).
+
+    Skills and errors are null and intervals of skill reach from 0 to 1, as if nothing could be compared.
+
+    >>> table = ungraded(annotators([[0, 1], [1, 0], [0, 0]]))
+    >>> table.select(["annotator_quality", "annotator_quality_low", "annotator_quality_high"]).to_pylist()[0]
+    {'annotator_quality': None, 'annotator_quality_low': 0.0, 'annotator_quality_high': 1.0}
+    """
+    columns = {name: table[name] for name in table.column_names}
+    columns |= nothing({name: columns[name] for name in GRADES if name in columns})
+    ends = {"annotator_quality_low": np.zeros, "annotator_quality_high": np.ones}
+    columns |= {name: pa.array(end(table.num_rows)) for name, end in ends.items()}
     return pa.table(columns)
 
 
@@ -218,6 +262,22 @@ def _bias(tally: Tally) -> dict[str, Any]:
     return {
         "bias": floats(np.abs(excess).sum(axis=1) / 2, silent),
         "overused_class": ids(tally.classes, overused, silent | unbiased),
+    }
+
+
+def _distances(tally: Tally, value: Floats) -> dict[str, Any]:
+    """Expected distance of the labels from the true classes on a scale with a ``value`` (C,) for every class."""
+    entries = tally.counts.tocoo()
+    annotator, label = np.divmod(entries.row, len(value))
+    distance = value[label] - value[entries.col]
+    size = tally.annotators.size
+    total = np.bincount(annotator, entries.data, size)
+    absolute = np.bincount(annotator, entries.data * np.abs(distance), size)
+    signed = np.bincount(annotator, entries.data * distance, size)
+    silent = total <= 0
+    return {
+        "mean_absolute_error": floats(absolute / np.where(silent, 1, total), silent),
+        "mean_error": floats(signed / np.where(silent, 1, total), silent),
     }
 
 

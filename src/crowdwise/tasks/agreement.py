@@ -23,6 +23,8 @@ class Agreement:
 
     report: measures.Report
     n_instances: int
+    chance: measures.ChanceTest
+    """Whether annotators agree more than by chance; on the scale of the classes if they are ordered."""
     gold: float | None = None
     """Share of the labels that are those of gold, where there is gold; of ``gold_labels`` labels."""
     gold_labels: int = 0
@@ -38,24 +40,29 @@ def measure_agreement(
     n_bootstrap: int = 1000,
     seed: int = 0,
     gold_column: str | None = None,
+    ordered: measures.Ordered = "auto",
     reading: Reading | None = None,
     observer: Observer = SILENT,
 ) -> Agreement:
     """Measure the agreement in a file of annotations, and write the table where ``out`` is given.
 
-    ``levels`` say what differences between labels mean.
+    ``levels`` say what differences between labels mean; ``ordered``, whether the classes are ordered, and how.
     """
     path, out = Path(path), None if out is None else Path(out)
     if out is not None:
         check_outputs([out], [path])
     export = read_annotations(path, reading, observer, gold_column=gold_column, details=False)
+    crowd = export.annotations
     with observer.step("resampling instances"):
-        report = measures.report(
-            export.annotations, levels=levels, confidence=confidence, n_bootstrap=n_bootstrap, random_state=seed
-        )
+        resampling: dict[str, Any] = {"confidence": confidence, "n_bootstrap": n_bootstrap, "random_state": seed}
+        report = measures.report(crowd, levels=levels, ordered=ordered, **resampling)
+        chance = measures.chance_test(crowd, ordered=ordered, random_state=seed)
     if out is not None:
         write_together({out: report.to_table()})
-    crowd = export.annotations
     truth = gold_codes(crowd, export.gold) if export.gold else None
-    said = np.empty(0, bool) if truth is None else (crowd.label == truth[crowd.instance])[truth[crowd.instance] >= 0]
-    return Agreement(report, crowd.n_instances, float(said.mean()) if said.size else None, said.size, out)
+    right = np.empty(0, bool)
+    if truth is not None:
+        known = truth[crowd.instance] >= 0
+        right = (crowd.label == truth[crowd.instance])[known]
+    share = float(right.mean()) if right.size else None
+    return Agreement(report, crowd.n_instances, chance, share, right.size, out)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from crowdwise.agreement import ChanceTest, Ordered, Scale, chance_test, scale_of
+from crowdwise.quality import ungraded
 from crowdwise.tasks.aggregate import annotator_table, fit, write_together
 from crowdwise.tasks.observer import SILENT, Observer
 from crowdwise.tasks.parameters import AUTO, check_aggregator, check_outputs
@@ -23,6 +25,11 @@ class Judged:
     table: pa.Table
     """`crowdwise.quality.annotators`, worst first."""
     out: Path | None
+    chance: ChanceTest
+    """Whether annotators agree more than by chance. If not, and no gold informs the method, nobody is graded."""
+    scale: Scale | None
+    """The order of the classes, if they are ordered."""
+    graded: bool = True
 
 
 def judge_annotators(
@@ -32,13 +39,15 @@ def judge_annotators(
     method: str = AUTO,
     gold: str | Path | None = None,
     gold_column: str | None = None,
+    ordered: Ordered = "auto",
     seed: int = 0,
     reading: Reading | None = None,
     observer: Observer = SILENT,
 ) -> Judged:
     """Judge the annotators in a file of annotations, and write the table where ``out`` is given.
 
-    ``gold``, a table of true classes of some instances or a column of the file, informs the method.
+    ``gold``, a table of true classes of some instances or a column of the file, informs the method. ``ordered`` says
+    whether the classes are ordered, and how.
     """
     path, out = Path(path), None if out is None else Path(out)
     if out is not None:
@@ -49,7 +58,11 @@ def judge_annotators(
     with observer.step("inferring labels"):
         fitted = fit(method, export.annotations, export.gold if asked else None, seed, models=export.models)
         times = {"timestamps": export.timestamps, "durations": export.durations}
-        table = annotator_table(export.annotations, fitted.model, **times, gold=export.gold)
+        scale = scale_of(export.annotations, ordered)
+        table = annotator_table(export.annotations, fitted.model, **times, gold=export.gold, ordered=ordered)
+        chance = chance_test(export.annotations, ordered=ordered, random_state=seed)
+        graded = not chance.within_chance or bool(asked and export.gold)
+        table = table if graded else ungraded(table)
     if out is not None:
         write_together({out: table})
-    return Judged(fitted.name, fitted.reason, table, out)
+    return Judged(fitted.name, fitted.reason, table, out, chance, scale, graded)
