@@ -15,7 +15,7 @@ from crowdwise.agreement._values import Values, class_values
 from crowdwise.agreement._votes import Votes
 from crowdwise.annotations import Annotations
 from crowdwise.constraints import OpenProbability, PositiveInt, check_value, checked
-from crowdwise.data.codes import Codes, cells, count
+from crowdwise.data.codes import cells, count
 from crowdwise.data.types import Floats, Ints, RandomState
 
 OWN_LABELS = 10  # labels from which on the labels of an annotator are permuted apart from those of others
@@ -163,18 +163,18 @@ def _numbers(crowd: Annotations, level: Level, values: Values | None) -> Floats 
     return np.asarray((number - number.mean()) / (np.ptp(number) or 1.0))
 
 
-def _agreement(instance: Codes, size: int, number: Floats | None) -> Callable[[Codes], float]:
+def _agreement(instance: Ints, size: int, number: Floats | None) -> Callable[[Ints], float]:
     """What grows with alpha when labels (E,) are shuffled, as the disagreement expected by chance stays the same."""
     per_instance = np.bincount(instance, minlength=size)
     weight = 1 / (per_instance - 1)
 
-    def equal(label: Codes) -> float:
+    def equal(label: Ints) -> float:
         """Pairs of equal labels, each instance divided by its number of labels - 1."""
         width = int(label.max()) + 1
         cell, times = np.unique(cells(instance, width, label), return_counts=True)
         return float((times * (times - 1) * weight[cell // width]).sum())
 
-    def near(label: Codes) -> float:
+    def near(label: Ints) -> float:
         """Minus the squared differences of labels of an instance."""
         assert number is not None
         given = number[label]
