@@ -1,0 +1,77 @@
+"""Cells of files: what is blank, what is a number, what two spellings have in common. Nothing of crowdwise is used."""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+import unicodedata
+from decimal import Decimal
+from typing import Any
+
+NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+BETWEEN = re.compile(r"[\s_./,:;!?'\"()-]+")  # what separates or ends words
+
+
+class Refused(Exception):
+    """The rules make this an error."""
+
+
+def is_blank(value: Any) -> bool:
+    """Whether a cell says nothing: empty, blanks, None, NaN."""
+    if isinstance(value, float):
+        return math.isnan(value)
+    return value is None or (isinstance(value, str) and not value.strip())
+
+
+def number(value: Any) -> Decimal | None:
+    """The number that a value is, or that its text stands for; None for anything else."""
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int):
+        return Decimal(value)
+    if isinstance(value, float):
+        return Decimal(repr(value)) if math.isfinite(value) else None
+    if isinstance(value, Decimal):
+        return value
+    text = str(value).strip()
+    return Decimal(text) if NUMBER.fullmatch(text) else None
+
+
+def shown(value: Any) -> str:
+    """A value as text: booleans as in JSON, whole numbers without a point."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
+        return str(int(value))
+    if isinstance(value, datetime.date | datetime.datetime):
+        return value.isoformat()
+    return str(value)
+
+
+def plain(value: Decimal) -> str:
+    """A number without zeros that say nothing."""
+    if value == value.to_integral_value():
+        return str(int(value))
+    return format(value.normalize(), "f")
+
+
+def by_value(value: Any) -> str:
+    """What labels with the same value share: numbers however they are written, all else as it is."""
+    found = number(value)
+    return shown(value) if found is None else f"#{plain(found)}"
+
+
+def alike(value: Any) -> str:
+    """What labels share that differ only in case, blanks, punctuation or Unicode form."""
+    found = number(value)
+    if found is not None:
+        return f"#{plain(found)}"
+    text = unicodedata.normalize("NFKC", shown(value)).casefold()
+    text = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
+    return BETWEEN.sub("", text) or "".join(text.split())
+
+
+def simple(name: str) -> str:
+    """The name of a column without case and punctuation."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())
