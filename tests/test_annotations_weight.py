@@ -251,3 +251,39 @@ def test_agreement_and_quality_take_soft_labels():
     assert np.isfinite(table["annotator_quality"].to_numpy()).all()
     assert quality.instances(soft, model).num_rows == 80
     assert quality.next_labels(soft, model, budget=5).num_rows == 0  # everybody has labelled everything
+
+
+def without_repeats(rows, policy):
+    """A policy for repeats by hand: of pairs labelled again, and of no others; a soft label is no repeat."""
+    kept = []
+    for pair in dict.fromkeys(row[:2] for row in rows):
+        group = [row for row in rows if row[:2] == pair]
+        total = sum(weight for *_, weight in group)
+        labels = [label for *_, label, _ in group]
+        if len(group) == 1 or (len(set(labels)) == len(labels) and total <= 1):
+            kept += group
+        elif policy == "share":
+            kept += [
+                (*pair, label, sum(row[3] for row in group if row[2] == label) / total)
+                for label in dict.fromkeys(labels)
+            ]
+        else:
+            kept.append(group[0] if policy == "first" else group[-1])
+    return sorted(kept)
+
+
+@pytest.mark.parametrize("policy", ["first", "last", "share"])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_policy_for_repeats_changes_only_pairs_that_are_repeated(policy, seed):
+    rng = np.random.default_rng(seed)
+    parts = [rng.integers(0, size, 14) for size in (5, 3, 3)]
+    weight = rng.choice([0.25, 0.5, 1.0, 2.0], 14)
+    a = Annotations.from_triples(*parts, weight=weight)
+    rows = list(zip(*(part.tolist() for part in (*parts, weight)), strict=True))
+    found = a.deduplicated(policy)
+    given = np.ones(len(found)) if found.weight is None else found.weight
+    columns = (found.instance, found.annotator, found.label, given)
+    made = sorted(zip(*(column.tolist() for column in columns), strict=True))
+    wanted = without_repeats(rows, policy)
+    assert [row[:3] for row in made] == [row[:3] for row in wanted]
+    np.testing.assert_allclose([row[3] for row in made], [row[3] for row in wanted], rtol=1e-6)

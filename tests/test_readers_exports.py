@@ -474,3 +474,12 @@ def test_a_matrix_without_lines_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n\n")
     with pytest.raises(ReadError, match="no line holds anything"):
         read(tmp_path / "a.csv", "dense")
+
+
+def test_a_model_whose_labels_all_mean_that_there_is_none_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.json"
+    path.write_bytes(label_studio())
+    export = read(path, missing=["neg"])  # which is all that the model says
+    assert export.models == []
+    assert set(export.kinds.tolist()) == {"person"}
+    assert len(export.annotations) == sum(label == "pos" for *_, label in SAID)

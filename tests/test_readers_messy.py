@@ -419,3 +419,13 @@ def test_what_is_left_out_takes_all_that_is_known_of_it_along(tmp_path: Path) ->
     assert export.confidences is not None
     assert export.confidences.shape == (3,)
     assert export.confidences[-1] == 0.8
+
+
+def test_repeats_share_one_label_in_a_table_without_weights(tmp_path: Path) -> None:
+    path = tmp_path / "crowd.csv"
+    path.write_text("item,worker,label,comment\n1,a,x,c1\n1,a,y,c2\n1,a,y,c3\n1,b,x,c4\n")
+    export = read(path, duplicates="share")
+    assert export.annotations.weight is not None
+    assert export.annotations.weight.tolist() == pytest.approx([1 / 3, 2 / 3, 1])
+    assert export.extra is not None
+    assert export.extra["comment"].to_pylist() == ["c1", "c2", "c4"]

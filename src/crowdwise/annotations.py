@@ -25,7 +25,6 @@ from crowdwise.data.codes import (
     checked,
     checked_weights,
     count,
-    distinct_rows,
     freeze,
     integers,
     selected,
@@ -33,7 +32,7 @@ from crowdwise.data.codes import (
     totals,
 )
 from crowdwise.data.factorise import Column, Ids, Vocabulary, encode, encode_classes, merge, weights_of
-from crowdwise.data.types import Array, Ints, RandomState
+from crowdwise.data.types import Array, Floats, Ints, RandomState
 from crowdwise.errors import AnnotationError, ConfigError, shorten, spelled, spelling
 from crowdwise.system import total_memory
 
@@ -547,11 +546,7 @@ class Annotations:
         check_value("duplicates", policy, Duplicates)
         if policy == "keep" or not self.n_duplicates:
             return self
-        if policy == "share":
-            rows, share = repeats.shared(self._pairs(), self.label, self.n_classes, self.weight)
-            kept = replace(self, weight=None)._rows(rows, self.instance, self.instance_vocabulary)
-            return kept if np.all(share > 1 - 1e-9) else replace(kept, weight=share.astype(np.float32))
-        rows = distinct_rows(self._pairs(), last=policy == "last")
+        rows, weight = self.rows_without_repeats(policy)
         if policy == "error":
             row = int(np.setdiff1d(np.arange(len(self)), rows)[0])
             (instance,) = self.instance_vocabulary.take(self.instance[[row]]).to_pylist()
@@ -561,7 +556,17 @@ class Annotations:
                 f"{self.n_duplicates}); say {spelled('duplicates', 'first')}, last, keep or share",
                 parameter="duplicates",
             )
-        return self._rows(rows, self.instance, self.instance_vocabulary)
+        kept = replace(self, weight=None)._rows(rows, self.instance, self.instance_vocabulary)
+        if weight is None or np.all(np.abs(weight - 1) < 1e-9):
+            return kept
+        return replace(kept, weight=weight.astype(np.float32))
+
+    def rows_without_repeats(self, policy: Duplicates) -> tuple[Ints, Floats | None]:
+        """Rows, ascending, that a policy for repeats keeps, and what they weigh; the weights are None where each is one."""
+        if policy == "keep" or not self.n_duplicates:
+            every: Ints = np.arange(len(self), dtype=np.int64)
+            return every, None if self.weight is None else self.weight.astype(np.float64)
+        return repeats.settled(policy, self._pairs(), self.label, self.n_classes, self.weight)
 
 
 def _vocabulary(codes: Array, kind: str, size: int | None, ids: Ids | None) -> Vocabulary:

@@ -1,7 +1,7 @@
 """Generated files of labels, read by crowdwise on every road and by the reference: `python -m differential --help`.
 
-    PYTHONPATH=src:tests .venv/bin/python -m differential --first 0 --cases 1000
-    PYTHONPATH=src:tests .venv/bin/python -m differential --show 17
+PYTHONPATH=src:tests .venv/bin/python -m differential --first 0 --cases 1000
+PYTHONPATH=src:tests .venv/bin/python -m differential --show 17
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+
 from differential import crowds, exports, writers
 from differential.crowds import Made
 from differential.values import is_blank, shown
@@ -401,5 +402,3 @@ def _matrix(draw: random.Random, number: int) -> Case:
     sheet.options["format"] = "dense"
     traits = (made.labels, made.items, made.people, *sheet.traits)
     return Case(number, "matrix", form, {name: data}, (name,), sheet.options, traits)
-
-

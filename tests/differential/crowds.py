@@ -89,8 +89,9 @@ def _items(draw: random.Random, kind: str, n: int) -> list[Any]:
 
 
 ITEMS = (
-    "numbers negative padded floats long longer words addresses unicode case dates quotes exponents truth nothing"
-).split() + ["some padded", "float and whole"]
+    *("numbers", "negative", "padded", "floats", "long", "longer", "words", "addresses", "unicode", "case", "dates"),
+    *("quotes", "exponents", "truth", "nothing", "some padded", "float and whole"),
+)
 PEOPLE: dict[str, list[Any]] = {
     "names": ["ann", "bob", "cyd", "dan"],
     "numbers": [1, 2, 3, 4],

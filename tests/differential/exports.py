@@ -9,14 +9,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+
 from differential import crowds, writers
 from differential.crowds import Made
 from differential.values import shown
 
 WORDS = (
-    "words;case;blanks in labels;unicode;other scripts;zero width;spelt numbers;numbers and words;nothing as class;"
-    "NA as class;nan as class;separators;quotes;lines;yes and no;formulas"
-).split(";")
+    *("words", "case", "blanks in labels", "unicode", "other scripts", "zero width", "spelt numbers", "yes and no"),
+    *(
+        "numbers and words",
+        "nothing as class",
+        "NA as class",
+        "nan as class",
+        "separators",
+        "quotes",
+        "lines",
+        "formulas",
+    ),
+)
 
 
 @dataclass

@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from differential.values import Refused
 
 TEXTS = {"csv": None, "txt": None, "psv": None, "tsv": "\t", "tab": "\t"}

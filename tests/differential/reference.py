@@ -13,11 +13,24 @@ from differential.rules import Crowd, Read, Row, like_a_class, settle, written
 from differential.tools import TOOLS
 from differential.values import Refused, is_blank, number, shown, simple
 
-INSTANCE = "instance item task example sample question unit document doc ticket case hit".split()
-ANNOTATOR = "annotator worker rater performer user coder labeler labeller judge assessor".split()
-LABEL = "label answer value response vote judgment judgement rating verdict".split()
-GOLD = "gold golden goldlabel truelabel truth groundtruth".split()
-TEXT = "text content sentence document question prompt title html body review".split()
+INSTANCE = [
+    "instance",
+    "item",
+    "task",
+    "example",
+    "sample",
+    "question",
+    "unit",
+    "document",
+    "doc",
+    "ticket",
+    "case",
+    "hit",
+]
+ANNOTATOR = ["annotator", "worker", "rater", "performer", "user", "coder", "labeler", "labeller", "judge", "assessor"]
+LABEL = ["label", "answer", "value", "response", "vote", "judgment", "judgement", "rating", "verdict"]
+GOLD = ["gold", "golden", "goldlabel", "truelabel", "truth", "groundtruth"]
+TEXT = ["text", "content", "sentence", "document", "question", "prompt", "title", "html", "body", "review"]
 ROLES = {"instance": INSTANCE, "annotator": ANNOTATOR, "label": LABEL}
 
 

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import crowdwise
 import numpy as np
 import pyarrow as pa
+from typer.main import get_command
+
+import crowdwise
 from crowdwise.cli import app
 from crowdwise.data.training import from_files
 from crowdwise.errors import CrowdwiseError
@@ -25,7 +27,6 @@ from crowdwise.tasks.report_source import Request, find
 from differential.cases import Case
 from differential.opening import open_table
 from differential.values import shown
-from typer.main import get_command
 
 Triple = tuple[str, str, str, float]
 
@@ -302,7 +303,8 @@ def convert(case: Case, folder: Path) -> Outcome:
     suffix = random.Random(case.number).choice(["csv", "tsv", "jsonl", "parquet"])
     out = folder / f"converted.{suffix}"
     command("convert", str(folder / case.names[0]), str(out), *words_of(case, folder))
-    found = exported(crowdwise.read(out, format="table"))
+    gold = "gold" if "gold" in open_table(out.name, out.read_bytes(), {}).names else None
+    found = exported(crowdwise.read(out, format="table", gold=gold))
     found.texts = None
     return found
 

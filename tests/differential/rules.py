@@ -217,9 +217,11 @@ def _gold(
                 raise Refused(f"gold of {one!r} contradicts itself between files")
     if dropped and any(part.gold_asked for part in parts):
         raise Refused("gold contradicts itself")
-    return {} if dropped and not any(part.gold for part in parts) else {
-        one: truth for one, truth in found.items() if one not in dropped
-    }
+    return (
+        {}
+        if dropped and not any(part.gold for part in parts)
+        else {one: truth for one, truth in found.items() if one not in dropped}
+    )
 
 
 def like_a_class(value: Any, key: Keyed, chosen: Mapping[str, set[str]]) -> str:

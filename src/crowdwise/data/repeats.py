@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise.data.codes import cells
+from crowdwise.data.codes import cells, distinct_rows
 from crowdwise.data.types import Array, Floats, Ints
 from crowdwise.errors import AnnotationError
 
@@ -22,11 +22,27 @@ def count_repeats(pairs: Ints, label: Array, n_classes: int, weight: Array | Non
         if not np.all(pairs[1:] > pairs[:-1]):
             pairs.sort()  # in place: there may be a hundred million
         return int(np.count_nonzero(pairs[1:] == pairs[:-1]))
-    distinct, number, times = np.unique(pairs, return_inverse=True, return_counts=True)
-    labels = np.unique(cells(number, n_classes, label))
-    repeated = np.bincount(labels // max(n_classes, 1), minlength=len(distinct)) < times
-    repeated |= (np.bincount(number, weight, len(distinct)) > 1 + 1e-4) & (times > 1)
-    return int((times[repeated] - 1).sum())
+    repeated, number = _repeated(pairs, label, n_classes, weight)
+    return int(np.count_nonzero(repeated[number]) - np.count_nonzero(repeated))
+
+
+def settled(policy: str, pairs: Ints, label: Array, n_classes: int, weight: Array | None) -> tuple[Ints, Floats | None]:
+    """Rows, ascending, that a policy for repeats keeps, and their weights; pairs that are not repeated stay as they are.
+
+    ``policy`` is "first", "last" or "share". A soft label is several annotations of a pair, but no repeat.
+
+    >>> settled("last", np.array([0, 0, 1]), np.array([0, 1, 1]), 2, None)
+    (array([1, 2]), None)
+    """
+    if policy == "share":
+        return _shared(pairs, label, n_classes, weight)
+    if weight is None:
+        return distinct_rows(pairs, last=policy == "last"), None
+    repeated, number = _repeated(pairs, label, n_classes, weight)
+    kept = ~repeated[number]
+    kept[distinct_rows(pairs, last=policy == "last")] = True
+    rows = np.flatnonzero(kept)
+    return rows, weight[rows].astype(np.float64)
 
 
 def heaviest(pairs: Array, weight: Array) -> Ints:
@@ -35,14 +51,24 @@ def heaviest(pairs: Array, weight: Array) -> Ints:
     return np.sort(order[np.flatnonzero(np.diff(pairs[order], prepend=-1))])
 
 
-def shared(pairs: Ints, label: Array, n_classes: int, weight: Array | None) -> tuple[Ints, Floats]:
-    """Rows of the distinct labels of every pair, ascending, and the share that each has of the pair's labels."""
-    distinct, pair = np.unique(pairs, return_inverse=True)
+def _shared(pairs: Ints, label: Array, n_classes: int, weight: Array | None) -> tuple[Ints, Floats]:
+    """Rows of the distinct labels of every pair, ascending, and their weights: of a repeated pair, the share of its labels."""
     given = np.ones(len(pairs)) if weight is None else weight.astype(np.float64)
+    repeated, pair = _repeated(pairs, label, n_classes, given)
     _, first, number = np.unique(cells(pair, n_classes, label), return_index=True, return_inverse=True)
-    share = np.bincount(number, given) / np.bincount(pair, given, minlength=len(distinct))[pair[first]]
+    whole = np.where(repeated, np.bincount(pair, given), 1.0)
+    share = np.bincount(number, given) / whole[pair[first]]
     order = np.argsort(first)
     return first[order], share[order]
+
+
+def _repeated(pairs: Ints, label: Array, n_classes: int, weight: Array) -> tuple[Array, Ints]:
+    """Whether each distinct pair is repeated: a label twice, or more than one label in all; and each row's pair among them."""
+    _, number, times = np.unique(pairs, return_inverse=True, return_counts=True)
+    labels = np.unique(cells(number, n_classes, label))
+    repeated = np.bincount(labels // max(n_classes, 1), minlength=len(times)) < times
+    repeated |= (np.bincount(number, weight, len(times)) > 1 + 1e-4) & (times > 1)
+    return repeated, number
 
 
 def soft_shares(probabilities: Any) -> Floats:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.annotations import Annotations, Duplicates
-from crowdwise.data.codes import cells, count, distinct_rows
+from crowdwise.data.codes import count
 from crowdwise.data.factorise import Column, decoded, encode_classes
 from crowdwise.data.frames import simple_name
 from crowdwise.data.types import Ints
@@ -94,7 +94,7 @@ class Collector:
         every, truths, where = self._encoded()
         annotations, rows = without_repeats(every, self.options.duplicates, where)
         codes = {row.annotator: code for row, code in zip(self._rows, every.annotator.tolist(), strict=True)}
-        models = {codes[name] for name in self._models}
+        models = {codes[name] for name in self._models if name in codes}  # others' labels are all left out
         details = self.options.details
         ids = {code: row.instance for row, code in zip(self._rows, every.instance.tolist(), strict=True)}
         items = [self._items.get(ids[code], {}) if details else {} for code in range(every.n_instances)]
@@ -197,12 +197,7 @@ def without_repeats(
 ) -> tuple[Annotations, Ints | None]:
     """The annotations that a policy for repeats keeps, and their rows; None for all rows."""
     kept = annotations.deduplicated(policy, where)
-    if kept is annotations:
-        return annotations, None
-    pairs = cells(annotations.instance, annotations.n_annotators, annotations.annotator)
-    if policy == "share":
-        pairs = cells(np.unique(pairs, return_inverse=True)[1], annotations.n_classes, annotations.label)
-    return kept, distinct_rows(pairs, last=policy == "last")
+    return kept, None if kept is annotations else annotations.rows_without_repeats(policy)[0]
 
 
 _PARSED: dict[str, tuple[Callable[[Any], float | None], str]] = {

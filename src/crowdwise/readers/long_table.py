@@ -101,7 +101,7 @@ def _export(
     )
     texts, pictures = (_of_instances(more.get(role), first) for role in ("text", "picture"))
     found = {"timestamp": times, "duration": durations, "text": texts, "picture": pictures, "kind": more.get("kind")}
-    found |= {"weight": annotations.weight, "confidence": confidences}
+    found |= {"weight": every.weight, "confidence": confidences}  # those that "share" makes have no column
     own = {role: roles[role] for role, values in found.items() if values is not None}
     columns = read.columns | own
     return Export(
