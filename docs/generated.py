@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "crowdwise"
 DOCUMENTS = (ROOT / "docs" / "methods.md", ROOT / "docs" / "architecture.md")
 HIDDEN = {"__init__", "__main__", "theory"}  # the exports, the entry point, an old name
-EVERYWHERE = {"errors", "registry", "progress"}  # too basic to be drawn
+EVERYWHERE = {"errors", "plugins", "registry", "progress"}  # too basic to be drawn
 
 T = TypeVar("T", str, tuple[str, ...])
 Group: TypeAlias = tuple[str, ...]

@@ -12,7 +12,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "crowdwise"
 LAYERS = [
-    ["errors", "constraints", "registry", "system", "callbacks", "_moved"],
+    ["errors", "constraints", "plugins", "registry", "system", "callbacks", "_moved"],
     ["storage", "data", "progress", "annotations"],
     ["agreement"],
     ["simulate", "readers", "datasets"],

@@ -11,6 +11,7 @@ import pkgutil
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from crowdwise import plugins
 from crowdwise.errors import ConfigError, suggest
 
 T = TypeVar("T")
@@ -51,6 +52,7 @@ class Registry(Generic[T]):
     def _import_package(self) -> None:
         if self._package is None:
             return
+        plugins.load()
         package = importlib.import_module(self._package)
         for module in pkgutil.iter_modules(package.__path__, self._package + "."):
             importlib.import_module(module.name)

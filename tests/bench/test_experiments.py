@@ -107,9 +107,30 @@ class TestGrid:
             ("k-mnist", "TAIDTM", 4),
         ]
 
-    def test_a_part_without_cells_says_what_there_is(self) -> None:
-        with pytest.raises(ConfigError, match=r"experiment 'quick' has no such runs: .* digits, .* ce, .* 0.3, 0.5"):
-            load_experiment("quick").cells(noise_rates=[0.4])
+    def test_a_part_without_cells_says_what_there_is(self, tmp_path: Path) -> None:
+        columns = '[[columns]]\npreset = "music"\n' + DIGITS + "simulate = { noise_rate = 0.3 }\n"
+        two = experiment(tmp_path, 'methods = ["ce"]\n' + columns)
+        with pytest.raises(ConfigError, match=r"has no such runs: .* music, digits, .* ce, its noise rates 0.3"):
+            two.cells(datasets=["music"], noise_rates=[0.3])
+        with pytest.raises(ConfigError, match=r"experiment 'mine' has no noise rate 0.45; its noise rates: 0.3$"):
+            two.cells(noise_rates=[0.3, 0.45])
+
+    @pytest.mark.parametrize("names", [["cee"], ["ce", "cee"], ["TAIDMT"]])
+    def test_an_unknown_method_is_refused_also_beside_known_ones(self, names: list[str]) -> None:
+        with pytest.raises(ConfigError, match=f"unknown method {names[-1]!r}; did you mean"):
+            load_experiment("quick").cells(methods=names)
+        with pytest.raises(ConfigError, match="experiment 'quick' has no data set 'digit'; did you mean 'digits'"):
+            load_experiment("quick").cells(datasets=["digits", "digit"])
+
+    def test_a_registered_method_that_the_experiment_lacks_gets_a_row(self, tmp_path: Path) -> None:
+        text = (
+            'methods = ["ce", "dl-mv"]\n' + DIGITS + 'methods = ["ce"]\nparameters = { epochs = 7, momentum = 0.5 }\n'
+        )
+        found = experiment(tmp_path, text).cells(methods=["ce", "gce"], seeds=[0])
+        assert [(cell.row, cell.method) for cell in found] == [("CE", "ce"), ("GCE", "gce")]
+        assert found[1].parameters["epochs"] == 7
+        assert found[1].data == found[0].data
+        assert [cell.method for cell in experiment(tmp_path, text).cells(seeds=[0])] == ["ce"]
 
 
 class TestOwnData:

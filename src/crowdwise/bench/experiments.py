@@ -31,7 +31,7 @@ from typing import Annotated, Any
 from crowdwise import presets
 from crowdwise.bench.cells import FILES, Cell
 from crowdwise.constraints import Interval, check_settings, check_value, parameters_of, refuse_unknown
-from crowdwise.errors import ConfigError
+from crowdwise.errors import ConfigError, suggest
 from crowdwise.registry import METHODS
 from crowdwise.storage.documents import named_toml, read_as, toml_names
 
@@ -86,10 +86,13 @@ class Experiment:
     ) -> list[Cell]:
         """The cells of the grid, or those with the given data sets, methods (or row names) and noise rates.
 
-        ``parameters`` override those of the experiment, in every method that has them.
+        A registered method that the experiment lacks gets a row of its own. ``parameters`` override those of the experiment,
+        in every method that has them.
         """
         chosen = seeds if seeds is not None else range(self.seeds)
-        found = [cell for seed in chosen for cell in self._of_seed(seed, parameters or {})]
+        wider = self._with_rows(methods)
+        found = [cell for seed in chosen for cell in wider._of_seed(seed, parameters or {})]
+        self._refuse_unknown(found, datasets, noise_rates)
         found = [cell for cell in found if not datasets or cell.dataset in datasets]
         found = [cell for cell in found if not methods or cell.method in methods or cell.row in methods]
         rates = [float(rate) for rate in noise_rates]
@@ -103,6 +106,34 @@ class Experiment:
             )
         return found
 
+    def _with_rows(self, methods: Sequence[str]) -> Experiment:
+        """With a row for each of the methods that it does not have."""
+        known = {name for row, spec in self.rows.items() for name in (row, spec["method"])}
+        added = {}
+        for name in methods:
+            if name in known:
+                continue
+            if name not in METHODS:
+                raise ConfigError(f"unknown method {name!r}{suggest(name, {*known, *METHODS})}", parameter="methods")
+            added[title_of(name)] = {"method": name}
+        return dataclasses.replace(self, rows={**self.rows, **added})
+
+    def _refuse_unknown(self, cells: Sequence[Cell], datasets: Sequence[str], noise_rates: Sequence[float]) -> None:
+        """Refuse data sets and noise rates that no cell has."""
+        known = {cell.dataset for cell in cells}
+        for name in datasets:
+            if name not in known:
+                raise ConfigError(
+                    f"experiment {self.name!r} has no data set {name!r}{suggest(name, known)}", parameter="datasets"
+                )
+        rates = dict.fromkeys(cell.simulate.get("noise_rate") for cell in cells)
+        for rate in noise_rates:
+            if not any(known is not None and float(known) == float(rate) for known in rates):
+                raise ConfigError(
+                    f"experiment {self.name!r} has no noise rate {rate:g}; its noise rates: {_listed(rates)}",
+                    parameter="noise_rates",
+                )
+
     def _of_seed(self, seed: int, parameters: Mapping[str, Any]) -> Iterator[Cell]:
         for column in self.columns:
             preset, own = presets.Preset(""), column.preset
@@ -111,7 +142,8 @@ class Experiment:
             for chosen in itertools.product(*column.vary.values()):
                 values = dict(zip(column.vary, chosen, strict=True))
                 for row, spec in self.rows.items():
-                    if column.methods is None or spec["method"] in column.methods:
+                    ours = column.methods is None or spec["method"] in column.methods
+                    if ours or spec["method"] not in self.methods:  # a method that was added later
                         yield self._cell(column, preset, values, row, spec, seed, parameters)
 
     def _cell(

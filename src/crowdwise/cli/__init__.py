@@ -114,8 +114,18 @@ def _crowdwise(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    plugin: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODULE", help="Module or Python file with methods of yours. May be repeated."),
+    ] = None,
 ) -> None:
     """Learning from crowds: classifiers and an understanding of every annotator, from labels that disagree."""
+    if plugin:
+        from crowdwise import plugins
+        from crowdwise.cli.console import failing_in_one_line
+
+        with failing_in_one_line():
+            plugins.use(plugin)
 
 
 def main() -> None:

@@ -41,24 +41,31 @@ def verb(function: Callable[..., Any]) -> Callable[..., Any]:
     def guarded(*args: Any, as_json: bool = False, **kwargs: Any) -> None:
         token = _machine.set(as_json)
         try:
-            with _short_warnings(), spelling(as_options(function)):
+            with failing_in_one_line(), _short_warnings(), spelling(as_options(function)):
                 result = function(*args, **kwargs)
                 if as_json:
                     typer.echo(document(result))
-        except UsageError as error:
-            raise typer.BadParameter(printable(str(error))) from None
-        except BrokenPipeError:
-            raise  # `crowdwise info ... | head`: the reader has seen enough
-        except (CrowdwiseError, OSError) as error:
-            complain("error", _message(error))
-            raise typer.Exit(1) from None
-        except KeyboardInterrupt as interrupt:
-            complain("interrupted", str(interrupt))
-            raise typer.Exit(130) from None
         finally:
             _machine.reset(token)
 
     return with_options(guarded, function, {"as_json": (Json, False)})
+
+
+@contextmanager
+def failing_in_one_line() -> Iterator[None]:
+    """Turn errors into one line on stderr and an exit status: 1, or 130 after Ctrl-C."""
+    try:
+        yield
+    except UsageError as error:
+        raise typer.BadParameter(printable(str(error))) from None
+    except BrokenPipeError:
+        raise  # `crowdwise info ... | head`: the reader has seen enough
+    except (CrowdwiseError, OSError) as error:
+        complain("error", _message(error))
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt as interrupt:
+        complain("interrupted", str(interrupt))
+        raise typer.Exit(130) from None
 
 
 def with_options(
