@@ -273,3 +273,13 @@ def test_several_files_to_stream_are_told_of_folders(tmp_path: Path) -> None:
     files = [write(tmp_path / f"{name}.parquet", crowd()) for name in "ab"]
     with pytest.raises(UsageError, match="these are 2 files: put Parquet files that are one table into a folder"):
         aggregate(files, tmp_path / "o.csv", method="wawa", stream=True)
+
+
+def test_blanks_at_the_ends_of_labels_make_no_class(tmp_path: Path) -> None:
+    """The spellings of a label are one class by the same rule, streamed or in memory."""
+    labels = ["cat", "cat ", "dog", "1", "1.0", "\tcat", "dog", "2.0", "cat"]
+    table = {"item": [0] * 3 + [1] * 3 + [2] * 3, "worker": list("abc") * 3, "label": labels}
+    path = write(tmp_path / "b.parquet", table)
+    same(path)
+    (memory, _), _ = both(path)
+    assert [row["label"] for row in memory][:2] == ["cat", "1"]

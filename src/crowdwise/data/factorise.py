@@ -254,6 +254,19 @@ def plain(values: pa.Array) -> pa.Array:
     return values.cast(pa.large_string()) if is_text(kind) else values
 
 
+def id_texts(ids: pa.Array) -> pa.Array:
+    """Ids as text, by which those of different types are compared: 1 and 1.0 are "1", true and false in small letters.
+
+    >>> id_texts(pa.array([1.0, 2.5])).to_pylist(), id_texts(pa.array([True])).to_pylist()
+    (['1', '2.5'], ['true'])
+    """
+    if pa.types.is_floating(ids.type):
+        whole = pc.and_(pc.equal(pc.floor(ids), ids), pc.less(pc.abs(ids), 2.0**63))
+        numbers = pc.if_else(whole, ids, pa.scalar(0, ids.type)).cast(pa.int64()).cast(pa.large_string())
+        return pc.if_else(whole, numbers, ids.cast(pa.large_string()))
+    return ids if ids.type == pa.large_string() else ids.cast(pa.large_string())
+
+
 def row_of(mask: pa.ChunkedArray | pa.Array) -> int:
     """Position of the first true value of a boolean arrow array; -1 if there is none."""
     return int(pc.index(mask, True).as_py())

@@ -17,7 +17,7 @@ from crowdwise.data.factorise import Vocabulary
 from crowdwise.errors import ConfigError, ReadError
 from crowdwise.readers._collector import kinds_of
 from crowdwise.readers._export import MODEL, READERS, Export, ReadOptions
-from crowdwise.readers._labels import LabelRules
+from crowdwise.data.label_rules import LabelRules
 from crowdwise.readers._read import AUTO, ROLES, detected, gold_file, read
 from crowdwise.readers.gold import with_gold
 

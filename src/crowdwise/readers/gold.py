@@ -13,12 +13,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.annotations import Annotations
-from crowdwise.data.factorise import Column, Vocabulary, encode_classes, factorise, is_text
+from crowdwise.data.factorise import (
+    Column,
+    Vocabulary,
+    decoded,
+    encode_classes,
+    factorise,
+    id_texts,
+    is_plain,
+    is_text,
+)
 from crowdwise.data.frames import ALIASES, find_column, listing
 from crowdwise.errors import DataError
 from crowdwise.readers._export import Export, ReadOptions
 from crowdwise.readers._files import load_columns
-from crowdwise.readers._labels import NO_RULES, LabelRules, resolved
+from crowdwise.data.label_rules import NO_RULES, LabelRules, resolved
 from crowdwise.readers.table import GOLD, naming, record_name, truths_of, whole_numbers
 
 
@@ -97,32 +106,49 @@ def read_gold(
 
 
 def _in_classes(truths: Column, crowd: Annotations, rules: LabelRules) -> tuple[Column, list[str]]:
-    """Gold labels in the vocabulary of the crowd."""
-    classes = Column(pa.chunked_array([crowd.class_vocabulary.arrow]), truths.name)
-    if classes.data.type != truths.data.type and not is_text(truths.data.type):
+    """Gold labels in the vocabulary of the crowd, whose labels have their new names already."""
+    classes = crowd.class_vocabulary.arrow
+    if classes.type != truths.data.type and not is_text(truths.data.type):
         return truths, []
-    known = rules.classes is None
-    _, found, remarks = resolved(LabelRules(False, rules.classes, rules.missing, rules.map), classes, truths)
-    return (truths if found is None else found), [one for one in remarks if known and one.startswith("gold ")]
+    own = LabelRules(False, rules.classes, rules.missing)
+    _, renamed, blanks = resolved(replace(own, map=rules.map, classes=None), _none_of(truths), truths)
+    known = Column(pa.chunked_array([classes]), truths.name)
+    _, found, remarks = resolved(own, known, renamed, checked=True)
+    if found is None:
+        return truths, []
+    remarks = [one for one in remarks if rules.classes is None and one.startswith(("gold ", "nobody "))]
+    return found, [*(one for one in blanks if one.startswith("blanks ")), *remarks]
+
+
+def _none_of(column: Column) -> Column:
+    """An empty column of the same type."""
+    return replace(column, data=column.data.slice(0, 0))
 
 
 def _like(column: Column, known: Vocabulary, *, whole: bool = False) -> Column:
-    """Numbers as text or text as numbers where the crowd's ids are such; ``whole`` also takes the text 1.0 for 1."""
-    kind, data = known.arrow.type, column.data
+    """Values in the type of the crowd's where they are the same otherwise; ``whole`` also takes the text 1.0 for 1."""
+    kind, data = known.arrow.type, decoded(column.data)
+    if pa.types.is_boolean(data.type) and is_text(kind):
+        return replace(column, data=data.cast(kind))
+    if pa.types.is_floating(data.type) and not pa.types.is_floating(kind) and is_plain(kind):
+        with suppress(pa.ArrowInvalid):  # a number with decimals: the lookup says what is wrong
+            data = pc.if_else(pc.is_nan(data), pa.scalar(None, data.type), data).cast(pa.int64())
     if is_text(data.type) and pa.types.is_integer(kind):
         with suppress(pa.ArrowInvalid):  # ids of another kind: nothing matches, or the lookup says what is wrong
-            return replace(column, data=(whole_numbers(data) if whole else data).cast(kind))
+            numbers = (whole_numbers(data) if whole else data).cast(kind)
+            if whole or numbers.cast(data.type).equals(data):  # 007 is not 7
+                return replace(column, data=numbers)
     if pa.types.is_integer(data.type) and is_text(kind):
         return replace(column, data=data.cast(kind))
-    return column
+    return replace(column, data=data)
 
 
 def _positions(seen: Vocabulary, crowd: Annotations) -> Any:
-    """Codes of instances by the crowd's vocabulary, -1 for those it does not have."""
-    mine = crowd.instance_vocabulary.arrow
-    if seen.arrow.type != mine.type:
-        return np.full(seen.size, -1, np.int32)
-    return pc.fill_null(pc.index_in(seen.arrow, value_set=mine), -1).to_numpy()
+    """Codes of instances by the crowd's vocabulary, -1 for those it does not have; as text where types differ."""
+    mine, theirs = crowd.instance_vocabulary.arrow, seen.arrow
+    if mine.type != theirs.type:
+        mine, theirs = id_texts(mine), id_texts(theirs)
+    return pc.fill_null(pc.index_in(theirs, value_set=mine), -1).to_numpy()
 
 
 def _with_classes(crowd: Annotations, truths: Column) -> Annotations:

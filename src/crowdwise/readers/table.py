@@ -25,7 +25,7 @@ from crowdwise.errors import AnnotationError, DataError
 from crowdwise.readers._columnar import Choose
 from crowdwise.readers._files import WRITTEN, Columns, format_of, load_columns
 from crowdwise.readers._guess import guess_columns
-from crowdwise.readers._labels import NO_RULES, LabelRules, resolved, similar_ids
+from crowdwise.data.label_rules import NO_RULES, LabelRules, resolved, similar_ids
 from crowdwise.readers._text import packing
 from crowdwise.storage import files
 from crowdwise.storage.text import inert_table
@@ -119,7 +119,8 @@ def read_columns(
         read = {role: Column.of(loaded[name], f"column {name!r}", record_name) for role, name in columns.items()}
         if not len(read["instance"].data):
             raise DataError(f"{path}: the table has columns but no rows")
-        read["label"], truth, more = resolved(rules, read["label"], read.get("gold"), sure=gold is not None)
+        sure = gold is not None
+        read["label"], truth, more = resolved(rules, read["label"], read.get("gold"), sure=sure, checked=sure)
         if truth is not None:
             read["gold"] = truth
         read, loaded, where, blank = _labelled(read, {name: loaded[name] for name in others})

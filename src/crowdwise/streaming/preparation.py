@@ -28,7 +28,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.data.codes import cells
-from crowdwise.data.factorise import Column, decoded, encode_classes, factorise, is_blank, weights_of
+from crowdwise.data.factorise import Column, decoded, encode_classes, factorise, is_blank, is_text, weights_of
+from crowdwise.data.label_rules import settled_texts
 from crowdwise.errors import AnnotationError, CrowdwiseWarning, DataError, ModelFileError, spelled
 from crowdwise.readers import MODEL
 from crowdwise.storage.files import storing
@@ -262,7 +263,7 @@ class _Encoding:
 
     def _write_table(self) -> None:
         self._check_table()
-        labels = Column(pa.chunked_array([self.ids["label"].since(0)]), self.table.names["label"])
+        labels = Column(pa.chunked_array([_settled(self.ids["label"].since(0))]), self.table.names["label"])
         rank, classes = encode_classes(labels, None)  # the code of every label in ascending order
         n, annotators = self.ids["instance"].size, self.ids["annotator"].since(0)
         about = {
@@ -320,6 +321,11 @@ def _labelled(columns: dict[str, Column]) -> dict[str, Column]:
         return columns
     rows = np.flatnonzero(given)
     return {role: column.take(rows) for role, column in columns.items()}
+
+
+def _settled(labels: pa.Array) -> pa.Array:
+    """Distinct labels under the names that they have in memory, which may be the same for several."""
+    return pa.array(settled_texts(labels.to_pylist()), labels.type) if is_text(labels.type) else labels
 
 
 def _given(labels: pa.Array) -> npt.NDArray[np.bool_]:

@@ -7,6 +7,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,10 @@ LIKELY_MISSING = {"n/a", "na", "nan", "none", "null", "-", "--", "?", "#n/a", "n
 SHOWN = 3  # groups of similar values in a message
 MOST = 500  # distinct labels among which similar ones are looked for
 _BETWEEN = re.compile(r"(?<=[^\W\d])[-‐-―_/]+(?=\w)|(?<=\w)[-‐-―_/]+(?=[^\W\d])")
+_WHOLE = re.compile(r"(-?\d+)\.0*", re.ASCII)  # a whole number as programs write it that have floats only
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)", re.ASCII)
+_DIGITS = re.compile(r"\d+")
+_JOINERS = "\u200c\u200d"  # invisible, but part of how some languages and emoji are written
 _MARKS = re.compile(r"(?<!\d)[.,:;]|[.,:;](?!\d)|[!?'\"()\[\]{}«»‘’“”…`´]|(?<!\d)_|_(?!\d)")  # not those inside numbers
 
 
@@ -54,30 +60,43 @@ class LabelRules:
         renamed = {str(old).strip(): str(new).strip() for old, new in (map or {}).items()}
         return cls(clean, listed, tuple(text.strip().casefold() for text in absent), renamed)
 
-    def resolve(self, labels: Mapping[Any, int], gold: Mapping[Any, int], *, sure: bool = True) -> Resolution:
+    def resolve(
+        self, labels: Mapping[Any, int], gold: Mapping[Any, int], *, sure: bool = True, checked: bool = False
+    ) -> Resolution:
         """The class that each label, and each gold label, stands for; both are given with their counts.
 
         ``sure``: gold is what the user calls so, and must be among the classes, not a column that merely looks like it.
+        ``checked``: a gold label that is probably a misspelt class is an error, also where no classes are listed.
         """
         counts: Counter[Any] = Counter(labels)
         counts.update(gold)
         found: dict[Any, Any] = {value: self._named(value) for value in counts}
-        remarks = [f"no label is {old!r}" for old in self.map if old not in {str(value).strip() for value in counts}]
+        remarks = self._unused(counts)
         if self.classes is not None:
             found = {
                 value: name if name is None else self._listed(name, counts[value], sure or value in labels)
                 for value, name in found.items()
             }
-        elif self.clean:
-            found, merged = _merged(found, counts)
-            remarks += merged
-        elif len(labels) <= MOST:
-            remarks += _similar(found[value] for value in labels)
+        else:
+            found, more = _settled(found, counts)
+            remarks += more
+            if self.clean:
+                found, merged = _merged(found, counts)
+                remarks += merged
+            elif len(labels) <= MOST:
+                remarks += _similar(found[value] for value in labels)
         truths = {value: found[value] for value in gold}
         if self.classes is None and len(labels) <= MOST:
-            truths, read_as = _like_labels(truths, {found[value] for value in labels})
+            known = {found[value] for value in labels} - {None}
+            truths, read_as = _like_labels(truths, known)
             remarks += [*_stand_ins(found, labels), *read_as]
+            remarks += _chosen_by_nobody(truths, gold, known, checked=sure and checked)
         return Resolution({value: found[value] for value in labels}, truths, remarks)
+
+    def _unused(self, counts: Mapping[Any, int]) -> list[str]:
+        """Remarks on names that no label has."""
+        texts = {text for value in counts for text in (str(value).strip(), by_value(value))}
+        return [f"no label is {old!r}" for old in self.map if not {old, by_value(old)} & texts]
 
     def vocabulary(self, kind: pa.DataType) -> pa.Array | None:
         """The classes that the user lists, in the type of the labels."""
@@ -93,11 +112,28 @@ class LabelRules:
             ) from error
 
     def _named(self, value: Any) -> Any:
-        """A label under its new name; None for one that is missing."""
-        text = str(value).strip()
-        if is_blank(value) or text.casefold() in self.missing:
+        """A label under its new name, without blanks at its ends; None for one that is missing."""
+        if is_blank(value):
             return None
-        return self.map.get(text, value)
+        text, number = str(value).strip(), by_value(value)
+        if {text.casefold(), number.casefold()} & self._missing:
+            return None
+        for spelling in (text, number):  # a spelling that the user names comes before an equal number
+            if spelling in self.map:
+                return self.map[spelling]
+        if number in self._numbers:
+            return self._numbers[number]
+        return text if isinstance(value, str) else value
+
+    @cached_property
+    def _missing(self) -> set[str]:
+        """Spellings of what is missing, and the numbers among them by value."""
+        return {spelling for text in self.missing for spelling in (text, by_value(text))}
+
+    @cached_property
+    def _numbers(self) -> dict[str, str]:
+        """New names of numbers, by value."""
+        return {by_value(old): new for old, new in self.map.items()}
 
     def _listed(self, value: Any, times: int, required: bool) -> Any:
         """The class among those listed that a label stands for; where one is not required, perhaps the label itself."""
@@ -130,26 +166,39 @@ class Resolution:
     remarks: list[str]
 
 
+def by_value(value: Any) -> str:
+    """A label as text, the same for equal whole numbers and truth values, whatever they are written as.
+
+    >>> by_value(1.0), by_value("1.0"), by_value("-0"), by_value(True), by_value("01"), by_value("1.10")
+    ('1', '1', '0', 'true', '01', '1.10')
+    """
+    if isinstance(value, bool | np.bool_):
+        return str(value).lower()
+    text = str(value).strip()
+    whole = _WHOLE.fullmatch(text)
+    text = whole[1] if whole else text
+    return "0" if text == "-0" else text
+
+
 def alike(value: Any) -> Any:
     """Equal for values that differ only in case, blanks, punctuation or Unicode form; numbers by their value.
 
     >>> alike("Real-Estate ") == alike("real estate"), alike("1.0") == alike("1"), alike("-1") == alike("1")
     (True, True, False)
-    >>> alike("A-") == alike("A"), alike("v1.0") == alike("v10")
-    (False, False)
+    >>> alike("A-") == alike("A"), alike("v1.0") == alike("v10"), alike("1e3") == alike("1000")
+    (False, False, False)
     """
     if not isinstance(value, str):
         return value
-    text = unicodedata.normalize("NFKC", value).casefold().strip()
-    try:
-        return float(text) if text[:1] in "+-.0123456789" else _bare(text)
-    except ValueError:
-        return _bare(text)
+    text = _visible(unicodedata.normalize("NFKC", value)).casefold().strip()
+    return Decimal(text) if _NUMBER.fullmatch(text) else _bare(text)
 
 
-def _number(value: Any) -> bool:
-    """Whether a label is a number: 1.0 and 1 are made one where numbers are read, without a word."""
-    return not isinstance(alike(value), str)
+def _visible(text: str, kept: str = "") -> str:
+    """A text without characters that nobody sees: of width zero, or marks of the direction of writing."""
+    if text.isascii():
+        return text
+    return "".join(one for one in text if one in kept or unicodedata.category(one) != "Cf")
 
 
 def _bare(text: str) -> str:
@@ -158,23 +207,24 @@ def _bare(text: str) -> str:
 
 
 def resolved(
-    rules: LabelRules, label: Column, gold: Column | None, *, sure: bool = True
+    rules: LabelRules, label: Column, gold: Column | None, *, sure: bool = True, checked: bool = False
 ) -> tuple[Column, Column | None, list[str]]:
     """Columns of labels and gold in one vocabulary, null where there is none; and remarks."""
     mine, truth = _plain(label), None if gold is None else _plain(gold)
     if mine is None or (gold is not None and truth is None):
         return label, gold, []  # of a type that no class can have: who encodes it says so
-    found = rules.resolve(_counts(mine), {} if truth is None else _counts(truth), sure=sure)
+    found = rules.resolve(_counts(mine), {} if truth is None else _counts(truth), sure=sure, checked=checked)
     changed = _replaced(label, mine, found.labels)
     return changed, gold if gold is None or truth is None else _replaced(gold, truth, found.gold), found.remarks
 
 
 def similar_ids(vocabulary: Vocabulary, what: str) -> str | None:
-    """A remark on ids that differ only in case, blanks or Unicode form; None if there are none."""
+    """A remark on ids that differ only in case, blanks, unseen characters or Unicode form; None if there are none."""
     ids = vocabulary.ids
     if ids is None or not is_text(ids.type):
         return None
     simple = pc.utf8_normalize(pc.utf8_lower(ids.cast(pa.large_string())), "NFKC")
+    simple = pc.replace_substring_regex(simple, r"\p{Cf}+", "")  # characters that nobody sees
     simple = pc.utf8_trim_whitespace(pc.replace_substring_regex(simple, r"\s+", " "))
     codes = simple.dictionary_encode().indices.to_numpy()
     sizes = np.bincount(codes) if len(codes) else np.empty(0, np.int64)
@@ -193,13 +243,42 @@ def _merged(found: Mapping[Any, Any], counts: Mapping[Any, int]) -> tuple[dict[A
         if name is not None:
             sizes.setdefault(alike(name), Counter())[name] += counts[value]
     best = {key: max(names, key=lambda name: (names[name], str(name))) for key, names in sizes.items()}
-    best = {key: " ".join(name.split()) if isinstance(name, str) else name for key, name in best.items()}
+    best = {key: _tidy(name) if isinstance(name, str) else name for key, name in best.items()}
     remarks = [
         f"{_and([repr(name) for name in sorted(names, key=str)])} {'are' if len(names) > 1 else 'is'} read as {best[key]!r}"
         for key, names in sizes.items()
         if set(names) != {best[key]}
     ]
     return {value: None if name is None else best[alike(name)] for value, name in found.items()}, _some(remarks)
+
+
+def _tidy(name: str) -> str:
+    """A name with single blanks, and nothing that is not seen but what joins letters or emoji."""
+    return " ".join(_visible(name, _JOINERS).split())
+
+
+def _settled(found: dict[Any, Any], counts: Mapping[Any, int]) -> tuple[dict[Any, Any], list[str]]:
+    """Whole numbers with and without a point under one name, and remarks on that and on blanks that were left out."""
+    names = {name for name in found.values() if isinstance(name, str)}
+    short = {name: by_value(name) for name in names}
+    short = {name: number for name, number in short.items() if number != name and number in names}
+    blanks = sum(
+        counts[value] for value, name in found.items() if isinstance(value, str) and name == value.strip() != value
+    )
+    remarks = [f"blanks at the ends of {count(blanks, 'labels')} are left out"] if blanks else []
+    if not all(re.fullmatch(r"-?\d+", by_value(name), re.ASCII) for name in names):  # else they are read as numbers
+        remarks += _some([f"{name!r} is read as {number!r}" for name, number in sorted(short.items())])
+    return {value: short.get(name, name) if isinstance(name, str) else name for value, name in found.items()}, remarks
+
+
+def settled_texts(texts: Sequence[str]) -> list[str]:
+    """Distinct labels as they are counted: without blanks at their ends, and 1.0 as 1 where both occur.
+
+    >>> settled_texts(["cat ", "cat", "1.0", "1", "2.0"])
+    ['cat', 'cat', '1', '1', '2.0']
+    """
+    found, _ = _settled({text: text.strip() for text in texts}, Counter(texts))
+    return [found[text] for text in texts]
 
 
 def _groups(names: Iterable[Any]) -> dict[Any, list[Any]]:
@@ -214,7 +293,7 @@ def _similar(names: Iterable[Any]) -> list[str]:
     remarks = [
         f"{_and([repr(name) for name in sorted(group, key=str)])} look like one class"
         for group in _groups(names).values()
-        if len(group) > 1 and not _number(group[0])
+        if len(group) > 1
     ]
     return [*_some(remarks[:-1]), f"{remarks[-1]} ({spelled('clean')} merges them)"] if remarks else []
 
@@ -243,8 +322,78 @@ def _like_labels(truths: dict[Any, Any], known: set[Any]) -> tuple[dict[Any, Any
     for value, name in truths.items():
         same = classes.get(alike(name), []) if name is not None and name not in known else []
         taken[value] = same[0] if len(same) == 1 and type(same[0]) is type(name) else name
-    changed = {truths[value]: name for value, name in taken.items() if name != truths[value] and not _number(name)}
+    changed = {truths[value]: name for value, name in taken.items() if name != truths[value]}
     return taken, _some([f"gold {old!r} is read as {new!r}" for old, new in changed.items()])
+
+
+def _chosen_by_nobody(
+    truths: Mapping[Any, Any], gold: Mapping[Any, int], known: set[Any], *, checked: bool
+) -> list[str]:
+    """Remarks on gold labels that are no label of the crowd; if ``checked``, an error where they are probably mistakes."""
+    times = Counter[Any]()
+    for value, name in truths.items():
+        if name is not None:
+            times[name] += gold[value]
+    strange = [name for name in times if name not in known]
+    if not strange or not known:
+        return []
+    comparable = any(isinstance(name, str) == isinstance(strange[0], str) for name in known)
+    checked = checked and comparable  # else who encodes them says that the types differ
+    if checked and len(strange) == len(times):
+        raise AnnotationError(
+            f"none of the gold labels (such as {strange[0]!r}) is among the labels, which are {_some_of(known)}; rename "
+            f"them with {spelled('map', f'{strange[0]}=CLASS')}, or list all classes with {spelled('classes')}",
+            parameter="gold",
+        )
+    for name in strange:
+        meant = misspelt(name, known) if checked else None
+        if meant is not None:
+            raise AnnotationError(
+                f"gold label {name!r} ({count(times[name], 'times')}) is none of the labels; did you mean {meant!r}? "
+                f"Rename it with {spelled('map', f'{name}={meant}')}, or list all classes with {spelled('classes')}",
+                parameter="gold",
+            )
+    return _some([f"nobody chose {name!r}, which is gold of {count(times[name], 'rows')}" for name in strange])
+
+
+def misspelt(name: Any, known: Iterable[Any]) -> Any:
+    """The one that a name differs from by a letter, or by two in a long name; None if there is none. Digits must agree.
+
+    >>> misspelt("postive", ["positive", "negative"]), misspelt("male", ["female"]), misspelt("grade 4", ["grade 3"])
+    ('positive', None, None)
+    """
+    if not isinstance(name, str):
+        return None
+    for other in sorted(one for one in known if isinstance(one, str)):
+        shorter = min(len(name), len(other))
+        most = 0 if shorter < 4 else 1 if shorter < 8 else 2
+        if _DIGITS.findall(name) == _DIGITS.findall(other) and _edits(name.casefold(), other.casefold(), most) <= most:
+            return other
+    return None
+
+
+def _edits(one: str, other: str, most: int) -> int:
+    """How many letters are to be put in, left out, changed or swapped with the next; more than ``most`` is ``most + 1``."""
+    if abs(len(one) - len(other)) > most:
+        return most + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, start=1):
+        before, above, row = row, before, [i]
+        for j, b in enumerate(other, start=1):
+            least = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
+                least = min(least, above[j - 2] + 1)
+            row.append(least)
+        if min(row) > most:
+            return most + 1
+    return row[-1]
+
+
+def _some_of(names: Iterable[Any], limit: int = 8) -> str:
+    """The first of some names, in order, for a message."""
+    listed = sorted(names, key=str)
+    return ", ".join(map(repr, listed[:limit])) + (", ..." if len(listed) > limit else "")
 
 
 def _plain(column: Column) -> pa.DictionaryArray | None:
@@ -272,10 +421,20 @@ def _replaced(column: Column, values: pa.DictionaryArray, names: Mapping[Any, An
     new = [names[value] for value in old]
     if new == old:
         return replace(column, data=pa.chunked_array([values.dictionary.take(values.indices)]))
-    if len({type(name) for name in new if name is not None}) > 1:
-        new = [None if name is None else str(name) for name in new]
-    kind = None if any(name is not None for name in new) else values.dictionary.type
-    return replace(column, data=pa.chunked_array([pa.array(new, kind).take(values.indices)]))
+    made = _of_one_type(new, values.dictionary.type)
+    return replace(column, data=pa.chunked_array([made.take(values.indices)]))
+
+
+def _of_one_type(names: list[Any], kind: pa.DataType) -> pa.Array:
+    """Names of classes as they were, where new ones fit in; else as texts."""
+    texts = [name for name in names if isinstance(name, str)]
+    if is_text(kind) or not texts:
+        return pa.array(names, kind)
+    try:
+        renamed = dict(zip(texts, pa.array(texts, pa.large_string()).cast(kind).to_pylist(), strict=True))
+        return pa.array([renamed.get(name, name) if isinstance(name, str) else name for name in names], kind)
+    except pa.ArrowInvalid:
+        return pa.array([None if name is None else by_value(name) for name in names], pa.large_string())
 
 
 def _and(names: Sequence[str]) -> str:
