@@ -122,7 +122,7 @@ class TestGold:
     def test_of_another_vocabulary_is_refused(self, tmp_path: Path) -> None:
         gold = str(table(tmp_path, "0,pos", "1,neg", header="item,gold", name="gold.csv"))
         path = table(tmp_path, *self.ROWS)
-        with pytest.raises(ReadError, match="none of the gold labels .* is among the labels, which are 'negative'"):
+        with pytest.raises(ReadError, match=r"none of the gold labels .* is among the labels, which are 'negative'"):
             read(path, gold=gold)
         renamed = read(path, gold=gold, map={"pos": "positive", "neg": "negative"})
         assert renamed.gold == {0: "positive", 1: "negative"}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from crowdwise.data.label_rules import LabelRules
 from crowdwise.readers._collector import is_picture as is_picture
 from crowdwise.readers._export import MODEL, PERSON, PICTURE_FIELDS, READERS, TEXT_FIELDS, Export
 from crowdwise.readers._files import FORMATS, WRITTEN, format_of, load_columns
-from crowdwise.data.label_rules import LabelRules
 from crowdwise.readers._read import formats, read
 from crowdwise.readers._source import STDIN, InputFile
 from crowdwise.readers._text import bare_suffix, packing

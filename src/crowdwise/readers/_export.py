@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from crowdwise.annotations import Duplicates
 from crowdwise.data.frames import close_to
+from crowdwise.data.label_rules import NO_RULES, LabelRules
 from crowdwise.data.types import Floats
 from crowdwise.errors import ReadError, spelled
-from crowdwise.data.label_rules import NO_RULES, LabelRules
 from crowdwise.readers._node import Label, Node
 from crowdwise.readers._source import TABLES, InputFile
 from crowdwise.readers.table import TableRead

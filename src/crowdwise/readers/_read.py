@@ -13,10 +13,10 @@ import numpy as np
 
 from crowdwise.annotations import Duplicates
 from crowdwise.constraints import check_value
+from crowdwise.data.label_rules import LabelRules
 from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError, spelled
 from crowdwise.readers._export import READERS, Export, ReadOptions, Several
 from crowdwise.readers._files import DAMAGE, FORMATS, check_file
-from crowdwise.data.label_rules import LabelRules
 from crowdwise.readers._source import ARCHIVES, SHEET, STDIN, TEXT, InputFile, standard_input
 from crowdwise.readers._text import Layout, bare_suffix
 from crowdwise.readers.gold import with_gold

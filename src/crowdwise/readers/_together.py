@@ -14,10 +14,10 @@ import pyarrow as pa
 from crowdwise.annotations import Annotations
 from crowdwise.data.codes import count
 from crowdwise.data.factorise import Vocabulary
+from crowdwise.data.label_rules import LabelRules
 from crowdwise.errors import ConfigError, ReadError
 from crowdwise.readers._collector import kinds_of
 from crowdwise.readers._export import MODEL, READERS, Export, ReadOptions
-from crowdwise.data.label_rules import LabelRules
 from crowdwise.readers._read import AUTO, ROLES, detected, gold_file, read
 from crowdwise.readers.gold import with_gold
 

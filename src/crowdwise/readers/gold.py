@@ -24,10 +24,10 @@ from crowdwise.data.factorise import (
     is_text,
 )
 from crowdwise.data.frames import ALIASES, find_column, listing
+from crowdwise.data.label_rules import NO_RULES, LabelRules, resolved
 from crowdwise.errors import DataError
 from crowdwise.readers._export import Export, ReadOptions
 from crowdwise.readers._files import load_columns
-from crowdwise.data.label_rules import NO_RULES, LabelRules, resolved
 from crowdwise.readers.table import GOLD, naming, record_name, truths_of, whole_numbers
 
 

@@ -21,11 +21,11 @@ from crowdwise.annotations import Annotations, Duplicates
 from crowdwise.data.codes import count
 from crowdwise.data.factorise import Column, encode_classes
 from crowdwise.data.frames import ALIASES, choose_columns, find_column, known_column, named_columns
+from crowdwise.data.label_rules import NO_RULES, LabelRules, resolved, similar_ids
 from crowdwise.errors import AnnotationError, DataError
 from crowdwise.readers._columnar import Choose
 from crowdwise.readers._files import WRITTEN, Columns, format_of, load_columns
 from crowdwise.readers._guess import guess_columns
-from crowdwise.data.label_rules import NO_RULES, LabelRules, resolved, similar_ids
 from crowdwise.readers._text import packing
 from crowdwise.storage import files
 from crowdwise.storage.text import inert_table
