@@ -59,7 +59,7 @@ Method = Annotated[
     ),
 ]
 GoldColumn = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Column of FILE with true classes, like --gold NAME.")
+    str | None, typer.Option(metavar="NAME", help="Column of true classes: of the --gold table, or of FILE.")
 ]
 Ordered = Annotated[
     str,

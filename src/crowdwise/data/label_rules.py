@@ -271,6 +271,16 @@ def _settled(found: dict[Any, Any], counts: Mapping[Any, int]) -> tuple[dict[Any
     return {value: short.get(name, name) if isinstance(name, str) else name for value, name in found.items()}, remarks
 
 
+def unified(counts: Mapping[str, int], *, clean: bool) -> tuple[dict[str, str], list[str]]:
+    """The name of each spelling of the labels of several files, by the rules for one; and remarks."""
+    found, remarks = _settled({text: text.strip() for text in counts}, counts)
+    if clean:
+        found, more = _merged(found, counts)
+    else:
+        more = _similar(found.values()) if len(counts) <= MOST else []
+    return found, remarks + more
+
+
 def settled_texts(texts: Sequence[str]) -> list[str]:
     """Distinct labels as they are counted: without blanks at their ends, and 1.0 as 1 where both occur.
 

@@ -69,7 +69,7 @@ def _column(path: Path, export: Export, column: str, what: str) -> Sequence[str 
     def choose(names: Sequence[str]) -> Sequence[str]:
         return list(dict.fromkeys([instance, known_column(column, what, names)]))
 
-    loaded = {name: values_of(column) for name, column in load_columns(path, choose).items()}
+    loaded = {name: values_of(column) for name, column in load_columns(path, choose, export.layout).items()}
     column = next((name for name in loaded if name != instance), instance)  # as the file spells it
     found: dict[str, tuple[str, int]] = {}
     for row, (one, value) in enumerate(zip(loaded[instance], loaded[column], strict=True), start=1):

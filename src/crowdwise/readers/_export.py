@@ -17,6 +17,7 @@ from crowdwise.data.types import Floats
 from crowdwise.errors import ReadError, spelled
 from crowdwise.readers._node import Label, Node
 from crowdwise.readers._source import TABLES, InputFile
+from crowdwise.readers._text import PLAIN, Layout
 from crowdwise.readers.table import TableRead
 from crowdwise.registry import Registry
 
@@ -53,6 +54,8 @@ class Export(TableRead):
     """The question in the terms of Label Studio: from_name, to_name, type."""
     extra: pa.Table | None = None
     """All other columns of a table (comments, costs, ...), a row for every annotation, (E,); None if there are none."""
+    layout: Layout = PLAIN
+    """How the file was read, so that it can be read again."""
 
     @property
     def models(self) -> list[Any]:

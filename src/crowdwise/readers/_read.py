@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from crowdwise.annotations import Duplicates
 from crowdwise.constraints import check_value
+from crowdwise.data.frames import is_frame
 from crowdwise.data.label_rules import LabelRules
 from crowdwise.errors import AnnotationError, ConfigError, DataError, ReadError, spelled
 from crowdwise.readers._export import READERS, Export, ReadOptions, Several
@@ -23,6 +24,8 @@ from crowdwise.readers.gold import with_gold
 
 AUTO = "auto"
 ROLES = ("instance", "annotator", "label", "gold", "weight")  # columns that a user may name
+LAYOUTS = {"separator": TEXT, "sheet": (SHEET,), "columns": (*TEXT, SHEET), "encoding": (*TEXT, "json", "jsonl")}
+"""Arguments that say how a file is written, and the kinds of file that have such a thing."""
 TABLE = "table"  # if no format is recognised, the error of this one says best what is missing
 
 
@@ -35,6 +38,7 @@ def read(
     annotator: str | None = None,
     label: str | None = None,
     gold: str | None = None,
+    gold_column: str | None = None,
     weight: str | None = None,
     duplicates: Duplicates | None = None,
     several: Several = "error",
@@ -59,8 +63,9 @@ def read(
     ``path`` may also be "-", standard input.
 
     ``instance``, ``annotator``, ``label``, ``gold`` and ``weight`` name columns of tables; ``gold`` may also be a file: a
-    table of true classes. Columns that neither you nor their names tell are guessed by content; the message says so. ``columns``
-    names all columns of a file without a header. ``duplicates`` decides what happens to
+    table of true classes, whose column of these ``gold_column`` names if its header is unusual. If you do not name the columns
+    and no header is recognised, they are guessed by content; the message says so. ``columns`` names all columns of a file
+    without a header. ``duplicates`` decides what happens to
     repeated labels of an instance by the same annotator: by default they are kept, but those of a model that was asked
     several times share one label ("share"). ``several`` is for annotations with more than one choice: an error, the first, or
     skip them. ``models=False`` leaves out labels given by models; ``details=False``, everything
@@ -82,56 +87,113 @@ def read(
     >>> export.format, export.annotations, export.durations, export.texts.to_pylist()
     ('label-studio', Annotations(1 instance, 1 annotator, 1 class, 1 annotation), array([4.2]), ['hi'])
     """
+    given = {
+        "question": question,
+        "instance": instance,
+        "annotator": annotator,
+        "label": label,
+        "gold": gold,
+        "gold_column": gold_column,
+        "weight": weight,
+        "duplicates": duplicates,
+        "several": several,
+        "models": models,
+        "details": details,
+        "columns": columns,
+        "encoding": encoding,
+        "separator": separator,
+        "sheet": sheet,
+        "clean": clean,
+        "classes": classes,
+        "missing": missing,
+        "map": map,
+    }
     if not isinstance(path, str | os.PathLike):
         from crowdwise.readers._together import read_together
 
-        named = {"instance": instance, "annotator": annotator, "label": label, "gold": gold, "weight": weight}
-        policy: dict[str, Any] = {"duplicates": duplicates, "several": several, "models": models, "details": details}
-        spelling: dict[str, Any] = {"clean": clean, "missing": missing, "map": map}
-        return read_together(path, format, question=question, classes=classes, **named, **policy, **spelling)
-    layout = Layout.of(encoding, separator, columns, sheet)
-    listed = _known(classes)
-    rules = LabelRules.of(clean, listed, missing, map)
-    file, column = gold_file(gold)
-    repeats: Duplicates = "keep" if duplicates is None else duplicates
-    options = ReadOptions(
-        question, instance, annotator, label, column, repeats, several, models, details, rules, weight, listed
-    )
-    check_value("several", several, Several)
-    check_value("duplicates", repeats, Duplicates)
-    if label is not None and question is not None:
-        raise ConfigError(
-            f"{spelled('label')} and {spelled('question')} both choose what is read; pass only one of them",
-            parameter="question",
-        )
+        if is_frame(path):
+            raise ConfigError("read takes the path of a file; a table in memory goes through Annotations.from_frame")
+        return read_together(path, format, **given)
+    request = Request.of(given)
+    options = request.options
     if format != AUTO:
         _check_columns(format, options)
     if str(path) == STDIN:
         with standard_input() as piped:
-            export = _read(piped, "standard input", layout, format, options, shares=duplicates is None)
+            export = _read(piped, "standard input", format, request)
     else:
-        export = _read(Path(path), str(path), layout, format, options, shares=duplicates is None)
-    if file is None:
+        export = _read(Path(path), str(path), format, request)
+    if request.gold_file is None:
         return export
-    with _naming(file, str(file)):
-        return with_gold(export, file, options)
+    with _naming(request.gold_file, str(request.gold_file)):
+        return with_gold(export, request.gold_file, options, request.gold_column)
 
 
-def _read(path: Path, shown: str, layout: Layout, format: str, options: ReadOptions, *, shares: bool) -> Export:
-    """Read a file; messages call it as the user does. ``shares``: repeated answers of a model are one label."""
+@dataclass(frozen=True)
+class Request:
+    """The arguments of `read`, checked."""
+
+    layout: Layout
+    options: ReadOptions
+    shares: bool
+    """Whether repeated answers of a model are one label, as they are unless the user says otherwise."""
+    gold_file: Path | None
+    gold_column: str | None
+    """The column of gold in a table of its own."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Request:
+        """From the arguments by name; those that are not there are as usual."""
+        layout = Layout.of(*(given.get(name) for name in ("encoding", "separator", "columns", "sheet")))
+        listed = _known(given.get("classes"))
+        rules = LabelRules.of(given.get("clean", False), listed, given.get("missing") or (), given.get("map"))
+        file, column = gold_file(given.get("gold"))
+        named = given.get("gold_column")
+        if named is not None and column is not None:
+            both = f"{spelled('gold', column)} and {spelled('gold_column', named)}"
+            raise ConfigError(f"{both} both name a column; pass only one of them", parameter="gold")
+        duplicates = given.get("duplicates")
+        options = ReadOptions(
+            question=given.get("question"),
+            instance=given.get("instance"),
+            annotator=given.get("annotator"),
+            label=given.get("label"),
+            gold=named if file is None and column is None else column,
+            duplicates="keep" if duplicates is None else duplicates,
+            several=given.get("several", "error"),
+            models=given.get("models", True),
+            details=given.get("details", True),
+            rules=rules,
+            weight=given.get("weight"),
+            classes=listed,
+        )
+        check_value("several", options.several, Several)
+        check_value("duplicates", options.duplicates, Duplicates)
+        if options.label is not None and options.question is not None:
+            raise ConfigError(
+                f"{spelled('label')} and {spelled('question')} both choose what is read; pass only one of them",
+                parameter="question",
+            )
+        return cls(layout, options, duplicates is None, file, None if file is None else named)
+
+
+def _read(path: Path, shown: str, format: str, request: Request) -> Export:
+    """Read a file; messages call it as the user does."""
+    options = request.options
     with _naming(path, shown):
-        source = InputFile(path, layout)
+        source = InputFile(path, request.layout)
         _check_layout(source)
         name, evidence = _detected(source, options) if format == AUTO else (format, "as asked for")
         if READERS[name].answers:  # which holds no labels but those that are looked for
             options = replace(options, rules=replace(options.rules, classes=None))
-            options = replace(options, duplicates="share") if shares else options
+            options = replace(options, duplicates="share") if request.shares else options
         export = READERS[name]().read(source, options)
     found = f"{Path(shown).name}: {name}"
     if format == AUTO:
         found += f", as {evidence} ({spelled('format', 'NAME')} reads it otherwise)"
     notes = f"{source.note}: " if source.note else ""
-    return replace(export, format=name, message=f"{found}: {notes}{export.message}")
+    message = f"{found}: {notes}{export.message}"
+    return replace(export, format=name, message=message, layout=request.layout)
 
 
 def gold_file(gold: str | None) -> tuple[Path | None, str | None]:
@@ -144,16 +206,22 @@ def gold_file(gold: str | None) -> tuple[Path | None, str | None]:
 
 def _check_layout(source: InputFile) -> None:
     """Refuse to be told what a kind of file does not have."""
-    kinds = {"separator": TEXT, "sheet": (SHEET,), "columns": (*TEXT, SHEET), "encoding": (*TEXT, "json", "jsonl")}
-    for name, known in kinds.items():
-        if getattr(source.layout, name) is not None and source.kind not in known:
-            raise ReadError(f"{spelled(name)} is for {', '.join(known)}, but this is {source.kind}", parameter=name)
+    for name, kinds in LAYOUTS.items():
+        if getattr(source.layout, name) is not None and source.kind not in kinds:
+            raise ReadError(f"{spelled(name)} is for {', '.join(kinds)}, but this is {source.kind}", parameter=name)
 
 
-def detected(path: Path, **options: Any) -> str:
-    """The format of a file, by its content."""
+def detected(path: Path, options: Mapping[str, Any]) -> str:
+    """The format of a file, by its content; ``options`` are arguments of `read`."""
+    request = Request.of(options)
     with _naming(path, str(path)):
-        return _detected(InputFile(path), ReadOptions(label=options.get("label")))[0]
+        return _detected(InputFile(path, request.layout), request.options)[0]
+
+
+def kind_of(path: Path) -> str:
+    """The kind of a file, as in `InputFile.kind`."""
+    with _naming(path, str(path)):
+        return InputFile(path).kind
 
 
 @contextmanager

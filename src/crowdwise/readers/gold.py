@@ -23,12 +23,14 @@ from crowdwise.data.factorise import (
     is_plain,
     is_text,
 )
-from crowdwise.data.frames import ALIASES, find_column, listing
+from crowdwise.data.frames import ALIASES, find_column, known_column, listing
 from crowdwise.data.label_rules import NO_RULES, LabelRules, resolved
-from crowdwise.errors import DataError
+from crowdwise.errors import DataError, spelled
 from crowdwise.readers._export import Export, ReadOptions
 from crowdwise.readers._files import load_columns
 from crowdwise.readers.table import GOLD, naming, record_name, truths_of, whole_numbers
+
+IN_GOLD_TABLES = (*GOLD, "expert", "expertlabel", "reference", "referencelabel", "correct", "correctlabel", "target")
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,10 @@ class GoldRead:
     """One line that says what was taken for what."""
 
 
-def with_gold(export: Export, path: Path, options: ReadOptions) -> Export:
+def with_gold(export: Export, path: Path, options: ReadOptions, column: str | None = None) -> Export:
     """What was read, with gold from a table of its own instead of that in the file."""
     instance, label = (getattr(options, role) or export.columns.get(role) for role in ("instance", "label"))
-    found = read_gold(path, export.annotations, instance, label, options.rules)
+    found = read_gold(path, export.annotations, instance, label, options.rules, column)
     return replace(export, annotations=found.annotations, gold=found.gold, message=f"{export.message}\n{found.message}")
 
 
@@ -56,8 +58,11 @@ def read_gold(
     instance: str | None = None,
     label: str | None = None,
     rules: LabelRules = NO_RULES,
+    column: str | None = None,
 ) -> GoldRead:
     """Read a table of true classes, one row per instance; ``instance`` and ``label`` name the crowd's own columns.
+
+    ``column`` names that of true classes; without, it is found by its usual names.
 
     Gold labels are read by the same ``rules`` as the crowd's; one that is spelled almost like a class is that class.
 
@@ -69,12 +74,21 @@ def read_gold(
     def choose(names: Sequence[str]) -> Sequence[str]:
         own = instance if instance in names else find_column((*ALIASES["instance"], "id"), names)
         free = [name for name in names if name != own]
-        truth = find_column(GOLD, free) or (label if label in free else find_column(ALIASES["label"], free))
+        if column is not None:
+            truth = known_column(column, "gold label", free)
+        else:
+            truth = find_column(IN_GOLD_TABLES, free) or (
+                label if label in free else find_column(ALIASES["label"], free)
+            )
         if own is None and truth is not None and len(names) == 2:
             own = next(name for name in names if name != truth)
         if own is None or truth is None:
             role = "instance" if own is None else "gold label"
-            raise DataError(f"{path}: no column for the {role}; columns: {listing(names)}", parameter="gold")
+            raise DataError(
+                f"{path}: no column for the {role}; columns: {listing(names)}; name it with "
+                f"{spelled('gold_column' if truth is None else 'instance', 'COLUMN')}",
+                parameter="gold",
+            )
         columns.update(instance=own, gold=truth)
         return list(columns.values())
 

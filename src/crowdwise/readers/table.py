@@ -31,7 +31,10 @@ from crowdwise.storage import files
 from crowdwise.storage.text import inert_table
 
 WIDEST = 1000  # columns among which instances, annotators and labels are looked for by content
-GOLD = ("gold", "golden", "goldlabel", "truelabel", "truth", "groundtruth")
+GOLD = (
+    *("gold", "golden", "goldlabel", "goldenlabel", "goldstandard", "truelabel", "trueclass", "truth", "truthlabel"),
+    *("groundtruth", "groundtruthlabel"),
+)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,10 @@ from crowdwise.errors import UsageError, spelled
 from crowdwise.methods.core.labels import label_table
 from crowdwise.readers import write_table
 from crowdwise.readers.gold import read_gold
+from crowdwise.tasks.reading import label_rules
 from crowdwise.tasks.runs import is_run, read_run
+
+SPELLING = ("clean", "classes", "missing", "map")  # arguments of `crowdwise.read` about labels
 
 
 @dataclass(frozen=True)
@@ -57,16 +60,19 @@ def predict(
     With ``annotations`` of some of them, read as ``reading`` says, the probabilities are those given these labels, and the
     table has the confidence, the majority vote and what is doubtful, too.
 
-    ``gold``, a table of true classes of some instances or a column of the annotations, measures the predictions.
+    ``gold``, a table of true classes of some instances or a column of the annotations, measures the predictions. Its labels are
+    spelled as ``reading`` says (clean, classes, missing, map).
 
     ``model`` is a saved model or a finished run; ``inputs``, ``ids``, ``text``, ``image`` and ``root`` are as in
     `crowdwise.data.inputs.read_inputs`: columns that are not named are those that the run was started with, or found by their
     usual names.
     """
     out = Path(out)
-    if annotations is None and reading:
+    of_gold = SPELLING if gold is not None else ()  # options that say how labels are spelled go for gold as well
+    unused = [name for name in reading or {} if name not in of_gold]
+    if annotations is None and unused:
         raise UsageError(
-            f"{spelled(next(iter(reading)))} says how annotations are read, but there are none: "
+            f"{spelled(unused[0])} says how annotations are read, but there are none: "
             f"pass {spelled('annotations', 'FILE')}",
             parameter="annotations",
         )
@@ -94,7 +100,7 @@ def predict(
         rows, truth = data.gold
         right = np.array(table["label"].take(pa.array(rows)).to_pylist()) == truth
     elif gold is not None and not column:
-        right = _right(table, Path(gold), classifier.classes_)
+        right = _right(table, Path(gold), classifier.classes_, reading)
     write_table(table, out)
     if right is None:
         return Predicted(classifier.name, table, out)
@@ -110,10 +116,11 @@ def _trained_columns(model: Path) -> dict[str, str]:
     return {role: source[role] for role in ("ids", "text", "image") if isinstance(source.get(role), str)}
 
 
-def _right(table: pa.Table, gold: Path, classes: Any) -> Any:
+def _right(table: pa.Table, gold: Path, classes: Any, reading: Mapping[str, Any] | None) -> Any:
     """Whether each prediction whose truth is known is right."""
     said = dict(zip(table["instance"].to_pylist(), table["label"].to_pylist(), strict=True))
     nobody = np.empty(0, np.int64)
     crowd = Annotations.from_triples(nobody, nobody, nobody, instances=list(said), n_annotators=0, classes=classes)
-    found = read_gold(gold, crowd).gold
+    named = {role: (reading or {}).get(role) for role in ("instance", "label")}
+    found = read_gold(gold, crowd, named["instance"], named["label"], label_rules(reading)).gold
     return np.array([said[instance] == truth for instance, truth in found.items()])

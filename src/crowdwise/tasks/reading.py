@@ -6,13 +6,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from crowdwise.errors import DataError, UsageError, renaming, spelled
+from crowdwise.data.label_rules import LabelRules
+from crowdwise.errors import DataError, renaming, spelled
 from crowdwise.readers import Export, read_together
 from crowdwise.system import total_memory
 from crowdwise.tasks.observer import Observer
 
 Reading = Mapping[str, Any]
 """How a file is read: arguments of `crowdwise.read`."""
+
+
+def label_rules(reading: Reading | None) -> LabelRules:
+    """How labels are spelled, for gold labels that are read apart from the annotations."""
+    given = reading or {}
+    return LabelRules.of(given.get("clean", False), given.get("classes"), given.get("missing") or (), given.get("map"))
+
+
 Paths = str | Path | Sequence[str | Path]
 """One file, or several about the same instances."""
 
@@ -25,16 +34,16 @@ def paths_of(path: Paths) -> list[Path]:
 def read_annotations(path: Paths, reading: Reading | None, observer: Observer, **more: Any) -> Export:
     """`crowdwise.read`, whose message the observer gets; what no memory holds is refused.
 
-    ``more`` says more of how to read. ``gold`` is a table of true classes or a column of the file, ``gold_column`` a column.
+    ``more`` says more of how to read. ``gold`` is a table of true classes or a column of the file,
+    ``gold_column`` a column of that table, or of the file.
     """
     given = {**(reading or {}), **{name: value for name, value in more.items() if value is not None}}
-    gold, gold_column = given.get("gold"), given.pop("gold_column", None)
-    if gold is not None and gold_column is not None:
-        raise UsageError(f"{spelled('gold')} and {spelled('gold_column')} do not go together", parameter="gold")
-    given["gold"] = gold_column if gold is None else str(gold)
+    if given.get("gold") is not None:
+        given["gold"] = str(given["gold"])
     paths = paths_of(path)
     names = ", ".join(each.name for each in paths)
-    with observer.step(f"reading {names}"), renaming(**({"gold": "gold_column"} if gold_column else {})):
+    named = given.get("gold_column") is not None and given.get("gold") is None
+    with observer.step(f"reading {names}"), renaming(**({"gold": "gold_column"} if named else {})):
         export = read_together(paths, **given)
     _check_size(paths[0], export)
     observer.note(export.message)

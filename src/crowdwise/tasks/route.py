@@ -17,7 +17,7 @@ from crowdwise.readers.gold import read_gold
 from crowdwise.tasks.aggregate import fit, write_together
 from crowdwise.tasks.observer import SILENT, Observer
 from crowdwise.tasks.parameters import AUTO, check_aggregator, check_outputs
-from crowdwise.tasks.reading import Paths, Reading, paths_of, read_annotations
+from crowdwise.tasks.reading import Paths, Reading, label_rules, paths_of, read_annotations
 
 ASK, PEOPLE, DONE, MODEL = "ask", "people", "answered", "keep"
 
@@ -57,7 +57,8 @@ def route(
     export = read_annotations(path, reading, observer, details=False)
     crowd, known = export.annotations, None
     if answers is not None:
-        found = read_gold(answers, crowd, (reading or {}).get("instance"), (reading or {}).get("label"))
+        named = {role: (reading or {}).get(role) for role in ("instance", "label")}
+        found = read_gold(answers, crowd, named["instance"], named["label"], label_rules(reading))
         crowd, known = found.annotations, found.gold
         observer.note(found.message)
     with observer.step("inferring labels"):
