@@ -77,7 +77,9 @@ def settle(parts: Sequence[Read], options: Mapping[str, Any]) -> Crowd:
     renamed = _renamed(options)
 
     def named(label: Any) -> Any:
-        """The label under its new name; None where there is none."""
+        """The label under its new name, without blanks at its ends; None where there is none."""
+        if isinstance(label, str):
+            label = label.strip()
         if is_blank(label) or _same(label, missing) is not None:
             return None
         if shown(label).strip().casefold() in {text.strip().casefold() for text in missing}:
