@@ -380,6 +380,12 @@ class Annotations:
         return freeze(totals(self.instance, self.weight, self.n_instances))
 
     @cached_property
+    def annotators_per_instance(self) -> Ints:
+        """Number of annotators of every instance, (n,)."""
+        pairs = np.unique(self._pairs())
+        return freeze(np.bincount(pairs // max(self.n_annotators, 1), minlength=self.n_instances))
+
+    @cached_property
     def labels_per_annotator(self) -> Ints:
         """Number of labels of every annotator, (R,): annotations, or the sum of their weights."""
         return freeze(totals(self.annotator, self.weight, self.n_annotators))
@@ -527,8 +533,6 @@ class Annotations:
         """
         if self.weight is None:
             return self
-        if np.all(self.weight == 1):
-            return replace(self, weight=None)
         shared = self.deduplicated("share") if self.n_duplicates else self
         if shared.weight is None:
             return shared

@@ -10,6 +10,7 @@ from crowdwise.aggregation import (
     AnnotatorHistory,
     DawidSkene,
     FastDawidSkene,
+    HierarchicalDawidSkene,
     MajorityVote,
     OneCoinDawidSkene,
     ZenCrowd,
@@ -158,6 +159,32 @@ def test_a_stream_may_bring_new_annotators_classes_and_instances() -> None:
     assert model.instances_.tolist() == ["a", "b"]
     assert model.annotators_.tolist() == ["x", "y", "z"]
     assert model.labels_.tolist() == ["cat", "dog"]
+
+
+@pytest.mark.parametrize("method", [DawidSkene, HierarchicalDawidSkene])
+def test_a_warm_start_knows_new_classes_and_instances(method: type[DawidSkene] | type[HierarchicalDawidSkene]) -> None:
+    """Earlier rows stand as they were, with nothing for new classes; new rows start at their votes."""
+    model = method(warm_start=True, max_iter=2).fit((["a", "a", "b"], ["x", "y", "x"], ["ant", "bee", "bee"]))
+    earlier = model.raw_posterior_.copy()
+    model.partial_fit((["c", "c", "c", "a"], ["x", "y", "z", "z"], ["cow", "cow", "bee", "cow"]))
+    crowd = model._fitted_crowd()
+    start = crowd.initial()
+    np.testing.assert_allclose(start[:2, :2], earlier)
+    np.testing.assert_allclose(start[:2, 2], 0.0)
+    np.testing.assert_allclose(start[2], [0, 1 / 3, 2 / 3])
+    first = model._start(crowd, np.random.default_rng(0))
+    np.testing.assert_allclose(first.posterior, start)
+
+
+def test_a_warm_hierarchy_ends_where_a_cold_one_does() -> None:
+    crowd, _ = simulated(200, 10, 3, 5, (0.7, 0.95), seed=6)
+    options = {"max_iter": 2_000, "tol": 1e-12}
+    warm = HierarchicalDawidSkene(**options, warm_start=True)  # type: ignore[arg-type]
+    for rows in (crowd.instance < 120, crowd.instance >= 120):
+        warm.partial_fit(crowd.where(rows))
+    cold = HierarchicalDawidSkene(**options).fit(crowd)  # type: ignore[arg-type]
+    np.testing.assert_allclose(warm.raw_posterior_, cold.raw_posterior_, atol=1e-6)
+    assert warm.n_iter_ < cold.n_iter_
 
 
 def test_wrong_parameters_are_named() -> None:

@@ -19,7 +19,6 @@ class Weights(State):
     """The weighted vote, minus the weighted loss, and the weights behind it."""
 
     weight: Floats  # (R,)
-    labels: np.ndarray  # (n,)
 
 
 @AGGREGATORS.register("crh")
@@ -27,11 +26,12 @@ class Weights(State):
 class CRH(IterativeAggregator[Weights]):
     """Truth discovery (Li et al., SIGMOD 2014): weighted vote and w_j = -ln(e_j / max e) in turns.
 
-    e_j is how much annotator j disagrees with the current labels. Also fitted: ``weight_`` (R,).
+    e_j is how much annotator j disagrees with the current labels; classes that tie share an instance.
+    Also fitted: ``weight_`` (R,).
 
     >>> answers = ["a", "a", "a", "b", "b"], ["x", "y", "z", "x", "z"], ["cat", "cat", "dog", "dog", "cat"]
     >>> CRH().fit(answers).weight_.round(2)
-    array([ 0.  , 15.94,  0.  ])
+    array([16.02, 16.02,  0.  ])
     """
 
     calibration: Calibration = "none"
@@ -53,11 +53,11 @@ class CRH(IterativeAggregator[Weights]):
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Weights:
         posterior = crowd.majority()
-        return Weights(posterior, 0.0, np.ones(crowd.n_annotators), crowd.choose(posterior, self.tie, rng))
+        return Weights(posterior, 0.0, np.ones(crowd.n_annotators))
 
     def _round(self, crowd: Crowd, state: Weights, rng: np.random.Generator) -> Weights:
         number = crowd.labels_per_annotator
-        wrong = number - crowd.agreements(state.labels)
+        wrong = np.maximum(number - crowd.top_hits(state.posterior), 0.0)  # not below 0 by rounding
         scale = np.maximum(number, 1) if self.loss == "mean" else np.ones(len(number))
         loss = np.maximum(wrong, 0.5 if self.floor == "half" else self.floor * scale) / scale
         loss[number == 0] = 0.0
@@ -65,10 +65,10 @@ class CRH(IterativeAggregator[Weights]):
         weight = np.where(number > 0, -np.log(loss / total + 1e-7), 0.0)
         weight = np.maximum(weight, 0.0)  # the 1e-7 would make the worst annotator's weight a tiny negative number
         posterior = crowd.weighted_majority(weight)
-        return Weights(posterior, -float(weight @ loss), weight, crowd.choose(posterior, self.tie, rng))
+        return Weights(posterior, -float(weight @ loss), weight)
 
     def _converged(self, crowd: Crowd, before: Weights, after: Weights) -> bool:
-        return not crowd.differ(before.labels, after.labels)
+        return not crowd.differ(before.posterior, after.posterior)
 
     def _finish(self, crowd: Crowd, state: Weights) -> None:
         self.weight_ = state.weight

@@ -16,6 +16,7 @@ from crowdwise.registry import AGGREGATORS
 @dataclass(kw_only=True, eq=False, repr=False)
 class FastDawidSkene(DawidSkene):
     """Sinha, Rao & Balasubramanian (2018): `DawidSkene` that counts every instance for its most probable class only.
+    Classes that tie share it.
 
     Settles in a few rounds, once the class shares move by less than ``tol`` in all. ``objective_`` is the likelihood of
     labels and annotations together, which never falls after soft rounds; ``posterior_`` is the last E step before it is
@@ -32,7 +33,7 @@ class FastDawidSkene(DawidSkene):
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Confusions:
         state = super()._start(crowd, rng)
-        return state if self.hybrid else self._harden(crowd, state.posterior, -np.inf, state.pseudo, rng)
+        return state if self.hybrid else self._harden(crowd, state.posterior, -np.inf, state.pseudo)
 
     def _round(self, crowd: Crowd, state: Confusions, rng: np.random.Generator) -> Confusions:
         if state.soft:
@@ -40,13 +41,11 @@ class FastDawidSkene(DawidSkene):
             return replace(after, soft=bool(np.abs(after.class_prior - state.class_prior).sum() > 0.005))
         step = crowd.em_step(state.emission, state.class_prior, out=state.posterior)
         likelihood = step.log_likelihood + self._log_prior(crowd, state)
-        return self._harden(crowd, step.posterior, likelihood, state.pseudo, rng)
+        return self._harden(crowd, step.posterior, likelihood, state.pseudo)
 
-    def _harden(
-        self, crowd: Crowd, posterior: Floats, likelihood: float, pseudo: Floats | None, rng: np.random.Generator
-    ) -> Confusions:
+    def _harden(self, crowd: Crowd, posterior: Floats, likelihood: float, pseudo: Floats | None) -> Confusions:
         """M step from the most probable class of every instance."""
-        counts, mass, logs = crowd.hard_counts(posterior, self.tie, rng)
+        counts, mass, logs = crowd.hard_counts(posterior)
         return replace(self._maximise(crowd, posterior, likelihood + logs, counts, mass, pseudo), soft=False)
 
     def _converged(self, crowd: Crowd, before: Confusions, after: Confusions) -> bool:

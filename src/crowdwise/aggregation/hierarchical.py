@@ -83,7 +83,7 @@ class HierarchicalDawidSkene(IterativeAggregator[Hierarchy]):
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> Hierarchy:
         if crowd.earlier is None:
-            posterior = crowd.weighted_majority(agreement(crowd, crowd.choose(crowd.majority(), self.tie, rng)))
+            posterior = crowd.weighted_majority(agreement(crowd, crowd.majority()))
         else:
             posterior = crowd.initial()
         counts, mass = crowd.counts(posterior), crowd.mass(posterior)

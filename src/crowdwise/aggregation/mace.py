@@ -70,8 +70,10 @@ class MACE(IterativeAggregator[MACEState]):
     state: ClassVar[type[State]] = MACEState
 
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> MACEState:
-        behaviour = rng.uniform(1.0, 2.5, (2, crowd.n_annotators, self.n_restarts))
-        strategy = rng.uniform(1.0, 2.5, (crowd.n_annotators, crowd.n_classes, self.n_restarts))
+        drawn = np.ones((crowd.n_annotators, 2 + crowd.n_classes, self.n_restarts))
+        there = np.flatnonzero(crowd.labels_per_annotator)  # nobody else changes the draws
+        drawn[there] = crowd.drawn_for_annotators(rng.uniform(1.0, 2.5, (len(there), *drawn.shape[1:])), there)
+        behaviour, strategy = drawn[:, :2].transpose(1, 0, 2), drawn[:, 2:]
         objectives = np.full(self.n_restarts, -np.inf)
         return MACEState(np.empty(0), -np.inf, normalised(behaviour, 0), normalised(strategy, 1), objectives)
 

@@ -58,7 +58,9 @@ class MMSR(IterativeAggregator[Factors]):
         degree = np.diff(covariance.indptr)
         connected = degree[degree > 0]
         trim = max(int(connected.min(initial=0)) // 2 - 1, 0)
-        u, v = rng.random((2, crowd.n_annotators))
+        u, v = np.zeros((2, crowd.n_annotators))
+        compared = np.flatnonzero(degree)  # nobody else changes the draws
+        u[compared], v[compared] = crowd.drawn_for_annotators(rng.random((len(compared), 2)), compared).T
         return Factors(np.empty(0), -np.inf, covariance, u, v, trim)
 
     def _round(self, crowd: Crowd, state: Factors, rng: np.random.Generator) -> Factors:

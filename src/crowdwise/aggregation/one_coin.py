@@ -87,7 +87,7 @@ class OneCoinDawidSkene(IterativeAggregator[Coins]):
         if self.prior is None:
             return np.stack([right, total - right])
         if isinstance(self.prior, str):
-            accuracy = float(crowd.hits(crowd.majority()).sum()) / crowd.n_annotations
+            accuracy = float(crowd.hits(crowd.majority()).sum() / crowd.labels_per_annotator.sum())
             return np.stack([right + AUTO * accuracy, total - right + AUTO * (1.0 - accuracy)])
         return np.stack([right + self.prior[0], total - right + self.prior[1]])
 

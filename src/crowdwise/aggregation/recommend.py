@@ -75,15 +75,15 @@ def recommend(
 def suitable_method(crowd: Crowd, models: Sequence[Any] = ()) -> tuple[str, str]:
     """Name of the method for a crowd, and the reason for it; for a crowd on disk, one that streams."""
     given = crowd.labels_per_annotator[crowd.labels_per_annotator > 0]
-    shared = float(np.mean(crowd.labels_per_instance[crowd.labelled] > 1)) if crowd.n_labelled else 0.0
-    if len(given) < 3 or shared == 0.0:
+    people = crowd.annotators_per_instance
+    if len(given) < 3 or people.max(initial=0) < 2:
         few = "fewer than three annotators" if len(given) < 3 else "one label per instance"
         return "majority-vote", f"With {few}, the quality of annotators cannot be estimated."
     in_memory = isinstance(crowd, MemoryCrowd)
     if in_memory and len(models) > 1:
         return "panel", f"{len(models)} of {len(given)} annotators are models, which err alike: they share their say."
     agreement = crowd.agreement_beyond_chance()
-    number = crowd.labels_per_instance.astype(np.float64)
+    number = people.astype(np.float64)
     pairs = max(float((number * np.maximum(number - 1.0, 0.0)).sum()) / 2.0, 1.0)
     if agreement < max(_CHANCE, _DEVIATIONS / np.sqrt(pairs * max(crowd.n_classes - 1, 1))):
         return "majority-vote", (
@@ -95,7 +95,7 @@ def suitable_method(crowd: Crowd, models: Sequence[Any] = ()) -> tuple[str, str]
             "majority-vote",
             f"Annotators agree almost always ({agreement:.2f} beyond chance): there is nothing left to gain.",
         )
-    typical, votes = float(np.median(given)), crowd.n_annotations / crowd.n_labelled
+    typical, votes = float(np.median(given)), float(people.sum()) / crowd.n_labelled
     facts = (
         f"{typical:g} labels per annotator (median), {votes:.1f} per instance, agreement {agreement:.2f} beyond chance"
     )
@@ -108,7 +108,7 @@ def suitable_method(crowd: Crowd, models: Sequence[Any] = ()) -> tuple[str, str]
         groups = alike(crowd.layout)
         largest = np.bincount(groups[groups >= 0]).argmax() if np.any(groups >= 0) else -1
         members = np.flatnonzero(groups == largest) if largest >= 0 else np.empty(0, np.int64)
-        if crowd.labels_per_annotator[members].sum() > _LARGE_GROUP * crowd.n_annotations:
+        if crowd.labels_per_annotator[members].sum() > _LARGE_GROUP * crowd.labels_per_annotator.sum():
             names = ", ".join(str(each) for each in crowd.ids("annotators")[members[:3]].tolist())
             return "panel", (
                 f"{len(members)} annotators ({names}{', ...' if len(members) > 3 else ''}) agree with each other far more than "

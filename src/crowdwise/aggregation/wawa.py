@@ -17,9 +17,11 @@ from crowdwise.registry import AGGREGATORS
 class Wawa(Aggregator):
     """A label counts as much as its annotator agrees with the majority vote (and was right before: history).
 
+    Classes that tie in the vote share the instance.
+
     >>> answers = ["a", "a", "a", "b", "b"], ["x", "y", "z", "x", "z"], ["cat", "cat", "dog", "dog", "cat"]
     >>> Wawa().fit(answers).skill_.round(3)
-    array([0.5, 1. , 0.5])
+    array([0.75, 1.  , 0.25])
     """
 
     calibration: Calibration = "none"
@@ -30,11 +32,11 @@ class Wawa(Aggregator):
     streams = True
 
     def _infer(self, crowd: Crowd, rng: np.random.Generator) -> Floats:
-        self.skill_ = agreement(crowd, crowd.choose(crowd.majority(), self.tie, rng))
+        self.skill_ = agreement(crowd, crowd.majority())
         return crowd.weighted_majority(self.skill_)
 
 
-def agreement(crowd: Crowd, labels: np.ndarray) -> Floats:
-    """Share of every annotator's labels, past ones included, that agree with ``labels`` (n,): (R,)."""
+def agreement(crowd: Crowd, posterior: Floats) -> Floats:
+    """Share of every annotator's labels, past ones included, that are the most probable class (n, C): (R,)."""
     right, past = crowd.past_accuracy()
-    return share(crowd.agreements(labels) + right, crowd.labels_per_annotator + past, crowd.n_classes)
+    return share(crowd.top_hits(posterior) + right, crowd.labels_per_annotator + past, crowd.n_classes)

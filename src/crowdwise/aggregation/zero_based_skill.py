@@ -31,7 +31,7 @@ class ZeroBasedSkill(IterativeAggregator[Skills]):
 
     >>> answers = ["a", "a", "a", "b", "b"], ["x", "y", "z", "x", "z"], ["cat", "cat", "dog", "dog", "cat"]
     >>> ZeroBasedSkill().fit(answers).skill_.round(3)
-    array([0.5, 1. , 0.5])
+    array([1., 1., 0.])
     """
 
     calibration: Calibration = "none"
@@ -54,7 +54,7 @@ class ZeroBasedSkill(IterativeAggregator[Skills]):
 
     def _round(self, crowd: Crowd, state: Skills, rng: np.random.Generator) -> Skills:
         rounds = state.rounds + 1
-        target = agreement(crowd, crowd.choose(state.posterior, self.tie, rng))
+        target = agreement(crowd, state.posterior)
         skill = state.skill + self.lr * 0.5 ** (rounds // self.lr_steps) * (target - state.skill)
         return Skills(crowd.weighted_majority(skill), float(target @ crowd.labels_per_annotator), skill, rounds)
 

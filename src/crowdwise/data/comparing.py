@@ -18,7 +18,7 @@ def comparable(crowd: Any, known: bool = False) -> bool:
     >>> comparable(Annotations.from_dense([["cat", None], [None, "dog"]]))
     False
     """
-    labels, people = np.asarray(crowd.labels_per_instance), np.asarray(crowd.labels_per_annotator)
-    if known or crowd.n_classes < 2 or not np.any(labels):
+    people = np.asarray(crowd.annotators_per_instance)
+    if known or crowd.n_classes < 2 or not np.any(people):
         return True
-    return bool(np.any(labels > 1) and np.count_nonzero(people) > 1)
+    return bool(np.any(people > 1))

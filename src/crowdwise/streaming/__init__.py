@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crowdwise.aggregation.core import weights
 from crowdwise.aggregation.core.base import Aggregator
 from crowdwise.aggregation.core.crowd import resolve_threads
 from crowdwise.aggregation.recommend import suitable_method
@@ -125,7 +126,9 @@ def aggregate(
     if importlib.util.find_spec("numba") is None:
         raise ConfigError("streaming needs numba: install it, or aggregate in memory")
     with working_in(folder, keep=work is not None), passes.start(folder) as team, Progress(verbose) as progress:
-        store = prepare(path, folder, columns, bound, cores, progress)
+        store = prepare(path, folder, columns, bound, cores, progress).scaled()
+        if store.weighted and (said := weights.remark(store.scale)):
+            warnings.warn(said, CrowdwiseWarning, stacklevel=2)
         crowd, reason = StreamedCrowd(store, team, bound, progress), None
         if store.n_models > 1:
             _check_models(store.n_models, chosen)

@@ -23,8 +23,8 @@ from crowdwise.storage.arrays import read_npz
 from crowdwise.storage.files import replacing
 from crowdwise.streaming.passes import Question
 
-VERSION = 4
-_ROWS = queries.majority, queries.weighted_majority, queries.labels
+VERSION = 5
+_ROWS = queries.majority, queries.weighted_majority
 _STEPS = kernels.em_step, kernels.vote_step, bayes_kernels.glad_step
 QUERIES: dict[str, Query] = {query.__name__: query for query in (*_ROWS, *_STEPS)}  # that states may hold
 _IRRELEVANT = {"n_jobs", "verbose"}  # parameters that do not change the result

@@ -41,6 +41,7 @@ class StreamedCrowd(Crowd):
         self.checkpoint, self.cells = checkpoint, cells
         self.n_annotations, self.n_instances = store.n_annotations, store.n_instances
         self.n_annotators, self.n_classes = store.n_annotators, store.n_classes
+        self.scale = store.scale
 
     # passes
 
@@ -83,6 +84,10 @@ class StreamedCrowd(Crowd):
     @cached_property
     def labels_per_instance(self) -> npt.NDArray[np.int64]:
         return np.concatenate([self.store.load(number).labels_per_instance for number in range(len(self.store))])
+
+    @cached_property
+    def annotators_per_instance(self) -> npt.NDArray[np.int64]:
+        return np.concatenate([self.store.load(number).annotators_per_instance for number in range(len(self.store))])
 
     # limits
 

@@ -85,7 +85,7 @@ def _labels(layout: Layout, q: Floats, judging: Floats, names: list[str], dense:
     columns = {
         "label": labels,
         "confidence": q[np.arange(len(q)), labels],
-        "n_annotations": part.labels_per_instance,
+        "n_annotations": np.diff(layout.indptr) if layout.weight is None else part.annotators_per_instance,
         **{name: np.ascontiguousarray(q[:, code]) for code, name in enumerate(names)},
     }
     return columns, _sums(part, q, judging, labels, dense)

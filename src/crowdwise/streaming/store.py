@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core import kernels, weights
 from crowdwise.aggregation.core.crowd import MemoryCrowd, Role
-from crowdwise.aggregation.core.kernels import Layout
+from crowdwise.aggregation.core.kernels import Floats, Layout
 from crowdwise.data.factorise import Vocabulary
 from crowdwise.errors import ModelFileError
 from crowdwise.storage.files import replacing
 
-TABLE = "table.arrow"
+TABLE, WEIGHT = "table.arrow", "weight"
 _CHECKSUM = 4  # bytes at the end of a file
 
 
@@ -52,6 +52,7 @@ class Store:
     gold: str | None  # a column that looks like gold, which is not used
     borders: list[int]  # first instance of every partition, and the end
     compiled: bool  # whether the crowd as a whole is large enough for compiled kernels
+    scale: float = 1.0  # of the weights: see `crowdwise.aggregation.core.weights`
 
     def __len__(self) -> int:
         return len(self.borders) - 1
@@ -64,11 +65,44 @@ class Store:
         """A partition, mapped into memory; ``check`` reads all of it."""
         arrays = read_arrays(self.path(number), check=check)
         cells, indptr = arrays["cells"].to_numpy(), arrays["indptr"].to_numpy()
-        weight = arrays["weight"].to_numpy().astype(np.float64) if "weight" in arrays else None
+        weight = None
+        if "weight" in arrays:
+            weight = self.scale * weights.as_written(arrays["weight"].to_numpy())
         layout = Layout(
             cells, indptr, np.empty(0, np.int32), (self.n_annotators, self.n_classes), 1, self.compiled, weight
         )
         return Part(layout, self.borders[number], self.borders[number + 1])
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the table has a column of weights."""
+        return WEIGHT in self.columns
+
+    def scaled(self) -> Store:
+        """The same table with weights in labels; reads them twice, and holds few at a time."""
+        if not self.weighted:
+            return self
+        number = dict[int, int]()  # of voices, by the power of two of their weight
+        plain = True
+        for weight in self._voice_weights():
+            plain = plain and bool(np.all(weight == 1.0))
+            powers, times = np.unique(np.frexp(weight)[1], return_counts=True)
+            for power, count in zip(powers.tolist(), times.tolist(), strict=True):
+                number[power] = number.get(power, 0) + count
+        if plain:
+            return self
+        before, middle = 0, (sum(number.values()) - 1) // 2
+        for chosen in sorted(number):
+            if before + number[chosen] > middle:
+                break
+            before += number[chosen]
+        near = np.concatenate([weight[np.frexp(weight)[1] == chosen] for weight in self._voice_weights()])
+        usual = float(np.partition(near, middle - before)[middle - before])
+        return replace(self, scale=weights.scale_of(usual))
+
+    def _voice_weights(self) -> Iterator[Floats]:
+        for number in range(len(self)):
+            yield weights.voice_weights(self.load(number).layout)
 
     def vocabulary(self, of: Role) -> Vocabulary:
         """Ids of the instances, annotators or classes, mapped into memory."""

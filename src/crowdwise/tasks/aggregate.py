@@ -308,7 +308,7 @@ def label_table(crowd: Annotations, fitted: Fit, *, proba: bool) -> pa.Table:
         "instance": crowd.instance_vocabulary.arrow,
         "label": crowd.class_vocabulary.take(labels),
         "confidence": posterior[np.arange(len(labels)), labels],
-        "n_annotations": crowd.labels_per_instance,
+        "n_annotations": crowd.labels_per_instance if crowd.weight is None else crowd.annotators_per_instance,
     }
     if proba:
         names = crowd.class_vocabulary.arrow.to_pylist()

@@ -43,7 +43,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation.core import kernels, queries, tempering
+from crowdwise.aggregation.core import kernels, queries, tempering, weights
 from crowdwise.aggregation.core.crowd import Crowd, MemoryCrowd, Tie, confusion, resolve_threads
 from crowdwise.aggregation.core.crowd import choose as choose
 from crowdwise.aggregation.core.estimator import Estimator
@@ -92,7 +92,7 @@ class Aggregator(Fitted, Estimator):
     tie: Tie = "first"
     """Which of equally probable classes becomes the label: the ``"first"`` in ``classes_``, or a ``"random"`` one."""
     random_state: RandomState = None
-    """Seed or generator of whatever is random in the method, and of random ties."""
+    """Seed or generator of whatever is random in the method, and of random ties; None is 0, so that a crowd has one result."""
     calibration: Calibration = "crowd"
     """``"crowd"``: honest confidence, as `crowdwise.aggregation.core.tempering` explains; gold labels, where given, correct
     it. ``"usual"``: they do not, because they were chosen for their doubt and speak for no others. ``"none"``: the posterior of
@@ -182,9 +182,12 @@ class Aggregator(Fitted, Estimator):
         counts = None if history is None else AnnotatorHistory.coerce(history).counts_for(annotations)
         threads = resolve_threads(getattr(self, "n_jobs", None))
         earlier = earlier if getattr(self, "warm_start", False) else None
-        rng = np.random.default_rng(self.random_state)
+        rng = self._generator()
+        crowd = MemoryCrowd.of(annotations, gold, counts, threads, earlier)
+        if annotations.weight is not None and (said := weights.remark(crowd.scale)):
+            warnings.warn(said, CrowdwiseWarning, stacklevel=3)
         with contextlib.nullcontext() if self.decomposes else one_blas_thread:
-            self.fit_crowd(MemoryCrowd.of(annotations, gold, counts, threads, earlier), rng)
+            self.fit_crowd(crowd, rng)
         self._history, self.annotations_, self.classes_ = history, annotations, annotations.classes
         self.labels_ = self.classes_[choose(self.posterior_, self.tie, rng)]
         return self
@@ -200,7 +203,7 @@ class Aggregator(Fitted, Estimator):
         self._crowd = crowd
         if crowd.n_annotations and crowd.n_classes > 1:
             self._warn_if_sparse(crowd)
-            rng = np.random.default_rng(self.random_state) if rng is None else rng
+            rng = self._generator() if rng is None else rng
             self.raw_posterior_ = self._infer(crowd, rng)
             self.posterior_ = self.raw_posterior_ if self.calibration == "none" else self._tempered(crowd)
         else:
@@ -246,7 +249,7 @@ class Aggregator(Fitted, Estimator):
             return queries.weighted_majority(layout, vars(self).get("skill_", np.ones(crowd.n_annotators)))
         known, raw = vars(self), self.raw_posterior_  # what the method has set itself, if anything
         matrices = known["confusion_"] if "confusion_" in known else confusion(crowd.counts(raw))
-        prior = known["class_prior_"] if "class_prior_" in known else crowd.mass(raw) / crowd.n_labelled
+        prior = known["class_prior_"] if "class_prior_" in known else crowd.mass(raw)
         emission, prior = np.maximum(matrices.transpose(0, 2, 1), kernels.FLOOR), np.maximum(prior, kernels.FLOOR)
         weight = self._vote_weights()
         emission = emission if weight is None else emission ** weight[:, None, None]
@@ -254,6 +257,9 @@ class Aggregator(Fitted, Estimator):
 
     def _nothing_to_infer(self, crowd: Crowd) -> Floats:
         return crowd.majority()
+
+    def _generator(self) -> np.random.Generator:
+        return np.random.default_rng(0 if self.random_state is None else self.random_state)
 
     def _check(self) -> None:
         """Refuse parameters that are out of range; subclasses add what the fields cannot declare."""

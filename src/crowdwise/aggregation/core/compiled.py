@@ -346,7 +346,9 @@ def tempering_kernel() -> Any:
     """The rows of `tempering.tempered`, into ``result``; gold rows are left to the caller."""
     first_two = jit()(_first_two)
 
-    def rows(cells, indptr, start, stop, posterior, weight, vote, table, wrong, low, step, tolerance, smallest, result):  # type: ignore[no-untyped-def]
+    def rows(  # type: ignore[no-untyped-def]
+        cells, indptr, start, stop, posterior, weight, vote, table, wrong, low, step, tolerance, smallest, tiny, result
+    ):
         c, last = posterior.shape[1], table.size - 1.0
         for i in range(start, stop):
             number = float(indptr[i + 1] - indptr[i])
@@ -375,7 +377,7 @@ def tempering_kernel() -> Any:
                     others += posterior[i, k]
             best = 1.0 / (1.0 + against)
             for k in range(c):
-                share = posterior[i, k] / others if others > 0.0 else 1.0 / (c - 1)
+                share = posterior[i, k] / others if others >= tiny else 1.0 / (c - 1)
                 result[i, k] = best if k == most else (1.0 - best) * share
 
     kernel = jit()(rows)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.aggregation.core import bayes_kernels, compiled, correlation, kernels, patterns, queries
+from crowdwise.aggregation.core import bayes_kernels, compiled, correlation, kernels, patterns, queries, weights
 from crowdwise.aggregation.core.bayes_kernels import GladStep
 from crowdwise.aggregation.core.kernels import Floats, Layout, Step
 from crowdwise.aggregation.core.queries import Tie as Tie
@@ -22,6 +22,7 @@ from crowdwise.system import n_cores, total_memory
 
 Query = Callable[..., Any]  # (layout, *arguments) -> an array over instances, or sums; at the top level of a module
 Role = Literal["instances", "annotators", "classes"]
+_NONE = np.empty(0, np.int32)
 
 
 class Crowd(ABC):
@@ -46,6 +47,8 @@ class Crowd(ABC):
     """Earlier counts of known annotators, (R, C, C) as [annotator, label, class]."""
     earlier: Floats | None = None
     """Posterior of an earlier fit, of the first instances and classes, to start from."""
+    scale: float = 1.0
+    """What the weights of the annotations were multiplied by: see `weights`."""
 
     # how queries are put
 
@@ -103,6 +106,11 @@ class Crowd(ABC):
     @abstractmethod
     def labels_per_instance(self) -> npt.NDArray[Any]:
         """Number of labels of every instance, (n,): annotations, or the sum of their weights."""
+
+    @property
+    @abstractmethod
+    def annotators_per_instance(self) -> npt.NDArray[np.int64]:
+        """Number of annotators of every instance, (n,)."""
 
     @cached_property
     def label_counts(self) -> npt.NDArray[Any]:
@@ -200,9 +208,9 @@ class Crowd(ABC):
         """`counts` of a posterior (n, K), of whatever the cells of this crowd stand for."""
         return np.asarray(self.total(kernels.confusion_counts, posterior))
 
-    def hard_counts(self, posterior: Floats, tie: Tie, rng: np.random.Generator) -> tuple[Floats, Floats, float]:
+    def hard_counts(self, posterior: Floats) -> tuple[Floats, Floats, float]:
         """`counts` and `mass` of the most probable classes, and the sum of their log-probabilities."""
-        counts, mass, logs = self.total(queries.hard_counts, posterior, tie, rng)
+        counts, mass, logs = self.total(queries.hard_counts, posterior)
         return counts, mass, logs
 
     def hits(self, posterior: Floats) -> Floats:
@@ -217,9 +225,13 @@ class Crowd(ABC):
         """How many labels of every annotator agree with the labels (n,) of the instances: (R,)."""
         return np.asarray(self.total(queries.agreements, labels))
 
-    def differ(self, labels: npt.NDArray[Any], others: npt.NDArray[Any]) -> bool:
-        """Whether any instance has another label in ``others`` (n,)."""
-        return bool(self.total(queries.differences, labels, others))
+    def top_hits(self, posterior: Floats) -> Floats:
+        """How many labels of every annotator are the most probable class of their instance; ties count by share: (R,)."""
+        return np.asarray(self.total(queries.top_hits, posterior))
+
+    def differ(self, posterior: Floats, other: Floats) -> bool:
+        """Whether any instance has other most probable classes in ``other`` (n, C)."""
+        return bool(self.total(queries.top_differences, posterior, other))
 
     def distance(self, posterior: Floats, other: Floats) -> float:
         """Largest difference of two posteriors (n, C)."""
@@ -271,12 +283,19 @@ class MemoryCrowd(Crowd):
         cells, indptr = kernels.sort_by_instance(
             a.instance, a.annotator, a.label, a.n_instances, a.n_classes, threads if fast else None
         )
-        weight = None
+        weight, scale = None, 1.0
         if a.weight is not None and not np.all(a.weight == 1):
-            weight = a.weight[np.lexsort((a.weight, a.label, a.annotator, a.instance))].astype(np.float64)
-        known = np.empty(0, np.int32) if gold is None or not np.any(gold >= 0) else gold
+            order = np.lexsort((a.weight, a.label, a.annotator, a.instance))
+            weight = weights.as_written(a.weight[order])
+            scale = weights.scale_of(
+                weights.median(weights.voice_weights(Layout(cells, indptr, _NONE, shape, weight=weight)))
+            )
+            weight *= scale
+        known = _NONE if gold is None or not np.any(gold >= 0) else gold
         layout = Layout(cells, indptr, known, shape, threads, fast, weight)
-        return MemoryCrowd(layout, a, history, earlier)
+        made = MemoryCrowd(layout, a, history, earlier)
+        made.scale = scale
+        return made
 
     def drawn_for_instances(self, draws: Floats) -> Floats:
         rank = None if self.annotations is None else self.annotations.instance_vocabulary.in_order_of_ids()
@@ -310,6 +329,10 @@ class MemoryCrowd(Crowd):
         if self.layout.weight is None:
             return np.diff(self.layout.indptr)
         return np.asarray(totals(kernels.instances(self.layout), self.layout.weight, self.n_instances))
+
+    @property
+    def annotators_per_instance(self) -> npt.NDArray[np.int64]:
+        return weights.voices(self.layout.cells, self.layout.indptr, self.n_classes)
 
     def check_table(self, states: int) -> None:
         needed = 8 * self.n_annotators * self.n_classes * states

@@ -18,15 +18,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import expit, logit
 
-from crowdwise.aggregation.core.kernels import Floats, Layout
+from crowdwise.aggregation.core.kernels import Cells, Floats, Layout, instances
 
 PLACES = -0.65 + np.arange(-15, 6) / 3.0  # log-odds of ρ; those of the typical one are among them
 SPREAD = 0.8  # scale of the log-odds of ρ among crowds
 FEW = 2_000.0  # instances that are too few to tell, since no crowd errs as evenly as this
 ODDS = 3.0  # log-odds of even errors before anything is seen
 EVEN = 20.0  # labels a class that speak for even errors
+WHOLE = 1e-6  # distance from a whole number up to which a weight is one
 SIZE = 200_000  # of the table of patterns at most
 FACTORS = np.arange(3.0)  # what is added to the start of a rising factorial
 ROUNDS, MORE = 30, 6  # of EM at the first place, and at each further one
@@ -35,16 +37,13 @@ ROUNDS, MORE = 30, 6  # of EM at the first place, and at each further one
 def count(layout: Layout, every: int) -> Floats:
     """How many instances have each set of two or three labels, as [smallest, next, largest or C for none]; flat.
 
-    A weight of two is a label given twice. None are counted where weights are no whole numbers, or the table would be too large.
+    A weight of two is a label given twice. Instances with other weights are not counted, nor any if the table would be too large.
     """
     c, cells, indptr = layout.shape[1], layout.cells, layout.indptr
     if (c + 1) ** 3 > SIZE:
         return np.zeros(1)
     if layout.weight is not None:
-        times = layout.weight.astype(np.int64)
-        if np.any(times != layout.weight):
-            return np.zeros(1)
-        cells, indptr = np.repeat(cells, times), np.append(0, np.cumsum(times))[indptr]
+        cells, indptr = _repeated(layout)
     number, first = np.diff(indptr)[::every], indptr[:-1][::every]
     found = np.zeros((c + 1) ** 3)
     for size in (2, 3):
@@ -55,6 +54,20 @@ def count(layout: Layout, every: int) -> Floats:
         labels.sort(axis=0)
         found += np.bincount((labels[0] * (c + 1) + labels[1]) * (c + 1) + labels[2], minlength=len(found))
     return found
+
+
+def _repeated(layout: Layout) -> tuple[Cells, npt.NDArray[np.int64]]:
+    """Cells as often as they weigh, and where instances begin; those with a weight that is not a whole number have none."""
+    cells, instance = layout.cells, instances(layout)
+    if not len(cells) or layout.weight is None:
+        return cells, layout.indptr
+    starts = np.flatnonzero(np.append(True, (np.diff(cells.astype(np.int64)) != 0) | (np.diff(instance) != 0)))
+    total = np.add.reduceat(layout.weight, starts)  # of a label that an annotator gave twice
+    times = np.rint(total).astype(np.int64)
+    broken = (np.abs(times - total) > WHOLE) | (times < 1)
+    times[np.isin(instance[starts], instance[starts][broken])] = 0
+    number = np.bincount(instance[starts], times, len(layout.indptr) - 1).astype(np.int64)
+    return np.repeat(cells[starts], times), np.append(0, np.cumsum(number))
 
 
 class Shown(NamedTuple):

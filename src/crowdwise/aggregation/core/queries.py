@@ -70,13 +70,24 @@ def against_votes(votes: npt.NDArray[Any], labels: npt.NDArray[Any]) -> npt.NDAr
 # sums
 
 
-def hard_counts(layout: Layout, posterior: Floats, tie: Tie, rng: np.random.Generator) -> tuple[Floats, Floats, float]:
-    """Counts (R, C, C) and class mass (C,) of the most probable classes, and the sum of their log-probabilities."""
-    rows, chosen = np.arange(len(posterior)), choose(posterior, tie, rng)
-    hard = np.zeros_like(posterior)
-    hard[rows, chosen] = 1.0
-    logs = float(np.log(posterior[rows, chosen])[np.diff(layout.indptr) > 0].sum())
+def hard_counts(layout: Layout, posterior: Floats) -> tuple[Floats, Floats, float]:
+    """Counts (R, C, C) and class mass (C,) of the most probable classes, and the sum of their log-probabilities.
+
+    Classes that tie share the instance.
+    """
+    hard = tops(posterior)
+    logs = float(np.log(posterior.max(axis=1))[np.diff(layout.indptr) > 0].sum())
     return kernels.confusion_counts(layout, hard), mass(layout, hard), logs
+
+
+def top_hits(layout: Layout, posterior: Floats) -> Floats:
+    """How many labels of every annotator are the most probable class (n, C) of their instance; ties count by share: (R,)."""
+    return np.asarray(kernels.hits(layout, tops(posterior)).sum(axis=1))
+
+
+def top_differences(layout: Layout, posterior: Floats, other: Floats) -> int:
+    """How many instances have other most probable classes in ``other`` (n, C)."""
+    return int(np.count_nonzero((tops(posterior) != tops(other)).any(axis=1)))
 
 
 def mass(layout: Layout, posterior: Floats) -> Floats:
@@ -102,11 +113,6 @@ def _by_annotator(layout: Layout, chosen: npt.NDArray[np.bool_]) -> Floats:
     return np.bincount(layout.cells[chosen] // layout.shape[1], weight, minlength=layout.shape[0]).astype(np.float64)
 
 
-def differences(layout: Layout, labels: npt.NDArray[Any], others: npt.NDArray[Any]) -> int:
-    """How many instances have another label in ``others`` (n,)."""
-    return int(np.count_nonzero(labels != others))
-
-
 def distance(layout: Layout, posterior: Floats, other: Floats) -> float:
     """Largest difference of two posteriors (n, C)."""
     return float(np.abs(posterior - other).max())
@@ -116,7 +122,7 @@ def pairs(layout: Layout) -> tuple[float, float]:
     """Ordered pairs of labels of an instance that agree, and all such pairs."""
     votes, number = kernels.votes(layout), np.diff(layout.indptr).astype(np.float64)
     if layout.weight is not None:  # the labels that an annotator gave an instance are no pairs
-        cells = kernels.incidence(layout)
+        cells = kernels.incidence(layout).copy()  # it shares indptr with the layout, and sums are in place
         cells.sum_duplicates()
         annotators = cells.copy()  # sums in place
         annotators.indices //= layout.shape[1]
@@ -149,6 +155,16 @@ def choose(posterior: Floats, tie: Tie, rng: np.random.Generator) -> npt.NDArray
     for k in range(c - 2, -1, -1):
         codes[posterior[:, k] >= threshold] = k
     return codes
+
+
+def tops(posterior: Floats) -> Floats:
+    """1 for the most probable class of every row, or equal shares for those that tie: (n, C).
+
+    >>> tops(np.array([[0.4, 0.4, 0.2], [0.1, 0.2, 0.7]])).tolist()
+    [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
+    """
+    most = functools.reduce(np.maximum, posterior.T) if posterior.shape[1] <= 32 else posterior.max(axis=1)
+    return shares((posterior >= (most - TIE_TOLERANCE)[:, None]).astype(np.float64))
 
 
 def shares(votes: Floats) -> Floats:

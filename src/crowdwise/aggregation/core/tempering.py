@@ -115,7 +115,7 @@ def tempered(layout: Layout, posterior: Floats, vote: float, rho: float, weight:
     if layout.compiled and layout.weight is None:
         result = np.empty(posterior.shape)
         rows = layout.cells, layout.indptr, np.ascontiguousarray(posterior), np.empty(0) if weight is None else weight
-        compiled.tempering_kernel()(*rows, vote, *urn, queries.TIE_TOLERANCE, SMALLEST, result)
+        compiled.tempering_kernel()(*rows, vote, *urn, queries.TIE_TOLERANCE, SMALLEST, kernels.TINY, result)
         return queries.clamp(layout, result)
     top, second = first_two(posterior)
     number = label_numbers(layout)
@@ -203,7 +203,7 @@ def _with_odds(layout: Layout, posterior: Floats, against: Floats, labelled: npt
     result = posterior.copy()
     result[rows, most] = 0.0
     others = result @ np.ones(result.shape[1])
-    bare = others <= 0.0
+    bare = others < kernels.TINY  # what is left of them underflows, and nothing can be divided by it
     if np.any(bare):
         result[bare] = 1.0
         result[rows[bare], most[bare]] = 0.0
