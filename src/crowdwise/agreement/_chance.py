@@ -16,7 +16,7 @@ from crowdwise.agreement._votes import Votes
 from crowdwise.annotations import Annotations
 from crowdwise.constraints import OpenProbability, PositiveInt, check_value, checked
 from crowdwise.data.codes import cells, count
-from crowdwise.data.types import Floats, Ints, RandomState
+from crowdwise.data.types import Array, Floats, Ints, RandomState
 
 OWN_LABELS = 10  # labels from which on the labels of an annotator are permuted apart from those of others
 MOST_LABELS = 50_000  # labels that are tested; of larger crowds, those of instances drawn at random
@@ -163,7 +163,7 @@ def _numbers(crowd: Annotations, level: Level, values: Values | None) -> Floats 
     return np.asarray((number - number.mean()) / (np.ptp(number) or 1.0))
 
 
-def _agreement(instance: Ints, size: int, number: Floats | None) -> Callable[[Ints], float]:
+def _agreement(instance: Array, size: int, number: Floats | None) -> Callable[[Array], float]:
     """What grows with alpha when labels (E,) are shuffled, as the disagreement expected by chance stays the same."""
     per_instance = np.bincount(instance, minlength=size)
     weight = 1 / (per_instance - 1)
