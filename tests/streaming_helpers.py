@@ -40,7 +40,7 @@ MODELS: list[Aggregator] = [
     DawidSkene(max_iter=8, tol=0, prior=0.5),
     OneCoinDawidSkene(max_iter=8, tol=0),
     OneCoinDawidSkene(max_iter=8, tol=0, prior=None),
-    FastDawidSkene(),
+    FastDawidSkene(max_iter=5, tol=0),
     FastDawidSkene(hybrid=True),
     HierarchicalDawidSkene(max_iter=6),
     IBCC(max_iter=8, tol=0),
