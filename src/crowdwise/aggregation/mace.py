@@ -72,7 +72,7 @@ class MACE(IterativeAggregator[MACEState]):
     def _start(self, crowd: Crowd, rng: np.random.Generator) -> MACEState:
         drawn = np.ones((crowd.n_annotators, 2 + crowd.n_classes, self.n_restarts))
         there = np.flatnonzero(crowd.labels_per_annotator)  # nobody else changes the draws
-        drawn[there] = crowd.drawn_for_annotators(rng.uniform(1.0, 2.5, (len(there), *drawn.shape[1:])), there)
+        drawn[there] = rng.uniform(1.0, 2.5, (len(there), *drawn.shape[1:]))
         behaviour, strategy = drawn[:, :2].transpose(1, 0, 2), drawn[:, 2:]
         objectives = np.full(self.n_restarts, -np.inf)
         return MACEState(np.empty(0), -np.inf, normalised(behaviour, 0), normalised(strategy, 1), objectives)
