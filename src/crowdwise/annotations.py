@@ -146,6 +146,7 @@ class Annotations:
         of weight 0 are left out.
         """
         chosen = {"instance": instance, "annotator": annotator, "label": label}
+        chosen["instance"] = frames.repeated_id(frame, chosen) or instance
         try:
             taken = frames.choose_columns(frames.frame_columns(frame), chosen)
         except AnnotationError as error:

@@ -36,6 +36,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
     "label": ("label", "answer", "value", "response", "vote", "judgment", "judgement", "rating", "verdict"),
 }
+ROW_ID = "id"
+"""A name of the instance where its values repeat; where they do not, it numbers the rows."""
 _TELLING = 100  # cells from which their values are looked at
 MISSING: tuple[Any, ...] = (-1, "")  # beside None and NaN, which are always missing
 
@@ -98,6 +100,22 @@ def choose_columns(columns: Sequence[Any], chosen: Mapping[str, Any]) -> dict[st
         if taken[role] == taken[other]:
             raise AnnotationError(f"column {taken[role]!r} cannot be both the {role} and the {other}")
     return taken
+
+
+def repeated_id(frame: Any, chosen: Mapping[str, Any]) -> Any:
+    """The column called ``id`` of a long table whose instance neither the user nor another name tells; None if there is none.
+
+    Only an id that repeats is an instance: an id that differs in every row numbers the rows.
+    """
+    names = frame_columns(frame)
+    if chosen.get("instance") is not None or "instance" in named_columns(names, chosen):
+        return None
+    column = find_column([ROW_ID], [name for name in names if name not in chosen.values()])
+    if column is None:
+        return None
+    (ids,) = take_columns(frame, [column])
+    given = ids.data.drop_null()
+    return column if len(given.unique()) < len(given) else None
 
 
 def known_column(name: Any, role: str, columns: Sequence[Any]) -> Any:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from crowdwise.annotations import Annotations
 from crowdwise.data.factorise import Column, decoded, is_text, weights_of
-from crowdwise.data.frames import ALIASES, find_column, known_column
+from crowdwise.data.frames import ALIASES, ROW_ID, find_column, known_column
 from crowdwise.data.types import Ints
 from crowdwise.errors import AnnotationError, ReadError
 from crowdwise.readers._collector import array_of, kinds_of, plain_column, without_repeats
@@ -44,7 +44,8 @@ class LongTable(Reader):
     takes = ("instance", "annotator", "label", "gold", "weight")
 
     def detect(self, source: InputFile) -> str | None:
-        found = [find_column(aliases, source.names) for aliases in ALIASES.values()]
+        usual = {**ALIASES, "instance": (*ALIASES["instance"], ROW_ID)}
+        found = [find_column(aliases, source.names) for aliases in usual.values()]
         return f"it has the columns {', '.join(map(repr, found))}" if all(found) and len(set(found)) == 3 else None
 
     def read(self, source: InputFile, options: ReadOptions) -> Export:

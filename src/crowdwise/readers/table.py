@@ -25,7 +25,7 @@ from crowdwise.data.label_rules import NO_RULES, LabelRules, resolved, similar_i
 from crowdwise.errors import AnnotationError, DataError
 from crowdwise.readers._columnar import Choose
 from crowdwise.readers._files import WRITTEN, Columns, format_of, load_columns
-from crowdwise.readers._guess import guess_columns
+from crowdwise.readers._row_ids import columns_by_content
 from crowdwise.readers._text import packing
 from crowdwise.storage import files
 from crowdwise.storage.text import inert_table
@@ -116,9 +116,9 @@ def read_columns(
         loaded, remarks = load(choose), []
         if not columns:
             truths_in = (gold, find_column(GOLD, list(loaded)))
-            guess, said = guess_columns(loaded, known, truths_in, text=bool(text))
+            guess, said = columns_by_content(loaded, known, truths_in, text=bool(text))
             settle(list(loaded), guess)
-            remarks.append(said)
+            remarks += [said] if said else []
         read = {role: Column.of(loaded[name], f"column {name!r}", record_name) for role, name in columns.items()}
         if not len(read["instance"].data):
             raise DataError(f"{path}: the table has columns but no rows")
