@@ -54,6 +54,7 @@ ELSEWHERE = {
     r"info NAME|bench run mine\.toml": "a name in place of yours",
     r"--memory 4GB": "a table larger than memory",
     r"cache --clear": "the user's cache",
+    r"--plugin": "a module of yours; tests/test_plugins.py imports one",
     r"^crowdwise demo": "tests/cli/test_cli_demo.py runs it",
 }
 """Commands whose options are parsed, but which are not run here, and why."""
@@ -225,6 +226,8 @@ def parse(line: str) -> None:
     arguments = words[words.index("crowdwise") + 1 :]
     if "--help" in arguments or "NAME" in arguments:
         return
+    if arguments[0] == "--plugin":
+        arguments = arguments[2:]
     command: click.Command = typer.main.get_command(app)
     context = click.Context(command)
     while isinstance(command, click.Group):
