@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.metrics import cohen_kappa_score
 
 from crowdwise import Annotations, judges
 from crowdwise.errors import ConfigError, DataError
+from crowdwise.judges import _drift
 
 
 def verdicts(n=400, bias=0.0, seed=0, ties=0.0):
@@ -107,12 +111,97 @@ def test_people_are_the_reference_without_gold():
     assert found.table["n_reference"][0].as_py() == 400
 
 
-def test_the_test_of_shares_is_bhapkars_for_two_classes():
-    crowd = Annotations.from_dense(np.array([[0, 1]] * 30 + [[1, 0]] * 10 + [[0, 0]] * 60))
-    p = judges.drift(crowd, pairs=[(0, 1)]).table["shares_p"][0].as_py()
-    n, b, c = 100, 30, 10
-    wald = (b - c) ** 2 / (b + c - (b - c) ** 2 / n)
-    assert p == pytest.approx(stats.chi2.sf(wald, 1))
+def shares_p(labels, **options):
+    return judges.drift(Annotations.from_dense(labels), pairs=[(0, 1)], **options).table["shares_p"][0].as_py()
+
+
+def test_the_test_of_shares_is_exact_for_two_classes():
+    """Of 40 labels that differ, 30 went one way; the 60 that are the same do not count."""
+    p = shares_p(np.array([[0, 1]] * 30 + [[1, 0]] * 10 + [[0, 0]] * 60))
+    assert p == pytest.approx(stats.binomtest(10, 40).pvalue)
+
+
+def test_the_test_of_shares_is_the_share_of_all_exchanges():
+    """Every exchange of the two labels of nine items that differ is tried out."""
+    labels = np.array([[0, 1], [0, 2], [0, 1], [0, 3], [1, 2], [0, 3], [2, 1], [3, 0], [0, 2], [1, 1], [2, 2]])
+
+    def statistic(pairs):
+        first, second = (np.bincount(column, minlength=4) for column in pairs.T)
+        spread = np.zeros((4, 4))
+        for a, b in pairs:
+            spread += np.outer(np.eye(4)[a] - np.eye(4)[b], np.eye(4)[a] - np.eye(4)[b])
+        return (first - second) @ np.linalg.pinv(spread) @ (first - second)
+
+    values = []
+    for turned in itertools.product([False, True], repeat=9):
+        pairs = labels.copy()
+        pairs[:9][list(turned)] = pairs[:9][list(turned)][:, ::-1]
+        values.append(statistic(pairs))
+    share = np.mean(np.array(values) >= statistic(labels) - 1e-9)
+    assert 0.05 < share < 0.5
+    assert shares_p(labels) == pytest.approx(share, abs=4 * np.sqrt(share / 10_000))
+
+
+def test_exchanges_and_the_chi_square_distribution_agree_on_many_labels(monkeypatch):
+    rng = np.random.default_rng(0)
+    labels = rng.choice(4, (900, 2), p=[0.4, 0.3, 0.2, 0.1])
+    labels[:40] = [0, 3]
+    exact = shares_p(labels)
+    monkeypatch.setattr(_drift, "FEW_FLIPS", 10)
+    assert 0.001 < exact < 0.2
+    assert shares_p(labels) == pytest.approx(exact, rel=0.15)
+
+
+def test_small_samples_of_many_classes_give_no_false_alarm():
+    rng = np.random.default_rng(1)
+    p = []
+    for _ in range(200):
+        truth = rng.integers(0, 6, 25)
+        p.append(shares_p(np.where(rng.random((25, 2)) < 0.5, truth[:, None], rng.integers(0, 6, (25, 2)))))
+    assert np.mean(np.array(p) < 0.05) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 200)
+    assert np.mean(np.array(p) < 0.5) > 0.35  # and the test is not needlessly strict
+
+
+@pytest.mark.parametrize("gold", [True, False])
+def test_versions_need_not_use_the_same_classes(gold):
+    """The last class is given by one version only, or by none."""
+    labels = np.array([[0, 0, 0, 1]] * 12 + [[1, 1, 1, 2]] * 12 + [[1, 1, 2, 1]] * 6)
+    truth = np.array([0] * 12 + [1] * 12 + [2] * 6)
+    crowd = Annotations.from_dense(labels, classes=range(4))
+    row = judges.drift(crowd, truth if gold else None, pairs=[(2, 3)]).table.to_pylist()[0]
+    y = truth if gold else np.array([0] * 12 + [1] * 18)
+    assert row["accuracy_before"] == pytest.approx(np.mean(labels[:, 2] == y))
+    assert row["accuracy_after"] == pytest.approx(np.mean(labels[:, 3] == y))
+    assert row["kappa_before"] == pytest.approx(cohen_kappa_score(labels[:, 2], y))
+    assert row["kappa_after"] == pytest.approx(cohen_kappa_score(labels[:, 3], y))
+
+
+def test_the_level_and_the_resamples_of_drift():
+    crowd, truth, *_ = versions(0.3)
+    wide, narrow = (judges.drift(crowd, truth, level=level).table.to_pylist()[0] for level in (0.99, 0.5))
+    for low, high in (("low", "high"), ("kappa_low", "kappa_high")):
+        assert wide[low] < narrow[low] < narrow[high] < wide[high]
+    n = 400
+    flips = round(wide["flip_rate"] * n)
+    expected = stats.binomtest(flips, n).proportion_ci(0.99, "wilson")
+    assert (wide["low"], wide["high"]) == pytest.approx((expected.low, expected.high))
+    none = judges.drift(crowd, truth, n_bootstrap=0).table.to_pylist()[0]
+    assert none["kappa_low"] is None
+    assert none["kappa_after"] == wide["kappa_after"]
+    one, same, other = (judges.drift(crowd, truth, random_state=seed).table for seed in (1, 1, 2))
+    assert one == same
+    assert one != other
+
+
+def test_kinds_say_which_annotators_are_versions():
+    """A person called ann@home is not a version of anybody."""
+    crowd, truth, *_ = versions(0.3)
+    named = Annotations.from_triples(
+        crowd.instance, crowd.annotator, crowd.label, annotators=["p@1", "p@2", "p2", "p3", "gpt@1", "gpt@2"]
+    )
+    kinds = ["person"] * 4 + ["model"] * 2
+    assert judges.drift(named, kinds=kinds).table["model"].to_pylist() == ["gpt"]
+    assert judges.drift(named, truth).table["model"].to_pylist() == ["p", "gpt"]
 
 
 def test_versions_must_be_there():

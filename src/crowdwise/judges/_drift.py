@@ -17,6 +17,10 @@ from crowdwise.data.types import Ints
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.judges._people import Sides, likeliest, reference_of
 
+FEW_FLIPS = 1_000  # labels that differ, up to which p-values come from exchanging labels
+EXCHANGES = 10_000
+BATCH = 500  # exchanges at a time
+
 
 @dataclass(frozen=True, eq=False)
 class Drift:
@@ -107,7 +111,7 @@ def _compared(
     a, b = one[both], other[both]
     flips = int(np.count_nonzero(a != b))
     low, high = wilson(flips, len(both), level)
-    shares_p = _equal_shares(a, b, classes)
+    shares_p = _equal_shares(a, b, rng)
     row: dict[str, Any] = {
         "n_common": len(both),
         "flip_rate": flips / len(both) if len(both) else float("nan"),
@@ -136,24 +140,36 @@ def _compared(
     return row | {"p_value": min(1.0, len(made) * min(made)) if made else None}
 
 
-def _equal_shares(a: Ints, b: Ints, classes: int) -> float | None:
-    """P-value of Bhapkar's test of equal class shares of paired labels; None where there is nothing to test."""
-    n = len(a)
-    if n < 2:
+def _equal_shares(a: Ints, b: Ints, rng: np.random.Generator) -> float | None:
+    """P-value of equal class shares of paired labels (Stuart's statistic); None if there is nothing to test.
+
+    If nothing changed, the two labels of an instance could as well change places. Up to `FEW_FLIPS` labels that differ, the
+    p-value is the share of random exchanges with a statistic as large as the observed one; it is exact with two classes.
+    Beyond that, the statistic has a chi-square distribution.
+    """
+    if len(a) < 2:
         return None
-    table = np.zeros((classes, classes))
-    np.add.at(table, (a, b), 1.0)
-    used = np.flatnonzero((table.sum(axis=0) + table.sum(axis=1)) > 0)
-    table = table[np.ix_(used, used)]
-    difference = (table.sum(axis=1) - table.sum(axis=0))[:-1]
-    if not difference.any():
+    differ = a != b
+    before, after = a[differ], b[differ]
+    used, codes = np.unique(np.concatenate([before, after]), return_inverse=True)
+    if len(used) == 2:
+        return float(stats.binomtest(int(np.sum(before == used[0])), len(before)).pvalue)
+    change = np.zeros((len(before), len(used)))  # +1 for the class before, -1 for the one after
+    rows = np.arange(len(before))
+    change[rows, codes[: len(before)]] = 1.0
+    change[rows, codes[len(before) :]] = -1.0
+    total = change.sum(axis=0)
+    if not total.any():
         return 1.0
-    spread = -(table + table.T)[:-1, :-1]
-    np.fill_diagonal(spread, (table.sum(axis=0) + table.sum(axis=1) - 2 * np.diag(table))[:-1])
-    stuart = float(difference @ np.linalg.pinv(spread) @ difference)
-    if stuart >= n:  # every label moved from one class to another
-        return 0.0
-    return float(stats.chi2.sf(stuart / (1 - stuart / n), len(used) - 1))
+    inverse = np.linalg.pinv(change.T @ change)  # exchanges do not change it
+    observed = float(total @ inverse @ total)
+    if len(before) > FEW_FLIPS:
+        return float(stats.chi2.sf(observed, np.linalg.matrix_rank(inverse)))
+    as_large = 0
+    for _ in range(EXCHANGES // BATCH):
+        drawn = rng.choice([-1.0, 1.0], (BATCH, len(before))) @ change
+        as_large += int(np.sum(np.einsum("bc,cd,bd->b", drawn, inverse, drawn) >= observed * (1 - 1e-9)))
+    return (as_large + 1) / (EXCHANGES + 1)
 
 
 def _kappa(a: Ints, b: Ints, classes: int) -> float:
