@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from crowdwise import Annotations, judges, read
-from crowdwise.errors import CrowdwiseWarning, DataError
+from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError
 from crowdwise.judges import Sides
+from crowdwise.judges._joint_errors import against_others, unmixed
 
 DATA = Path(os.environ.get("CROWDWISE_DATA", "nothing")) / "alttest"
 
@@ -87,6 +88,81 @@ def test_people_are_the_reference_where_there_is_no_gold():
     assert found.effective_votes == pytest.approx(judges.dependence(labels, truth).effective_votes, rel=0.1)
     with pytest.raises(DataError, match="neither people nor gold"):
         judges.dependence(labels, models=[0, 1, 2, 3])
+
+
+def independent(rng, n, k, c, right):
+    truth = rng.integers(0, c, n)
+    return np.where(rng.random((n, k)) < right, truth[:, None], rng.integers(0, c, (n, k))), truth
+
+
+@pytest.mark.parametrize(("n", "k", "c", "right"), [(300, 5, 3, 0.75), (200, 4, 2, 0.8), (600, 8, 5, 0.6)])
+def test_independent_annotators_do_not_seem_to_err_alike_without_gold(n, k, c, right):
+    """They are compared with a consensus of the others, of which some is wrong."""
+    rng = np.random.default_rng(0)
+    found = [judges.dependence(independent(rng, n, k, c, right)[0]) for _ in range(8)]
+    assert {one.reference for one in found} == {"people"}
+    means = [one.mean_correlation for one in found]
+    assert abs(np.mean(means)) < 2 * np.std(means) / np.sqrt(8) + 0.015
+    assert np.mean([one.effective_votes for one in found]) > 0.93 * k
+
+
+@pytest.mark.parametrize("people", [2, 4])
+def test_errors_of_people_do_not_make_independent_models_err_alike(people):
+    """Where people are wrong, all models that are right differ from them."""
+    rng = np.random.default_rng(1)
+    means = []
+    for _ in range(8):
+        labels, _ = independent(rng, 400, people + 3, 3, 0.75)
+        means.append(judges.dependence(labels, models=range(people, people + 3)).mean_correlation)
+    assert abs(np.mean(means)) < 2 * np.std(means) / np.sqrt(8) + 0.015
+
+
+def test_copies_among_people_are_found_without_gold():
+    """Two of six share most of their errors; with gold, the correlation of the pair is 0.7."""
+    rng = np.random.default_rng(2)
+    labels, truth = independent(rng, 1500, 6, 3, 0.75)
+    labels[:, 1] = np.where(rng.random(1500) < 0.7, labels[:, 0], labels[:, 1])
+    with_gold, without = judges.dependence(labels, truth), judges.dependence(labels)
+    assert without.correlation[0, 1] == pytest.approx(with_gold.correlation[0, 1], abs=0.08)
+    others = without.correlation[2:, 2:][np.triu_indices(4, 1)]
+    assert np.max(np.abs(others)) < 0.2
+
+
+def test_correlations_by_others_are_those_by_gold_where_others_are_sure():
+    rng = np.random.default_rng(3)
+    labels, truth = independent(rng, 200, 3, 3, 0.7)
+    labels[rng.random(labels.shape) < 0.3] = -1
+    by_hand, common = against_others(labels.T, np.eye(3)[truth])
+    for j, k in ((0, 1), (0, 2), (1, 2)):
+        both = (labels[:, j] >= 0) & (labels[:, k] >= 0)
+        wrong = labels[both][:, [j, k]] != truth[both, None]
+        assert common[j, k] == both.sum()
+        assert by_hand[j, k] == pytest.approx(np.corrcoef(wrong.T)[0, 1], abs=1e-9)
+
+
+def test_unmixed_takes_out_the_mean_doubt_of_a_consensus():
+    """Averages of what is unmixed, by true class, are the true classes, however unsure the consensus is."""
+    rng = np.random.default_rng(4)
+    truth = rng.choice(3, 40_000, p=[0.5, 0.3, 0.2])
+    evidence = rng.normal(np.eye(3)[truth] * 0.8, 0.7) * 0.8 / 0.7**2
+    odds = np.array([0.5, 0.3, 0.2]) * np.exp(evidence)
+    posterior = odds / odds.sum(axis=1, keepdims=True)
+    plain = np.array([posterior[truth == z].mean(axis=0) for z in range(3)])
+    found = np.array([unmixed(posterior)[truth == z].mean(axis=0) for z in range(3)])
+    assert np.abs(plain - np.eye(3)).max() > 0.2
+    np.testing.assert_allclose(found, np.eye(3), atol=0.05)
+
+
+def test_pairs_need_enough_instances_in_common():
+    labels, truth = alike(3, 0.5, n=60)
+    labels[:30, 2] = -1  # 30 in common with the others
+    crowd = Annotations.from_dense(labels, missing=[-1])
+    for least, known in ((20, 3), (31, 1), (61, 0)):
+        for reference in (truth, None):
+            pairs = judges.dependence(crowd, reference, min_common=least).pairs
+            assert pairs.num_rows - pairs["correlation"].null_count == known
+    with pytest.raises(ConfigError, match="min_common"):
+        judges.dependence(crowd, truth, min_common=0)
 
 
 def test_groups_and_redundant_ones():

@@ -47,10 +47,32 @@ def test_annotators_of_a_small_crowd_by_hand() -> None:
     table = quality.annotators(SMALL)
     assert column(table, "annotator") == [0, 1, 2]
     assert column(table, "num_examples_labeled") == [5, 5, 4]
-    assert column(table, "agreement_with_consensus") == [1, 0.8, 0.5]  # of a tie, the first class is the consensus
+    assert column(table, "agreement_with_consensus") == [0.9, 0.9, 0.5]  # a tie counts half
     best, middle, last = column(table, "annotator_quality")
     assert best == pytest.approx(middle, abs=0.1)  # 0 and 1 differ on the tie alone, which tells nothing
     assert last < middle
+
+
+def test_agreement_with_the_consensus_does_not_depend_on_the_order_of_classes() -> None:
+    """Ties between the first and the last class, the first and another, and all three."""
+    rows = [
+        ["a", "c", "c", "a"],
+        ["a", "b", None, None],
+        ["a", "b", "c", None],
+        ["b", "b", "c", "b"],
+        ["c", "c", "c", "a"],
+    ]
+    by_annotator = {
+        0: 1 / 2 + 1 / 2 + 1 / 3 + 1 + 1,
+        1: 1 / 2 + 1 / 2 + 1 / 3 + 1 + 1,
+        2: 1 / 2 + 1 / 3 + 0 + 1,
+        3: 1 / 2 + 1 + 0,
+    }
+    labels = {0: 5, 1: 5, 2: 4, 3: 3}
+    for renamed in ({}, {"a": "z"}, {"a": "z", "b": "y", "c": "x"}):
+        crowd = Annotations.from_dense([[renamed.get(name, name) if name else None for name in row] for row in rows])
+        expected = [by_annotator[j] / labels[j] for j in range(4)]
+        assert column(quality.annotators(crowd), "agreement_with_consensus") == pytest.approx(expected)
 
 
 def test_annotators_has_the_names_that_users_know() -> None:

@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
+from crowdwise.aggregation import HierarchicalDawidSkene
 from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.core.dependence import MOST, SHRINKAGE, error_correlations
 from crowdwise.constraints import PositiveInt, checked
 from crowdwise.data.types import Floats, Ints
 from crowdwise.errors import CrowdwiseWarning, DataError
-from crowdwise.judges._people import Models, Sides, likeliest, reference_of
+from crowdwise.judges._joint_errors import against_each_other, against_others
+from crowdwise.judges._people import FEW, Models, Sides, likeliest, reference_of
 
 REDUNDANT = 1.2  # votes below which a group adds next to nothing to one of its members
 
@@ -65,9 +67,12 @@ def dependence(
     """How far models (or, where none are known, all annotators) err alike.
 
     ``reference`` tells right from wrong: gold labels, an array (n, C) of probabilities, or None for the consensus of
-    people. An error is 1 - P(the label is right). Correlations of errors (Pearson) are over common instances; those of
-    single pairs are shrunk by n / (n + 20), and pairs with fewer than ``min_common`` have none. ``groups`` maps annotators
-    to groups, such as the model behind several prompts.
+    people. An error is 1 - P(the label is right). The consensus is of others than those compared. What its own errors add
+    to the correlations is removed, so that independent annotators have correlations of about 0.
+
+    Correlations of errors (Pearson) are over common instances. Those of single pairs are shrunk by n / (n + 20), and pairs
+    with fewer than ``min_common`` have none. ``groups`` maps annotators to groups, such as the model behind several
+    prompts.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -84,8 +89,14 @@ def dependence(
     if len(who) > MOST:
         raise DataError(f"{len(who):,} annotators have too many pairs; pass the ids of at most {MOST:,} as models")
     reference = np.nan_to_num(np.where(np.isnan(truth).any(axis=1, keepdims=True), 0.0, truth))
-    correlation, common = error_correlations(MemoryCrowd.of(crowd).layout, reference, who, min_common)
-    plain = np.clip(correlation * (1 + SHRINKAGE / np.maximum(common, 1)), -1, 1)
+    if source == "people":
+        plain, common = _without_gold(sides, who)
+        plain[common < min_common] = np.nan
+        correlation = plain * common / (common + SHRINKAGE)
+    else:
+        correlation, common = error_correlations(MemoryCrowd.of(crowd).layout, reference, who, min_common)
+        plain = np.clip(correlation * (1 + SHRINKAGE / np.maximum(common, 1)), -1, 1)
+    np.fill_diagonal(correlation, 1.0)
     np.fill_diagonal(plain, 1.0)
     seen = np.isin(crowd.annotator, who) & (reference.sum(axis=1) > 0)[crowd.instance]
     names = [sides.name(code) for code in who]
@@ -110,6 +121,18 @@ def dependence(
         source,
         len(np.unique(crowd.instance[seen])),
     )
+
+
+def _without_gold(sides: Sides, who: Ints) -> tuple[Floats, Floats]:
+    """Correlations of errors and common instances, (K, K) each, where only labels of others tell right from wrong."""
+    if not sides.models.size:
+        return against_each_other(sides.crowd, who)
+    rng = np.random.default_rng(0)
+    said = np.array([sides.labels_of(code, rng) for code in who]).reshape(len(who), sides.crowd.n_instances)
+    people = sides.of_people()
+    consensus = np.array(HierarchicalDawidSkene().fit(people).raw_posterior_)
+    consensus[people.labels_per_instance < FEW] = np.nan
+    return against_others(said, consensus)
 
 
 def _pairs(sides: Sides, who: Ints, truth: Floats, correlation: Floats, common: Floats) -> pa.Table:

@@ -10,6 +10,7 @@ from crowdwise.quality._annotators import annotators
 from crowdwise.quality._annotators import class_counts as class_counts
 from crowdwise.quality._annotators import profile as profile
 from crowdwise.quality._annotators import ungraded as ungraded
+from crowdwise.quality._belief import consensus_shares as consensus_shares
 from crowdwise.quality._belief import majority_posterior as majority_posterior
 from crowdwise.quality._calibration import Calibration, calibration
 from crowdwise.quality._instances import instances, issues

@@ -22,7 +22,7 @@ from crowdwise.data.factorise import Vocabulary
 from crowdwise.data.shares import wilson
 from crowdwise.data.types import Floats, Ints, Mask
 from crowdwise.errors import DataError
-from crowdwise.quality._belief import NUMBERS, Belief, floats, ids, nothing
+from crowdwise.quality._belief import NUMBERS, Belief, consensus_shares, floats, ids, nothing
 from crowdwise.quality._skill import Skill, independent_skill, skill
 
 SMOOTHING = 2.0  # labels of an average annotator added to each row of a confusion matrix
@@ -36,7 +36,7 @@ class Tally:
     annotators: Vocabulary
     classes: Vocabulary
     given: Ints  # (R, C) how often each annotator gave each label
-    agreeing: Floats  # (R,) labels that are the most likely class of their instance
+    agreeing: Floats  # (R,) labels that are the most likely class of their instance; half of one where two classes tie
     counts: sparse.csr_array[Any]  # (R * C, C) expected number by annotator and label, and by true class
     expected: Floats  # (R, C) expected number of the annotator's instances of each class
     confusion: Floats | None  # (R, C, C) if known
@@ -72,7 +72,7 @@ def annotators(
     ``annotator_quality_low`` .. ``annotator_quality_high`` at ``confidence`` (of a fitted aggregator, by its
     ``judging_posterior_``, and the interval reaches down to that of honest confidence and up to that of independent
     errors; where nothing can be compared it is 0 to 1, and the quality null, as is what else would follow from it);
-    ``agreement_with_consensus``;
+    ``agreement_with_consensus``, the share of labels that are the most likely class (half of one counts if two classes tie);
     ``num_examples_labeled``; ``worst_class`` and ``worst_class_quality``, the class recognised least often;
     ``confused_class``, ``confused_with`` and ``confused_count``: true class, label and expected number of the most
     frequent error; ``spammer_score``, 1 for labels that do not depend on the instance, 0 for perfect ones (1 minus the
@@ -186,7 +186,7 @@ def _tally(annotations: Annotations, belief: Belief, posterior: Any) -> Tally:
         annotators=annotations.annotator_vocabulary,
         classes=annotations.class_vocabulary,
         given=crowd.label_counts,
-        agreeing=crowd.agreements(belief.label),
+        agreeing=crowd.hits(consensus_shares(belief.posterior)).sum(axis=1),
         counts=counts,
         expected=expected,
         confusion=belief.confusion,

@@ -17,6 +17,7 @@ from crowdwise.data.types import Floats, Ints, Mask
 from crowdwise.errors import DataError
 
 NUMBERS = 2**23  # numbers held in memory at a time by computations in blocks
+TIED = 1e-9  # difference of probabilities below which classes tie
 TYPICAL = 0.75  # assumed accuracy of a crowd without any shared instance
 
 
@@ -59,6 +60,16 @@ class Belief:
     def confidence(self) -> Floats:
         """Probability of the most likely class, (n,)."""
         return np.asarray(self.posterior.max(axis=1, initial=0))
+
+
+def consensus_shares(posterior: Floats) -> Floats:
+    """1 for the most likely class of every instance, (n, C); classes that tie share it.
+
+    >>> consensus_shares(np.array([[0.2, 0.8], [0.5, 0.5]])).tolist()
+    [[0.0, 1.0], [0.5, 0.5]]
+    """
+    most_likely = posterior >= posterior.max(axis=1, keepdims=True, initial=0) - TIED
+    return np.asarray(most_likely / np.maximum(most_likely.sum(axis=1, keepdims=True), 1))
 
 
 def majority_posterior(annotations: Annotations) -> Floats:

@@ -19,7 +19,7 @@ from crowdwise.aggregation.core.queries import against_votes
 from crowdwise.data.codes import cells
 from crowdwise.data.repeats import heaviest
 from crowdwise.errors import DataError
-from crowdwise.quality import Tally, class_counts, independent_skill, profile, skill_of
+from crowdwise.quality import Tally, class_counts, consensus_shares, independent_skill, profile, skill_of
 from crowdwise.readers import format_of, packing
 from crowdwise.storage.text import inert_table
 from crowdwise.streaming.crowd import StreamedCrowd
@@ -130,7 +130,7 @@ def _sums(part: MemoryCrowd, q: Floats, judging: Floats, labels: Any, dense: boo
         plain @ paired.astype(np.float64),
         repeats,
         float(q.max(axis=1) @ (number > 0)),
-        part.agreements(q.argmax(axis=1)),
+        part.hits(consensus_shares(q)).sum(axis=1),
         part.hits(judging).sum(axis=1),
         part.mass(judging),
         *class_counts(part, judging, dense=dense),
