@@ -147,10 +147,10 @@ def check_value(
 
 
 def _choices(kind: Any) -> tuple[str, ...]:
-    """The words that a type allows; none if it allows other text as well."""
+    """The words that a type allows; none if it allows other text or numbers as well."""
     if get_origin(kind) is Literal:
         return get_args(kind)
-    if get_origin(kind) not in (Union, UnionType) or accepts(kind, ""):
+    if get_origin(kind) not in (Union, UnionType) or any(accepts(kind, other) for other in ("", 1, 0.5)):
         return ()
     return tuple(word for part in get_args(kind) for word in _choices(part))
 
