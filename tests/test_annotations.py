@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from crowdwise import Annotations
+from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.errors import AnnotationError, ConfigError
 from fixtures import CROWD_KIT, t1, t2
 
@@ -383,3 +384,12 @@ class TestDuplicates:
     def test_unknown_policies_are_refused(self):
         with pytest.raises(ConfigError, match="unknown duplicates 'drop'"):
             Annotations.from_triples(*self.ROWS, duplicates="drop")
+
+
+def test_ids_of_64_bits_are_read_from_lists_and_found_in_gold():
+    ids = [2**64 - 1, 2**63, 2**64 - 1, 5]
+    crowd = Annotations.from_frame({"item": ids, "worker": list("abba"), "label": list("xyyx")})
+    assert crowd.instances.tolist() == [2**64 - 1, 2**63, 5]
+    assert gold_codes(crowd, {2**63: "x", 2**64 - 1: "y"}).tolist() == [1, 0, -1]
+    with pytest.raises(AnnotationError, match="cannot be read as ids"):
+        Annotations.from_frame({"item": [2**63, -1], "worker": list("ab"), "label": list("xy")})

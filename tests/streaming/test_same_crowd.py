@@ -147,6 +147,65 @@ def test_weights_as_texts_decide(tmp_path: Path) -> None:
     assert [row[0]["confidence"] for row, _ in rows] == pytest.approx([5 / 7.5] * 2)
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_sums_of_weights_may_be_whole_numbers_in_some_partitions_only(tmp_path: Path, late: bool) -> None:
+    table = crowd()
+    order = np.argsort(table["task"] * (-1 if late else 1), kind="stable")
+    table = {name: values[order] for name, values in table.items()}
+    table["weight"] = np.where(table["task"] < 600, 2.0, 0.3)
+    path = write(tmp_path / "crowd.parquet", table)
+    same(path)
+    assert pq.read_schema(tmp_path / "o.parquet").field("n_annotations").type == pa.float64()
+    table["weight"] = np.where(table["task"] < 600, 2.0, 3.0)
+    same(write(path, table))
+    assert pq.read_schema(tmp_path / "o.parquet").field("n_annotations").type == pa.int64()
+
+
+def test_a_named_column_of_weights_is_streamed(tmp_path: Path) -> None:
+    table = {"item": [0] * 3, "worker": list("abc"), "label": list("xyy"), "votes": [5, 1, 1]}
+    path, out = write(tmp_path / "w.parquet", table), tmp_path / "o.parquet"
+    for weight, label in ((None, "y"), ("votes", "x")):
+        for stream in (False, True):
+            aggregate(path, out, method="majority-vote", stream=stream, reading={"weight": weight})
+            assert pq.read_table(out)["label"].to_pylist() == [label]
+
+
+@pytest.mark.parametrize(("format", "n"), [("auto", 2), ("crowd-kit", 2), ("table", 3)])
+def test_columns_are_those_of_the_format(tmp_path: Path, format: str, n: int) -> None:
+    """In a table of crowd-kit the instance is the task, whatever other columns are called."""
+    labels = {"worker": list("ababab"), "label": list("xyxyxx")}
+    path = write(tmp_path / "t.parquet", {"item": [1, 1, 2, 2, 3, 3], "task": [1, 1, 1, 1, 2, 2], **labels})
+    for stream in (False, True):
+        done = aggregate(path, tmp_path / "o.csv", method="wawa", stream=stream, reading={"format": format})
+        assert done.n_instances == n
+
+
+def test_another_format_is_not_taken_for_a_long_table(tmp_path: Path) -> None:
+    """In memory this is an export of Label Studio, whose annotator and label are in other columns."""
+    table = {"id": [1, 1], "annotator": ["a", "b"], "annotation_id": [7, 8], "item": [0, 1], "label": list("xy")}
+    path = write(tmp_path / "t.parquet", {**table, "sentiment": ["good", "bad"]})
+    with pytest.raises(AnnotationError, match=r"t.parquet: this is read as label-studio, as it has .* format=table"):
+        streamed(path, "wawa", out=tmp_path / "o.parquet")
+    assert streamed(path, "wawa", out=tmp_path / "o.parquet", format="table").n_instances == 2
+
+
+@pytest.mark.parametrize(
+    ("reading", "named"),
+    [
+        ({"clean": True, "missing": ["x"]}, r"clean=, missing="),
+        ({"models": False}, "how to leave out models"),
+        ({"duplicates": "last"}, "duplicates=last"),
+        ({"format": "toloka"}, "format=toloka"),
+    ],
+)
+def test_what_streaming_does_not_know_is_named(tmp_path: Path, reading: dict[str, Any], named: str) -> None:
+    path = write(tmp_path / "crowd.parquet", crowd())
+    with pytest.raises(UsageError, match=f"streaming does not know {named}: leave it out"):
+        aggregate(path, tmp_path / "o.csv", stream=True, reading=reading)
+    with pytest.raises(UsageError, match="streaming does not know to=label-studio"):
+        aggregate(path, tmp_path / "o.json", stream=True, to="label-studio")
+
+
 @pytest.mark.parametrize("bad", ["much", "", "-1", "nan"])
 def test_weights_that_are_no_numbers_are_named_when_streamed(tmp_path: Path, bad: str) -> None:
     table = {"item": [0, 0, 1], "worker": list("aba"), "label": list("xyx"), "weight": ["1", bad, "1"]}
@@ -240,10 +299,15 @@ def test_tables_of_a_folder_that_are_not_read_are_said(tmp_path: Path) -> None:
     (folder / "more" / "b.csv.gz").write_bytes(b"")
     (folder / "README.md").write_text("notes")
     (folder / ".hidden.csv").write_text("item")
-    message = streamed(folder, "wawa", out=tmp_path / "o.parquet").message
+    (folder / ".git").mkdir()
+    (folder / ".git" / "x.csv").write_text("item")
+    out = folder / "o.csv"
+    for _ in range(2):  # the second time, labels of the first are there
+        message = streamed(folder, "wawa", out=out, annotators_out=folder / "a.csv", work=folder / "work").message
     assert f"not read, as not Parquet: {str(Path('more', 'b.csv.gz'))!r};" in message
     assert "README" not in message
     assert "hidden" not in message
+    assert "1 partition" in message or "csv.gz'; streamed" in message  # nothing else is named
 
 
 @pytest.mark.parametrize("name", ["o.parquet", "more/o.pq"])

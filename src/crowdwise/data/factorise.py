@@ -318,7 +318,11 @@ def _chunked(values: Any) -> pa.ChunkedArray:
     objects = isinstance(values, list) or values.dtype.kind == "O"
     if objects and isinstance(next((value for value in values if not is_missing(value)), None), UUID):
         values = [str(value) if isinstance(value, UUID) else value for value in values]
-    return pa.chunked_array([pa.array(values, from_pandas=True)])
+    try:
+        array = pa.array(values, from_pandas=True)
+    except OverflowError:  # numbers of 2**63 or more
+        array = pa.array(values, pa.uint64(), from_pandas=True)
+    return pa.chunked_array([array])
 
 
 def _mixed_types(values: Any, name: str, where: Callable[[int], str]) -> AnnotationError | None:

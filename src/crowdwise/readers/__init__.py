@@ -6,7 +6,7 @@ from crowdwise.data.label_rules import LabelRules
 from crowdwise.readers._collector import is_picture as is_picture
 from crowdwise.readers._export import MODEL, PERSON, PICTURE_FIELDS, READERS, TEXT_FIELDS, Export
 from crowdwise.readers._files import FORMATS, WRITTEN, format_of, load_columns
-from crowdwise.readers._read import formats, read
+from crowdwise.readers._read import formats, read, recognised
 from crowdwise.readers._source import STDIN, InputFile
 from crowdwise.readers._text import bare_suffix, packing
 from crowdwise.readers._together import read_together
@@ -34,6 +34,7 @@ __all__ = [
     "read",
     "read_table",
     "read_together",
+    "recognised",
     "write",
     "write_labels",
     "write_table",

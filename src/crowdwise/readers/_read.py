@@ -224,6 +224,12 @@ def kind_of(path: Path) -> str:
         return InputFile(path).kind
 
 
+def recognised(path: Path, **named: str | None) -> tuple[str, str]:
+    """The format of a file as `read` recognises it with ``named`` columns, and why."""
+    with _naming(path, str(path)):
+        return _detected(InputFile(path), ReadOptions(**named))  # type: ignore[arg-type]
+
+
 @contextmanager
 def _naming(path: Path, shown: str) -> Iterator[None]:
     """Errors name the file, as the user calls it."""

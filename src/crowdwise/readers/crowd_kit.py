@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from crowdwise.readers._export import READERS, Export, ReadOptions
@@ -24,7 +25,13 @@ class CrowdKit(LongTable):
         return f"it has the columns task, {worker} and label" if worker and {"task", "label"} <= {*names} else None
 
     def read(self, source: InputFile, options: ReadOptions) -> Export:
-        worker = next((name for name in WORKERS if name in source.names), WORKERS[0])
-        instance, annotator = options.instance or "task", options.annotator or worker
-        label = options.label or options.question or "label"
+        usual = usual_columns(source.names)
+        instance, annotator = options.instance or usual["instance"], options.annotator or usual["annotator"]
+        label = options.label or options.question or usual["label"]
         return super().read(source, replace(options, instance=instance, annotator=annotator, label=label))
+
+
+def usual_columns(names: Sequence[str]) -> dict[str, str]:
+    """The columns of such a table that nobody has named, by role."""
+    worker = next((name for name in WORKERS if name in names), WORKERS[0])
+    return {"instance": "task", "annotator": worker, "label": "label"}

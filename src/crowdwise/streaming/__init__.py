@@ -20,6 +20,7 @@ import importlib
 import importlib.util
 import os
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,11 @@ from crowdwise.streaming.output import Figures, annotator_table, check_output, f
 from crowdwise.streaming.passes import Passes, Progress, Threads
 from crowdwise.streaming.preparation import prepare
 from crowdwise.streaming.store import Store
-from crowdwise.streaming.table import SUFFIXES, count_rows, other_tables
+from crowdwise.streaming.table import AUTO, SUFFIXES, count_rows, other_tables
 from crowdwise.system import total_memory
 
 __all__ = ["AUTO", "Figures", "Streamed", "aggregate", "count_rows", "parse_memory", "streamable"]
 
-AUTO = "auto"
 SMALLEST = 16_000_000  # bytes of memory below which nothing sensible can be done
 
 
@@ -81,6 +81,7 @@ def aggregate(
     annotator: str | None = None,
     label: str | None = None,
     weight: str | None = None,
+    format: str = AUTO,
     proba: bool = False,
     memory: int | str | None = None,
     work: str | os.PathLike[str] | None = None,
@@ -93,8 +94,9 @@ def aggregate(
 ) -> Streamed:
     """Infer the labels of a long table of any size, and write them to ``out``.
 
-    ``path`` is a Parquet file or a folder of such files; columns are found as in `crowdwise.readers.read_table`, and a column
-    called weight says how much of a label each row is (``weight`` names another one). Rows without a label are left out.
+    ``path`` is a Parquet file or a folder of such files; their ``format`` ("table", "crowd-kit" or "auto") and columns are
+    found as in `crowdwise.read`, and a column called weight says how much of a label each row is (``weight`` names another
+    one). Rows without a label are left out.
     ``method`` is a name, an aggregator with parameters of its own, or ``"auto"``. ``out`` (.parquet, .arrow, .csv or
     .tsv) gets the columns instance, label, confidence, n_annotations and, with ``proba``, p_CLASS of every class, in
     the order in which instances first appear; ``annotators_out`` gets the table of `crowdwise.quality.annotators`.
@@ -126,7 +128,7 @@ def aggregate(
     if importlib.util.find_spec("numba") is None:
         raise ConfigError("streaming needs numba: install it, or aggregate in memory")
     with working_in(folder, keep=work is not None), passes.start(folder) as team, Progress(verbose) as progress:
-        store = prepare(path, folder, columns, bound, cores, progress).scaled()
+        store = prepare(path, folder, columns, bound, cores, progress, format).scaled()
         if store.weighted and (said := weights.remark(store.scale)):
             warnings.warn(said, CrowdwiseWarning, stacklevel=2)
         crowd, reason = StreamedCrowd(store, team, bound, progress), None
@@ -147,7 +149,7 @@ def aggregate(
         n_annotators=store.n_annotators,
         n_classes=store.n_classes,
         figures=found,
-        message=_describe(path, store, repeats),
+        message=_describe(path, store, repeats, own=[file for file in (out, profile, folder) if file is not None]),
     )
 
 
@@ -213,12 +215,12 @@ def _write(
     return figures(sums, crowd.n_labelled)
 
 
-def _describe(path: Path, store: Store, repeats: int) -> str:
+def _describe(path: Path, store: Store, repeats: int, own: Sequence[Path]) -> str:
     taken = ", ".join(f"{role} = {name!r}" for role, name in store.columns.items())
     kept = f"; kept {count(repeats, 'repeats')}" if repeats else ""
     blank = f"; left out: {store.n_blank:,} without a label" if store.n_blank else ""
     gold = f"; gold in {store.gold!r} is not used" if store.gold else ""
-    others = [str(file.relative_to(path)) for file in other_tables(path)]
+    others = [str(file.relative_to(path)) for file in other_tables(path, own)]
     aside = f"; not read, as not Parquet: {shorten(others, 3)}" if others else ""
     sizes = (
         f"{count(store.n_annotations, 'annotations')} of {count(store.n_instances, 'instances')} "

@@ -36,7 +36,7 @@ from crowdwise.storage.files import storing
 from crowdwise.streaming._ids import Ids, grown
 from crowdwise.streaming.passes import Progress
 from crowdwise.streaming.store import TABLE, Store, read_arrays, write_arrays
-from crowdwise.streaming.table import KIND, ROLES, WEIGHT, Table, parquet_files
+from crowdwise.streaming.table import AUTO, KIND, ROLES, WEIGHT, Table, parquet_files
 
 VERSION = 6  # of the files
 BATCH = 1 << 20  # rows read at once, at most
@@ -53,25 +53,32 @@ Batch = tuple[npt.NDArray[Any], ...]  # codes of instances, annotators and label
 
 
 def prepare(
-    path: Path, folder: Path, columns: Mapping[str, str | None], memory: int, threads: int, progress: Progress
+    path: Path,
+    folder: Path,
+    columns: Mapping[str, str | None],
+    memory: int,
+    threads: int,
+    progress: Progress,
+    format: str = AUTO,
 ) -> Store:
     """The store of ``path`` in ``folder``: the one that is there if it was made from the same files, or a new one.
 
-    ``columns`` names the columns of the instance, annotator and label; what is None is found by its usual names.
+    ``columns`` names the columns of the instance, annotator, label and weight; what is None is found by its usual names,
+    which are those of a ``format``.
     """
     files = parquet_files(path)
     versions = [_version(file) for file in files]
-    source = json.dumps([VERSION, versions, [columns.get(role) for role in (*ROLES, WEIGHT)], memory])
+    source = json.dumps([VERSION, versions, [columns.get(role) for role in (*ROLES, WEIGHT)], format, memory])
     ready = folder / f"table-{hashlib.sha256(source.encode()).hexdigest()[:16]}"
     with storing(ready):  # errors of reading have names of their own
         if not ready.exists():
             _clear(folder)
         try:
-            return _prepared(ready, partial(Table, files, columns), memory, threads, progress)
+            return _prepared(ready, partial(Table, files, columns, format), memory, threads, progress)
         except ModelFileError as error:
             warnings.warn(f"{error}; the table is prepared again", CrowdwiseWarning, stacklevel=2)
             shutil.rmtree(ready)
-            return _prepared(ready, partial(Table, files, columns), memory, threads, progress)
+            return _prepared(ready, partial(Table, files, columns, format), memory, threads, progress)
 
 
 def _version(file: Path) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,14 +13,17 @@ import pyarrow.parquet as pq
 
 from crowdwise.data.factorise import Column, is_text
 from crowdwise.data.frames import choose_columns, find_column, known_column
-from crowdwise.errors import AnnotationError, DataError
-from crowdwise.readers import FORMATS
+from crowdwise.errors import AnnotationError, DataError, spelled
+from crowdwise.readers import FORMATS, recognised
+from crowdwise.readers.crowd_kit import usual_columns
 from crowdwise.readers.long_table import DETAILS
 from crowdwise.readers.table import GOLD
 from crowdwise.storage.limits import too_large, unpack_limit
 from crowdwise.streaming._ids import kind_of
 
 SUFFIXES = (".parquet", ".pq")
+AUTO, CROWD_KIT = "auto", "crowd-kit"
+STREAMED = ("table", CROWD_KIT)  # formats with a row per annotation
 ROLES = ("instance", "annotator", "label")
 WEIGHT, KIND = "weight", "kind"
 DECODED = 1 << 28  # bytes that the texts of a batch may take, each written out; larger batches are divided
@@ -30,13 +33,7 @@ _PREFIXES, _STEP = "DELTA_BYTE_ARRAY", 256  # an encoding whose values may be lo
 def parquet_files(path: Path) -> list[Path]:
     """A Parquet file, or those of a folder and its folders in the order of their names; hidden ones are left out."""
     if path.is_dir():
-        found = sorted(
-            file
-            for file in path.rglob("*")
-            if file.suffix.lower() in SUFFIXES
-            and file.is_file()
-            and not any(name.startswith((".", "_")) for name in file.relative_to(path).parts)
-        )
+        found = [file for file in _visible(path) if file.suffix.lower() in SUFFIXES]
         if not found:
             raise DataError(f"{path}: the folder has no Parquet files ({', '.join(SUFFIXES)})")
         _check_once(found)
@@ -58,13 +55,27 @@ def _check_once(files: Sequence[Path]) -> None:
             raise DataError(f"{file}: this is the same file as {other}, and its labels would count twice")
 
 
-def other_tables(path: Path) -> list[Path]:
-    """Tables in a folder that are not Parquet, and so are not read."""
+def other_tables(path: Path, own: Collection[Path] = ()) -> list[Path]:
+    """Tables in a folder that are not Parquet, and so are not read; without the user's ``own`` files and folders."""
     if not path.is_dir():
         return []
-    found = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith((".", "_")))
     known = {f".{suffix}" for suffix in FORMATS} - set(SUFFIXES)
-    return [file for file in found if known & {suffix.lower() for suffix in file.suffixes}]
+    left_out = {file.resolve() for file in own}
+    return [
+        file
+        for file in _visible(path)
+        if known & {suffix.lower() for suffix in file.suffixes}
+        and not left_out & {file.resolve(), *file.resolve().parents}
+    ]
+
+
+def _visible(folder: Path) -> list[Path]:
+    """The files in a folder and its folders, in the order of their names, but for hidden ones."""
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.is_file() and not any(name.startswith((".", "_")) for name in file.relative_to(folder).parts)
+    )
 
 
 def count_rows(path: Path) -> int:
@@ -79,8 +90,8 @@ class Table:
     (``marks``), and one that looks like ``gold``, which is not used.
     """
 
-    def __init__(self, files: Sequence[Path], columns: Mapping[str, str | None]) -> None:
-        self.files = files
+    def __init__(self, files: Sequence[Path], columns: Mapping[str, str | None], format: str = AUTO) -> None:
+        self.files, self.format = files, format
         self.names: dict[str, str] = {}
         self.kinds: dict[str, pa.DataType] = {}
         self.weight: str | None = None
@@ -99,7 +110,7 @@ class Table:
             raise too_large(file, limit)
         try:
             if not self.names:
-                self.names = choose_columns(names, {role: columns.get(role) for role in ROLES})
+                self.names = choose_columns(names, self._roles(file, names, columns))
                 self.weight = self._weight(names, columns.get(WEIGHT))
             elif self._weight(names, columns.get(WEIGHT)) != self.weight:
                 there, missing = (file, self.files[0]) if self.weight is None else (self.files[0], file)
@@ -116,13 +127,29 @@ class Table:
                         f"column {name!r} holds {kind}, but {self.kinds[role]} in {self.files[0].name}"
                     )
         except AnnotationError as error:
-            raise AnnotationError(f"{file}: {error}", parameter=error.parameter) from error
+            problem = str(error).removeprefix(f"{file}: ")
+            raise AnnotationError(f"{file}: {problem}", parameter=error.parameter) from error
         free = [name for name in names if name not in (*self.names.values(), self.weight)]
         self.gold = self.gold or find_column(GOLD, free)
         kind = find_column(DETAILS[KIND], [name for name in free if name != self.gold])
         if kind is not None and _is_text(parquet.schema_arrow.field(kind).type):
             self.marks[file] = kind
         return int(parquet.metadata.num_rows)
+
+    def _roles(self, file: Path, names: Sequence[str], columns: Mapping[str, str | None]) -> dict[str, str | None]:
+        """The columns that the user names, or the format of the table, which is recognised as `crowdwise.read` does."""
+        chosen = {role: columns.get(role) for role in ROLES}
+        found, why = self.format, "asked for"
+        if found == AUTO:
+            found, why = recognised(file, weight=columns.get(WEIGHT), **chosen)
+        if found not in STREAMED:
+            raise AnnotationError(
+                f"this is read as {found}, as {why}, and only tables with a row per annotation can be streamed; "
+                f"{spelled('format', STREAMED[0])} takes it for one",
+                parameter="format",
+            )
+        usual = usual_columns(names) if found == CROWD_KIT else {}
+        return {role: usual.get(role) if name is None else name for role, name in chosen.items()}
 
     def _weight(self, names: Sequence[str], chosen: str | None) -> str | None:
         """The column of weights of a file: the one that the user names, or one of that name."""

@@ -28,6 +28,7 @@ from crowdwise.registry import AGGREGATORS
 from crowdwise.storage.files import replacing_all
 from crowdwise.streaming.output import FORMATS, Figures
 from crowdwise.streaming.passes import Passes
+from crowdwise.streaming.table import STREAMED as FORMATS_READ
 from crowdwise.streaming.table import SUFFIXES
 from crowdwise.tasks.observer import SILENT, Observer
 from crowdwise.tasks.parameters import AUTO, check_aggregator, check_outputs, check_workers
@@ -35,6 +36,9 @@ from crowdwise.tasks.reading import Paths, Reading, paths_of, read_annotations
 
 MANY = 20_000_000  # rows above which a table is streamed unasked: in memory they would take some gigabytes
 TABLES = 1e9  # bytes of confusion matrices above which the annotators' table is made from the posterior alone
+
+STREAMED = ("instance", "annotator", "label", "weight", "format", "models", "several", "duplicates")
+"""Options of reading that streaming knows."""
 
 Codes = npt.NDArray[Any]
 
@@ -133,7 +137,8 @@ def aggregate(
     source = reading | {"gold": gold, "gold_column": gold_column}
     informed = gold is not None or gold_column is not None  # a column that merely looks like gold only measures
     asked = bool(stream) or any(value is not None for value in (memory, work, ray))
-    streamable = _is_table(reading) and to in ("auto", "table") and len(paths) == 1
+    unknown = _not_streamed(reading, to)
+    streamable = not unknown and len(paths) == 1
     check_workers(ray, workers)
     if asked and len(paths) > 1:
         raise UsageError(
@@ -141,7 +146,7 @@ def aggregate(
             "name the folder",
             parameter="stream",
         )
-    _check_streaming(stream, asked, informed, streamable, ray)
+    _check_streaming(stream, asked, informed, unknown, ray)
     reason = _why_stream(paths[0], out, method, asked) if stream is not False and not informed and streamable else None
     if reason is None:
         to = output_format(out, to)
@@ -178,6 +183,7 @@ def _streamed(
     for file in (out, profile):
         file.parent.mkdir(parents=True, exist_ok=True)
     columns: dict[str, Any] = {role: reading.get(role) for role in ("instance", "annotator", "label", "weight")}
+    columns["format"] = reading.get("format", AUTO)
     try:
         result = streaming.aggregate(path, method, out=out, annotators_out=profile, verbose=1, **columns, **options)
     except KeyboardInterrupt:
@@ -199,17 +205,21 @@ def _passes(ray: str | None, workers: int | None) -> Passes | None:
     return RayPasses(ray, workers)
 
 
-def _is_table(reading: Reading) -> bool:
-    """Whether a file may be one of the tables that can be streamed."""
-    if reading.get("format", AUTO) not in (AUTO, "table", "crowd-kit") or not reading.get("models", True):
-        return False
+def _not_streamed(reading: Reading, to: str) -> list[str]:
+    """What is asked for that streaming does not know, as a user writes it."""
+    unknown = [spelled(name) for name, value in reading.items() if value and name not in STREAMED]
+    if reading.get("format", AUTO) not in (AUTO, *FORMATS_READ):
+        unknown.append(spelled("format", reading["format"]))
+    if not reading.get("models", True):
+        unknown.append("how to leave out models")
     if reading.get("duplicates") not in (None, "keep"):
-        return False
-    own = ("instance", "annotator", "label", "format", "models", "several", "duplicates")  # what streaming knows
-    return not any(value for name, value in reading.items() if name not in own)
+        unknown.append(spelled("duplicates", reading["duplicates"]))
+    if to not in ("auto", "table"):
+        unknown.append(spelled("to", to))
+    return unknown
 
 
-def _check_streaming(stream: bool | None, asked: bool, informed: bool, tables: bool, ray: str | None) -> None:
+def _check_streaming(stream: bool | None, asked: bool, informed: bool, unknown: Sequence[str], ray: str | None) -> None:
     """Refuse streaming of what cannot be streamed."""
     no_gold = f"knows no gold labels; leave out {spelled('gold')} and {spelled('gold_column')}"
     three = f"{spelled('memory')}, {spelled('work')} and {spelled('ray')}"
@@ -219,9 +229,11 @@ def _check_streaming(stream: bool | None, asked: bool, informed: bool, tables: b
         raise UsageError(f"{three} are for streaming, which is turned off", parameter="stream")
     if ray is not None and informed:
         raise UsageError(f"{spelled('ray')} is for streaming, which {no_gold}", parameter="ray")
-    if asked and not tables:
+    if asked and unknown:
         raise UsageError(
-            f"only tables can be streamed, to tables: leave out {spelled('stream')}, {three}", parameter="stream"
+            f"streaming does not know {', '.join(unknown)}: leave it out, or aggregate in memory, without "
+            f"{spelled('stream')}, {three}",
+            parameter="stream",
         )
 
 
