@@ -147,20 +147,6 @@ def test_weights_as_texts_decide(tmp_path: Path) -> None:
     assert [row[0]["confidence"] for row, _ in rows] == pytest.approx([5 / 7.5] * 2)
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_sums_of_weights_may_be_whole_numbers_in_some_partitions_only(tmp_path: Path, late: bool) -> None:
-    table = crowd()
-    order = np.argsort(table["task"] * (-1 if late else 1), kind="stable")
-    table = {name: values[order] for name, values in table.items()}
-    table["weight"] = np.where(table["task"] < 600, 2.0, 0.3)
-    path = write(tmp_path / "crowd.parquet", table)
-    same(path)
-    assert pq.read_schema(tmp_path / "o.parquet").field("n_annotations").type == pa.float64()
-    table["weight"] = np.where(table["task"] < 600, 2.0, 3.0)
-    same(write(path, table))
-    assert pq.read_schema(tmp_path / "o.parquet").field("n_annotations").type == pa.int64()
-
-
 def test_a_named_column_of_weights_is_streamed(tmp_path: Path) -> None:
     table = {"item": [0] * 3, "worker": list("abc"), "label": list("xyy"), "votes": [5, 1, 1]}
     path, out = write(tmp_path / "w.parquet", table), tmp_path / "o.parquet"

@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv
 
+from crowdwise.aggregation.core import weights
+from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.annotations import Annotations
 from crowdwise.data.types import Floats, Ints
 from crowdwise.quality._belief import Belief
@@ -51,7 +53,9 @@ def skill(annotations: Annotations, belief: Belief) -> Skill:
     wrong. The belief q that a label is right already counts the label itself, at some skill r: dividing that out leaves
     a = q / r and b = (1 - q) / (1 - r), so that an instance without further labels is not informative.
     """
-    who, size, weight = annotations.annotator, annotations.n_annotators, annotations.weight
+    who, size, weight = annotations.annotator, annotations.n_annotators, None
+    if annotations.weight is not None:  # in labels, as the prior is
+        weight = weights.as_written(annotations.weight) * MemoryCrowd.of(annotations).scale
     own = belief.judging[annotations.instance, annotations.label]  # (E,)
 
     def slopes(reference: Floats, s: Floats) -> tuple[Floats, Floats]:
@@ -62,16 +66,17 @@ def skill(annotations: Annotations, belief: Belief) -> Skill:
 
     # a model distinguishes annotators; a majority vote treats all as average
     right = _sums(who, own, size, weight)
-    return skill_of(right, annotations.labels_per_annotator, slopes, apart=not belief.majority)
+    number = annotations.labels_per_annotator if weight is None else _sums(who, np.ones(len(who)), size, weight)
+    return skill_of(right, number, slopes, apart=not belief.majority)
 
 
-def independent_skill(right: Floats, number: Ints) -> Skill:
+def independent_skill(right: Floats, number: Ints | Floats) -> Skill:
     """Skills from expected numbers of right labels and all labels, (R,) each."""
     mean = float(np.clip(right.sum() / number.sum() if number.sum() else 0.5, *BOUNDS))
     return Skill(right + PRIOR_LABELS * mean, np.maximum(number - right, 0.0) + PRIOR_LABELS * (1 - mean))
 
 
-def skill_of(right: Floats, number: Ints, slopes: Slopes, *, apart: bool = True) -> Skill:
+def skill_of(right: Floats, number: Ints | Floats, slopes: Slopes, *, apart: bool = True) -> Skill:
     """`skill` from sums over labels: expected right ones and all of them, (R,) each, and the slopes of the likelihood.
 
     ``slopes`` takes the skills r and s (R,), and returns the first derivative of every annotator's log-likelihood in s, and
@@ -95,5 +100,5 @@ def skill_of(right: Floats, number: Ints, slopes: Slopes, *, apart: bool = True)
     return Skill.at(s, curvature)
 
 
-def _sums(who: npt.NDArray[np.int32], values: Floats, size: int, weight: npt.NDArray[np.float32] | None) -> Floats:
+def _sums(who: npt.NDArray[np.int32], values: Floats, size: int, weight: Floats | None) -> Floats:
     return np.bincount(who, values if weight is None else values * weight, size).astype(np.float64)

@@ -59,16 +59,12 @@ def write_labels(crowd: StreamedCrowd, posterior: Question, judging: Question, o
     """
     ids, classes = crowd.store.vocabulary("instances").arrow, crowd.store.vocabulary("classes")
     names = [f"p_{name}" for name in classes.arrow.to_pylist()] if proba else []
-    number = (
-        crowd.labels_per_instance.dtype
-    )  # sums of weights may be whole numbers in one partition, and not in another
     start = 0
     writer: Any = None
 
     def take(piece: dict[str, Any]) -> None:
         nonlocal start, writer
         size = len(piece["n_annotations"])
-        piece["n_annotations"] = piece["n_annotations"].astype(number)
         table = pa.table({"instance": ids.slice(start, size), **piece, "label": classes.take(piece["label"])})
         writer = _writer(out, table.schema) if writer is None else writer
         writer.write_table(inert_table(table) if format_of(out) in ("csv", "tsv") else table)

@@ -53,6 +53,7 @@ class Store:
     borders: list[int]  # first instance of every partition, and the end
     compiled: bool  # whether the crowd as a whole is large enough for compiled kernels
     scale: float = 1.0  # of the weights: see `crowdwise.aggregation.core.weights`
+    counted: bool = False  # whether all weights are 1, so that annotations are counted as those without weights are
 
     def __len__(self) -> int:
         return len(self.borders) - 1
@@ -66,7 +67,7 @@ class Store:
         arrays = read_arrays(self.path(number), check=check)
         cells, indptr = arrays["cells"].to_numpy(), arrays["indptr"].to_numpy()
         weight = None
-        if "weight" in arrays:
+        if "weight" in arrays and not self.counted:
             weight = self.scale * weights.as_written(arrays["weight"].to_numpy())
         layout = Layout(
             cells, indptr, np.empty(0, np.int32), (self.n_annotators, self.n_classes), 1, self.compiled, weight
@@ -75,13 +76,15 @@ class Store:
 
     @property
     def weighted(self) -> bool:
-        """Whether the table has a column of weights."""
-        return WEIGHT in self.columns
+        """Whether the table has a column of weights, which are not all 1."""
+        return WEIGHT in self.columns and not self.counted
 
     def scaled(self) -> Store:
-        """The same table with weights in labels; reads them twice, and holds few at a time."""
+        """The same table with weights in labels; reads them three times, and holds few at a time."""
         if not self.weighted:
             return self
+        if all(np.all(self.load(number).layout.weight == 1.0) for number in range(len(self))):
+            return replace(self, counted=True)
         number = dict[int, int]()  # of voices, by the power of two of their weight
         plain = True
         for weight in self._voice_weights():
