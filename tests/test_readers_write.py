@@ -185,3 +185,15 @@ def test_a_model_may_be_called_0(tmp_path: Path) -> None:
     task = {"id": 1, "data": {}, "annotations": [], "predictions": [{"model_version": 0, "result": result}]}
     (tmp_path / "tasks.json").write_text(json.dumps([task]), encoding="utf-8")
     assert read(tmp_path / "tasks.json").annotations.annotators.tolist() == [0]
+
+
+@pytest.mark.parametrize("to", ["table", "crowd-kit"])
+def test_weights_are_written_as_weights_and_not_as_gold(tmp_path: Path, to: str) -> None:
+    path, out = tmp_path / "crowd.csv", tmp_path / "out.csv"
+    path.write_text("item,worker,label,share\n1,a,1,2\n1,b,2,1\n2,a,2,1\n2,b,1,2\n")
+    export = read(path, weight="share")
+    write(export, out, to)
+    again = read(out)
+    assert again.gold is None
+    assert again.annotations.weight is not None
+    assert again.annotations.weight.tolist() == [2, 1, 1, 2]

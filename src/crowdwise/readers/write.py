@@ -91,7 +91,7 @@ def _annotation_table(export: Export, kind: str) -> pa.Table:
     names = (
         ("task", "worker", "label", "true_label") if kind == CROWD_KIT else ("instance", "annotator", "label", "gold")
     )
-    columns: dict[str, Any] = dict(zip(names, crowd.to_frame().columns, strict=False))
+    columns: dict[str, Any] = dict(zip(names[:3], crowd.to_frame().columns[:3], strict=True))
     if export.gold is not None:
         ids = crowd.instance_vocabulary.arrow.to_pylist()
         truth = pa.array([export.gold.get(name) for name in ids], crowd.class_vocabulary.arrow.type)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from crowdwise import judges
 from crowdwise.aggregation.core.gold import gold_codes
-from crowdwise.errors import DataError
+from crowdwise.errors import DataError, UsageError, spelled
 from crowdwise.judges import Route
 from crowdwise.readers.gold import read_gold
 from crowdwise.tasks.aggregate import fit, write_together
@@ -52,6 +52,12 @@ def route(
     annotations is good enough.
     """
     out, answers = Path(out), None if answers is None else Path(answers)
+    if (reading or {}).get("gold") is not None:
+        raise UsageError(
+            f"{spelled('gold')} is not used: route draws the instances whose true classes it needs at random. "
+            f"Pass these with {spelled('answers', 'FILE')}",
+            parameter="gold",
+        )
     check_outputs([out], [*paths_of(path), answers])
     check_aggregator(method)
     export = read_annotations(path, reading, observer, details=False)
