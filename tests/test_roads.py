@@ -23,6 +23,7 @@ from typer.main import get_command
 
 import crowdwise
 from crowdwise.cli import VERBS, _command, app
+from crowdwise.cli import options as cli_options
 from crowdwise.data.training import from_files
 from crowdwise.readers import load_columns, read_together, write_table
 from differential.writers import xlsx
@@ -44,6 +45,15 @@ class Sample:
     value: Any
     more: Mapping[str, Any] = field(default_factory=dict)
     """Other options that the file needs."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """Files that these name."""
+
+    def written(self, folder: Path) -> tuple[Path, dict[str, Any]]:
+        """The file in a folder, and all options but the one that is tried."""
+        for name, data in {self.name: self.data, **self.files}.items():
+            (folder / name).write_bytes(data)
+        more = {name: str(folder / value) if value in self.files else value for name, value in self.more.items()}
+        return folder / self.name, more
 
 
 def rows() -> list[dict[str, Any]]:
@@ -108,6 +118,7 @@ def samples() -> dict[str, Sample]:
     repeated = [*plain, *({**row, "label": "eel"} for row in plain[::5])]
     sheets = {"First": [list(plain[0]), *(["i0", who, "eel", "text 0"] for who in PEOPLE)]}
     sheets["Second"] = [list(plain[0]), *(list(row.values()) for row in plain)]
+    truth = text([{"item": f"i{k}", "label": "cat", "right": ("dog", "eel")[k % 2]} for k in range(ITEMS)])
     odd = changed(label=lambda k, row: {"cat": "größe", "dog": "höhe"}.get(row["label"], "eel"))
     return {
         "instance": Sample("a.csv", text(changed(unit=unit, text=lambda k, row: f"text of {unit(k, row)}")), "unit"),
@@ -116,6 +127,7 @@ def samples() -> dict[str, Sample]:
         ),
         "label": Sample("a.csv", text(changed(answer=lambda k, row: "dog" if k % 3 else row["label"])), "answer"),
         "gold": Sample("a.csv", text(changed(right=lambda k, row: ("dog", "eel")[k // 4 % 2])), "right"),
+        "gold_column": Sample("a.csv", text(plain), "right", {"gold": "truth.csv"}, {"truth.csv": truth}),
         "weight": Sample("a.csv", text(changed(share=lambda k, row: 1 + 4 * (row["worker"] == "gpt"))), "share"),
         "columns": Sample("a.csv", text(plain, header=False), ["item", "worker", "label", "text"]),
         "separator": Sample("a.csv", text(plain, ":"), ":"),
@@ -142,10 +154,6 @@ def samples() -> dict[str, Sample]:
 
 
 SAMPLES = samples()
-
-
-def read(path: Any, sample: Sample, name: str, **more: Any) -> Any:
-    return crowdwise.read(path, **{name: sample.value}, **sample.more, **more)
 
 
 def contents(crowd: Any) -> list[tuple[Any, ...]]:
@@ -359,7 +367,8 @@ def test_every_verb_and_every_option_is_tried() -> None:
 
 @pytest.mark.parametrize("verb", reading_verbs())
 def test_every_verb_has_every_option(verb: str) -> None:
-    assert set(OPTIONS) <= {each.name for each in _command(verb).params}
+    assert set(cli_options.OPTIONS) <= {each.name for each in _command(verb).params}
+    assert set(cli_options.OPTIONS) <= set(OPTIONS)
 
 
 def words_of(name: str, value: Any) -> list[str]:
@@ -367,14 +376,15 @@ def words_of(name: str, value: Any) -> list[str]:
         return [f"--{'' if value else 'no-'}{name}"]
     if isinstance(value, Mapping):
         return [word for old, new in value.items() for word in (f"--{name}", f"{old}={new}")]
-    return [f"--{name}", value if isinstance(value, str) else ",".join(value)]
+    return [f"--{name.replace('_', '-')}", value if isinstance(value, str) else ",".join(value)]
 
 
 def _place(folder: Path, patch: pytest.MonkeyPatch, path: Path, ids: Sequence[Any]) -> Place:
     """A folder with the inputs and the gold of instances."""
     write_table(pa.table({"id": ids, "words": [f"words of {one}" for one in ids]}), folder / "inputs.csv")
-    write_table(pa.table({"item": ids[::2], "label": ["cat", "dog"] * (len(ids[::2]) // 2) + ["cat"] * (len(ids[::2]) % 2)}),
-                folder / "gold.csv")  # fmt: skip
+    some = ids[::2]
+    labels = [("eel", "dog", "cat")[k % 3] for k in range(len(some))]
+    write_table(pa.table({"item": some, "label": labels}), folder / "gold.csv")
     return Place(folder, path, patch)
 
 
@@ -389,7 +399,7 @@ def _written(export: Any, path: Path, name: str) -> list[str]:
     if export.texts is not None:
         columns["text"] = export.texts.take(pa.array(crowd.instance))
     words = []
-    if name == "gold":
+    if name.startswith("gold"):
         truths = [export.gold.get(one) for one in crowd.to_frame()["instance"].to_pylist()]
         columns["right"] = pa.array(truths)
         words = ["--gold", "right"]
@@ -407,26 +417,23 @@ def test_an_option_is_honoured_or_refused_by_name(
     sample = SAMPLES[name]
     if road.endswith("--text") and name == "format":
         pytest.skip("a matrix has no texts")
-    path = tmp_path / "file" / sample.name
-    path.parent.mkdir()
-    path.write_bytes(sample.data)
-    export = read(path, sample, name)
+    (tmp_path / "file").mkdir()
+    path, more = sample.written(tmp_path / "file")
+    export = crowdwise.read(path, **{name: sample.value}, **more)
     ids = export.annotations.instances.tolist()
     for folder in ("with", "without", "plain"):
         (tmp_path / folder).mkdir()
-    words = [
-        word for option, value in ({name: sample.value} | dict(sample.more)).items() for word in words_of(option, value)
-    ]
+    words = [word for option, value in ({name: sample.value} | more).items() for word in words_of(option, value)]
     found, refusal = tried(road, _place(tmp_path / "with", monkeypatch, path, ids), words)
     if refusal:
-        assert f"--{name}" in refusal or f"--no-{name}" in refusal, refusal
+        spelt = name.replace("_", "-")
+        assert f"--{spelt}" in refusal or f"--no-{spelt}" in refusal, refusal
         return
     if name == "gold":
         without, _ = tried(road, _place(tmp_path / "without", monkeypatch, path, ids), [])
         assert not same(found, without), "gold changes nothing, and nothing is said of it"
     plain = tmp_path / "plain" / "plain.parquet"
-    more = _written(export, plain, name)
-    wanted = ROADS[road](_place(tmp_path / "plain", monkeypatch, plain, ids), more)
+    wanted = ROADS[road](_place(tmp_path / "plain", monkeypatch, plain, ids), _written(export, plain, name))
     assert same(found, wanted), f"{found}\n is not\n{wanted}"
 
 
@@ -471,12 +478,11 @@ def _other(path: Path) -> Path:
 @pytest.mark.parametrize("name", OPTIONS)
 def test_an_option_of_read_holds_for_lists_of_files(tmp_path: Path, name: str, entry: str) -> None:
     sample = SAMPLES[name]
-    path = tmp_path / sample.name
-    path.write_bytes(sample.data)
+    path, more = sample.written(tmp_path)
     if (entry, name) == ("two files", "format"):
         pytest.skip("the format is that of the first file")
-    alone = read(path, sample, name)
-    found = ENTRIES[entry](path, **{name: sample.value}, **sample.more)
+    alone = crowdwise.read(path, **{name: sample.value}, **more)
+    found = ENTRIES[entry](path, **{name: sample.value}, **more)
     wanted = contents(alone.annotations)
     if entry == "two files" and name != "duplicates":  # which leaves the last of both
         wanted = sorted([*wanted, *wanted])

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from differential.opening import Table, is_json, open_parts, open_records, open_table, suffix_of, text_rows
-from differential.rules import Crowd, Read, Row, like_a_class, settle, written
+from differential.rules import Crowd, Read, Row, like_a_class, settle
 from differential.tools import TOOLS
-from differential.values import Refused, is_blank, number, shown, simple
+from differential.values import Refused, is_blank, number, shown, simple, written
 
 INSTANCE = [
     "instance",

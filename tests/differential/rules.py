@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from differential.values import Refused, alike, by_value, is_blank, number, plain, shown
+from differential.values import Refused, alike, by_value, is_blank, shown, tidy, written
 
 Keyed = Callable[[Any], str]
 
@@ -52,6 +52,8 @@ class Crowd:
     texts: dict[str, str | None]
     models: set[str]
     open: str = ""
+    gold_open: bool = False
+    """Whether each file by itself decides what is gold, which the message says."""
     key: Keyed = by_value
     """Key of a label, once it has its new name."""
     named: Callable[[Any], Any] = str
@@ -89,6 +91,7 @@ def settle(parts: Sequence[Read], options: Mapping[str, Any]) -> Crowd:
 
     rows = [replace(row, label=named(row.label)) for row in rows]
     rows = [row for row in rows if row.label is not None]
+    every = [row.label for row in rows]
     if not options.get("models", True):
         rows = [row for row in rows if not row.model]
     rows = [row for row in rows if row.weight > 0]
@@ -100,7 +103,8 @@ def settle(parts: Sequence[Read], options: Mapping[str, Any]) -> Crowd:
     labels = [row.label for row in rows]
     names, key = _classes(labels, options, all(part.is_text for part in parts))
     triples = [(shown(row.instance), shown(row.annotator), key(row.label), row.weight) for row in rows]
-    gold = _gold(parts, rows, named, key, names)
+    chosen = _names(every, key) if options.get("classes") is None else names
+    gold = _gold(parts, rows, named, key, names, chosen)
     shares = options.get("duplicates") or "keep"
     triples = _without_repeats(triples, shares, {shown(row.annotator) for row in rows if row.model})
     seen = {instance for instance, *_ in triples}
@@ -117,6 +121,7 @@ def settle(parts: Sequence[Read], options: Mapping[str, Any]) -> Crowd:
         texts,
         {shown(row.annotator) for row in rows if row.model},
         next((part.open for part in parts if part.open), ""),
+        len(parts) > 1 and not any(part.gold_asked for part in parts),
         key,
         named,
     )
@@ -137,16 +142,12 @@ def _renamed(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _same(label: Any, known: Mapping[str, Any]) -> str | None:
-    """Which of these texts a label is: numbers by value."""
-    text = shown(label).strip()
-    for other in known:
-        if text == other.strip():
-            return other
-    found = number(label)
-    for other in known:
-        if found is not None and number(other) == found:
-            return other
-    return None
+    """Which of these texts a label is: its own spelling, else a whole number of its value."""
+    for spelling in (shown(label).strip(), by_value(label)):
+        for other in known:
+            if spelling == other.strip():
+                return other
+    return next((other for other in known if by_value(other) == by_value(label)), None)
 
 
 def _classes(labels: list[Any], options: Mapping[str, Any], is_text: bool) -> tuple[dict[str, set[str]], Keyed]:
@@ -162,18 +163,10 @@ def _classes(labels: list[Any], options: Mapping[str, Any], is_text: bool) -> tu
         return names, alike
     if not options.get("clean"):
         return _names(labels, by_value), by_value
-    counts = Counter(shown(label) for label in labels)
-    groups: dict[str, list[Any]] = {}
+    spellings: dict[str, set[str]] = {}
     for label in labels:
-        groups.setdefault(alike(label), []).append(label)
-    most: dict[str, set[str]] = {}
-    for key, group in groups.items():
-        best = max(counts[shown(label)] for label in group)
-        most[key] = set()
-        for label in group:
-            if counts[shown(label)] == best or number(label) is not None:
-                most[key] |= {" ".join(name.split()) for name in written(label)}
-    return most, alike
+        spellings.setdefault(alike(label), set()).update(tidy(name) for name in written(label))
+    return spellings, alike
 
 
 def _names(labels: list[Any], key: Keyed) -> dict[str, set[str]]:
@@ -183,23 +176,17 @@ def _names(labels: list[Any], key: Keyed) -> dict[str, set[str]]:
     return names
 
 
-def written(label: Any) -> set[str]:
-    """The names that a class may have: a label as it is, a number in several ways."""
-    found = number(label)
-    if found is None:
-        return {shown(label)}
-    exact = abs(found) < 2**53
-    floats = [shown(float(found)), str(float(found))] if exact else []
-    return {shown(label), plain(found), str(label).strip(), *floats}
-
-
 def _gold(
-    parts: Sequence[Read], rows: list[Row], named: Callable[[Any], Any], key: Keyed, names: dict[str, set[str]]
+    parts: Sequence[Read],
+    rows: list[Row],
+    named: Callable[[Any], Any],
+    key: Keyed,
+    names: dict[str, set[str]],
+    chosen: Mapping[str, set[str]],
 ) -> dict[str, str]:
     """Instance -> key of its true class; a column that only looks like gold is taken if it fits."""
     found: dict[str, str] = {}
     dropped: set[str] = set()
-    chosen = dict(names)
     for part in parts:
         own = [(shown(row.instance), row.gold) for row in part.rows if named(row.label) is not None]
         labelled = {shown(row.instance) for row in rows}
@@ -208,22 +195,20 @@ def _gold(
         truths: dict[str, str] = {}
         for one, value in own:
             truth = like_a_class(value, key, chosen)
-            if truth not in names and not part.gold_asked and not part.gold:
+            if truth not in chosen and not part.gold_asked and not part.gold:
                 truths = {}
                 break
             names.setdefault(truth, written(value))
             if truths.setdefault(one, truth) != truth:
                 dropped.add(one)
+        if dropped and not part.gold and not part.gold_asked:
+            truths, dropped = {}, set()  # it is no gold at all
         for one, truth in truths.items():
             if found.setdefault(one, truth) != truth:
-                raise Refused(f"gold of {one!r} contradicts itself between files")
+                dropped.add(one)
     if dropped and any(part.gold_asked for part in parts):
         raise Refused("gold contradicts itself")
-    return (
-        {}
-        if dropped and not any(part.gold for part in parts)
-        else {one: truth for one, truth in found.items() if one not in dropped}
-    )
+    return {one: truth for one, truth in found.items() if one not in dropped}
 
 
 def like_a_class(value: Any, key: Keyed, chosen: Mapping[str, set[str]]) -> str:

@@ -10,6 +10,8 @@ from decimal import Decimal
 from typing import Any
 
 NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+WHOLE = re.compile(r"-?[0-9]+(\.0*)?")
+PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)")
 BETWEEN = re.compile(r"[\s_./,:;!?'\"()-]+")  # what separates or ends words
 
 
@@ -49,27 +51,36 @@ def shown(value: Any) -> str:
     return str(value)
 
 
-def plain(value: Decimal) -> str:
-    """A number without zeros that say nothing."""
-    if value == value.to_integral_value():
-        return str(int(value))
-    return format(value.normalize(), "f")
-
-
 def by_value(value: Any) -> str:
-    """What labels with the same value share: numbers however they are written, all else as it is."""
-    found = number(value)
-    return shown(value) if found is None else f"#{plain(found)}"
+    """What labels with the same value share: whole numbers with and without a point; other spellings stay apart."""
+    text = shown(value).strip()
+    if WHOLE.fullmatch(text):
+        return str(int(text.partition(".")[0])) if text.lstrip("-0").partition(".")[0] == "" else text.partition(".")[0]
+    return text
+
+
+def written(value: Any) -> set[str]:
+    """The names that a class may have: a label as it is, and a whole number with and without a point."""
+    text = by_value(value)
+    names = {shown(value), text}
+    if WHOLE.fullmatch(text) and abs(int(text)) < 2**53:
+        names |= {f"{int(text)}.0", f"{text}.0"}
+    return names | {str(value).strip()}
 
 
 def alike(value: Any) -> str:
-    """What labels share that differ only in case, blanks, punctuation or Unicode form."""
-    found = number(value)
-    if found is not None:
-        return f"#{plain(found)}"
-    text = unicodedata.normalize("NFKC", shown(value)).casefold()
+    """What labels share that differ only in case, blanks, punctuation or Unicode form; numbers by their value."""
+    text = unicodedata.normalize("NFKC", shown(value)).casefold().strip()
     text = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
+    if PLAIN.fullmatch(text):
+        found = Decimal(text)
+        return f"#{int(found)}" if found == found.to_integral_value() else f"#{found.normalize()}"
     return BETWEEN.sub("", text) or "".join(text.split())
+
+
+def tidy(name: str) -> str:
+    """A name with single blanks, and without characters that nobody sees."""
+    return " ".join("".join(letter for letter in name if unicodedata.category(letter) != "Cf").split())
 
 
 def simple(name: str) -> str:
