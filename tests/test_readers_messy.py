@@ -431,3 +431,30 @@ def test_repeats_share_one_label_in_a_table_without_weights(tmp_path: Path) -> N
     assert export.annotations.weight.tolist() == pytest.approx([1 / 3, 2 / 3, 1])
     assert export.extra is not None
     assert export.extra["comment"].to_pylist() == ["c1", "c2", "c4"]
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("columns", [None, ["item", "worker", "label", "a\nb"]])
+def test_the_name_of_a_column_may_have_a_line_break(tmp_path: Path, newline: str, columns: list[str] | None) -> None:
+    path = tmp_path / "crowd.csv"
+    path.write_bytes(newline.join(['item,worker,label,"a\nb"', "1,ann,x,p", "1,bob,y,q", ""]).encode())
+    export = read(path, columns=columns)
+    assert export.annotations.to_frame().to_pylist() == [
+        {"instance": 1, "annotator": "ann", "label": "x"},
+        {"instance": 1, "annotator": "bob", "label": "y"},
+    ]
+    assert export.extra is not None
+    assert export.extra["a\nb"].to_pylist() == ["p", "q"]
+
+
+@pytest.mark.parametrize(("labels", "gold"), [([1, 2, 2], [1.0, None, 2.0]), ([1.0, 2.0, None], [1, 1, 2])])
+def test_gold_and_labels_are_compared_by_value_where_one_has_become_floats(
+    tmp_path: Path, labels: list[Any], gold: list[Any]
+) -> None:
+    path = tmp_path / "crowd.parquet"
+    columns = {"item": [0, 1, 2], "worker": ["a", "b", "a"], "label": labels, "gold": gold}
+    write_table(pa.table(columns), path)
+    found = read(path).gold
+    assert found is not None
+    kept = [(one, truth) for one, (label, truth) in enumerate(zip(labels, gold, strict=True)) if label and truth]
+    assert {one: float(truth) for one, truth in found.items()} == dict(kept)

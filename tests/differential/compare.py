@@ -97,7 +97,7 @@ def _keys(expected: Crowd, names: set[str]) -> dict[str, str] | str:
         keys = [key for key, known in expected.names.items() if name in known]
         if not keys:
             return f"class {name!r} is none of {sorted(map(sorted, expected.names.values()))}"
-        found[name] = keys[0]
+        found[name] = name if name in keys else keys[0]
     if len(set(found.values())) < len(found):
         return f"one class has several names: {sorted(found)}"
     return found

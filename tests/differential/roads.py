@@ -336,7 +336,7 @@ def roads_of(case: Case) -> dict[str, Callable[[Case, Path], Outcome]]:
     if parquet_files(case) and typed and case.kind == "long":
         found["stream"] = stream
     plain = {"instance", "annotator", "label", "weight", "duplicates"}
-    as_it_is = {"no label", "spelt numbers", "odd numbers", "numbers and words", "a name twice"}
+    as_it_is = {"no label", "spelt numbers", "odd numbers", "numbers and words", "a name twice", "truth"}
     if case.frame is not None and not set(case.options) - plain and not as_it_is & {*case.traits}:
         found["frame"] = frame
     return found

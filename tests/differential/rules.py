@@ -187,11 +187,11 @@ def _gold(
     """Instance -> key of its true class; a column that only looks like gold is taken if it fits."""
     found: dict[str, str] = {}
     dropped: set[str] = set()
+    labelled = {shown(row.instance) for row in rows}
     for part in parts:
         own = [(shown(row.instance), row.gold) for row in part.rows if named(row.label) is not None]
-        labelled = {shown(row.instance) for row in rows}
         own = [(one, named(value)) for one, value in [*own, *part.gold.items()]]
-        own = [(one, value) for one, value in own if value is not None and one in labelled]
+        own = [(one, value) for one, value in own if value is not None]
         truths: dict[str, str] = {}
         for one, value in own:
             truth = like_a_class(value, key, chosen)
@@ -208,7 +208,7 @@ def _gold(
                 dropped.add(one)
     if dropped and any(part.gold_asked for part in parts):
         raise Refused("gold contradicts itself")
-    return {one: truth for one, truth in found.items() if one not in dropped}
+    return {one: truth for one, truth in found.items() if one not in dropped and one in labelled}
 
 
 def like_a_class(value: Any, key: Keyed, chosen: Mapping[str, set[str]]) -> str:

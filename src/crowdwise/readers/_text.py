@@ -175,8 +175,9 @@ def head(path: Path, layout: Layout = PLAIN) -> Head:
     sample = list(islice(numbered, ROWS))
     text = [line for _, line in sample]
     separator = layout.separator or ("\t" if bare_suffix(path) in ("tsv", "tab") else _separator(text))
-    names, headed = layout.names(path, _cells(text[0], separator) if text else [])
-    return Head(names, separator, (sample[0][0] if sample else 0) + headed)
+    reader = csv.reader(text, delimiter=separator)
+    names, headed = layout.names(path, next(reader, []))  # the name of a column may go on in the next line
+    return Head(names, separator, (sample[0][0] if sample else 0) + (reader.line_num if headed else 0))
 
 
 def _separator(sample: list[str]) -> str:
@@ -189,10 +190,6 @@ def _separator(sample: list[str]) -> str:
         if widths and widths[0] > 1 and len(set(widths)) == 1:
             return mark
     return next((mark for mark in SEPARATORS if sample and mark in sample[0]), ",")
-
-
-def _cells(line: str, separator: str) -> list[str]:
-    return next(csv.reader([line.rstrip("\r\n")], delimiter=separator), [])
 
 
 class _Recoded(Wrapped):

@@ -125,7 +125,7 @@ def read_columns(
         sure = gold is not None
         read["label"], truth, more = resolved(rules, read["label"], read.get("gold"), sure=sure, checked=sure)
         if truth is not None:
-            read["gold"] = truth
+            read["gold"] = _numbers_like(truth, read["label"])
         read, loaded, where, blank = _labelled(read, {name: loaded[name] for name in others})
         if text:
             read = _typed(read)
@@ -246,6 +246,18 @@ def _with_gold(
             raise
         return every, None, f" (not taken for gold: {error})"
     return every, truths, ""
+
+
+def _numbers_like(gold: Column, label: Column) -> Column:
+    """Gold numbers in the type of the labels: programs make floats of whole numbers where some are missing."""
+    mine, other = label.data.type, gold.data.type
+    numbers = (pa.types.is_integer, pa.types.is_floating)
+    if mine == other or not all(any(is_a(kind) for is_a in numbers) for kind in (mine, other)):
+        return gold
+    try:
+        return replace(gold, data=gold.data.cast(mine))
+    except pa.ArrowInvalid:  # 1.5 is none of the labels 1 and 2
+        return gold
 
 
 def _all_classes(label: Column, gold: Column, listed: pa.Array | None) -> pa.Array:
