@@ -380,5 +380,5 @@ def test_models_without_people_or_truth_are_shown_all_the_same() -> None:
     found = gather(source).models
     assert len(found["rows"]) == 6
     assert found["alike"] is None
-    assert "cannot be told" in found["advice"][0]
+    assert "cannot be determined" in found["advice"][0]
     assert "Models and people" in render_page(gather(source))

@@ -33,12 +33,15 @@ def route(
     *,
     given: dict[str, Any],
 ) -> Any:
+    from crowdwise.data.codes import count
     from crowdwise.tasks.route import route as task
 
     result = task(**given)
     found, n = result.route, result.n_instances
+    if result.n_gold:
+        say(f"gold has the classes of {result.n_gold:,} of the {count(len(found.ask), 'instances')} drawn at random")
     if found.to_people is None:
-        say(f"{out}: {len(found.ask):,} instances drawn at random for people to label")
+        say(f"{out}: {count(result.n_to_ask, 'instances')} drawn at random for people to label")
         say(
             f"Then run this again with --answers FILE, the same --seed{' and --sample' if sample else ''}, and another --out."
         )

@@ -10,7 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from crowdwise.aggregation.core.gold import gold_codes
+from crowdwise.agreement import chance_test
 from crowdwise.data.shares import wilson
+from crowdwise.data.types import Ints
 from crowdwise.errors import DataError
 from crowdwise.judges._alt_test import EPSILON, AltTest, alt_test
 from crowdwise.judges._dependence import Dependence, dependence
@@ -18,6 +20,7 @@ from crowdwise.judges._people import Models, Sides, likeliest, people_consensus
 from crowdwise.registry import AGGREGATORS
 
 PANEL = "panel"  # the aggregator for those who err alike
+HARDLY_ANY = 0.2  # of the items of a class, up to which a model misses it
 ALIKE = 0.8  # effective votes of a model below which models are said to err alike
 
 
@@ -43,6 +46,19 @@ class Share:
 
 
 @dataclass(frozen=True)
+class MissedClass:
+    """A class of which a model finds hardly any."""
+
+    name: str
+    found: int
+    total: int
+    """Items of this class by gold, or by the consensus of people."""
+
+    def __str__(self) -> str:
+        return f"{self.name!r} ({self.found} of {self.total} found)"
+
+
+@dataclass(frozen=True)
 class JudgedModel:
     """A model among the annotators."""
 
@@ -60,12 +76,16 @@ class JudgedModel:
     """The smallest epsilon at which it passes."""
     needed_instances: int | None
     """Instances that each person should label, for it to pass if it is as good as it seems."""
+    missed: tuple[MissedClass, ...] = ()
+    """Classes of which it finds hardly any."""
 
     @property
     def verdict(self) -> str:
         """What to do with it, in a few words."""
         if self.passed is None:
-            return "cannot be told: too few people"
+            return "cannot be determined"
+        if self.passed and self.missed:
+            return "may replace a person, but misses a class"
         if self.passed:
             return "may replace a person"
         return "keep people" if self.needed_epsilon is None else f"keep people (passes at {self.needed_epsilon:.2f})"
@@ -99,12 +119,17 @@ class JudgedModels:
         lines = []
         passed = [model for model in self.models if model.passed]
         if self.no_test is not None:
-            lines.append(f"Whether a model may replace people cannot be told: {self.no_test}.")
+            lines.append(f"Whether a model may replace people cannot be determined: {self.no_test}.")
         elif passed:
             best = max(passed, key=lambda model: (model.advantage or 0, str(model.model)))
             lines.append(f"{best.model} may label in place of a person; let people check a sample (crowdwise route).")
         else:
             lines.append("No model may replace people: let people label what models are unsure of (crowdwise route).")
+        lines += [
+            f"{model.model} finds hardly any of {', '.join(map(str, model.missed))}: people should label these."
+            for model in self.models
+            if model.missed
+        ]
         if self.dependence is not None and self.dependence.effective_votes < ALIKE * len(self.models):
             better = f": aggregate with method {PANEL}" if PANEL in AGGREGATORS else ""
             lines.append(f"The models err alike, and should not count as one vote each{better}.")
@@ -127,7 +152,7 @@ class JudgedModels:
                 "advantage_probability": model.advantage,
             }
             row |= {"needed_epsilon": model.needed_epsilon, "needed_instances": model.needed_instances}
-            rows.append(row | {"verdict": model.verdict})
+            rows.append(row | {"missed": ", ".join(map(str, model.missed)) or None, "verdict": model.verdict})
         return pa.Table.from_pylist(rows)
 
 
@@ -143,6 +168,9 @@ def summary(
     random_state: int = 0,
 ) -> JudgedModels:
     """Every model compared with people (`alt_test`) and with gold labels, and all of them with each other (`dependence`).
+
+    There is no verdict if people agree no more than by chance, or gave a single class: nothing then tells a good model from
+    a bad one. Classes of which a model finds hardly any are listed, by gold if there is any, else by the consensus of people.
 
     >>> crowd = [[c, c, c, c] for c in ["yes", "no"] * 20]
     >>> found = summary(crowd, models=[3])
@@ -163,8 +191,24 @@ def summary(
     for code, name in zip(sides.models, names, strict=True):
         said, row = sides.labels_of(code, rng), found.get(name, {})
         by_people, by_gold = (None if known is None else _share(said, known) for known in (consensus, truth))
+        missed = _missed(said, consensus if truth is None else np.asarray(truth, np.int64), crowd.classes.tolist())
         tested = [row.get(key) for key in ("passed", "winning_rate", "advantage_probability", "epsilon", "n_instances")]
-        judged.append(JudgedModel(name, int(np.count_nonzero(said >= 0)), by_people, by_gold, *tested))
+        n_labels = int(np.count_nonzero(said >= 0))
+        passed, wins, advantage, epsilon_needed, instances_needed = tested
+        judged.append(
+            JudgedModel(
+                name,
+                n_labels,
+                by_people,
+                by_gold,
+                passed,
+                wins,
+                advantage,
+                epsilon_needed,
+                instances_needed,
+                missed,
+            )
+        )
     together = None
     if len(names) > 1 and (truth is not None or consensus is not None):
         together = dependence(crowd, gold, models=names)
@@ -172,10 +216,30 @@ def summary(
 
 
 def _tested(sides: Sides, names: list[Any], **options: Any) -> tuple[AltTest | None, str | None]:
+    """The alternative annotator test, or why there is none."""
     try:
-        return alt_test(sides.crowd, names, **options), None
+        test = alt_test(sides.crowd, names, **options)
     except DataError as error:
         return None, str(error)
+    people = sides.of_people()
+    if len(np.unique(people.label)) == 1:
+        return None, f"people gave a single class, {str(people.classes[people.label[0]])!r}"
+    chance = chance_test(people)
+    if chance.within_chance:
+        return None, f"people agree no more than by chance (alpha {chance.alpha:.2f}, p = {chance.p_value:.2g})"
+    return test, None
+
+
+def _missed(said: Ints, truth: Ints | None, classes: list[Any]) -> tuple[MissedClass, ...]:
+    """Classes of which fewer than half are found for certain, and hardly any in fact."""
+    if truth is None:
+        return ()
+    both = (said >= 0) & (truth >= 0)
+    total = np.bincount(truth[both], minlength=len(classes))
+    found = np.bincount(truth[both & (said == truth)], minlength=len(classes))
+    _, high = wilson(found, total)
+    few = np.flatnonzero((high < 0.5) & (found <= HARDLY_ANY * total) & (total > 0))
+    return tuple(MissedClass(str(classes[code]), int(found[code]), int(total[code])) for code in few)
 
 
 def _share(said: Any, truth: Any) -> Share | None:

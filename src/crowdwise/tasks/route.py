@@ -30,6 +30,10 @@ class Routed:
     route: Route
     n_instances: int
     out: Path
+    n_to_ask: int = 0
+    """Instances that people have to label before the rest can be routed; 0 if all is known."""
+    n_gold: int = 0
+    """Instances drawn whose class the file has as gold: nobody is asked for them."""
 
 
 def route(
@@ -49,7 +53,8 @@ def route(
 
     The first table has the instances to ask people for, with label and confidence as they are. With ``answers``, a table of
     true classes of these, it has all instances and a column ``goes_to``: "answered", "people", or "keep" where the label of the
-    annotations is good enough.
+    annotations is good enough. Gold labels in the file are answers too: if they answer for the whole sample, there is
+    nothing to ask.
     """
     out, answers = Path(out), None if answers is None else Path(answers)
     if (reading or {}).get("gold") is not None:
@@ -61,31 +66,35 @@ def route(
     check_outputs([out], [*paths_of(path), answers])
     check_aggregator(method)
     export = read_annotations(path, reading, observer, details=False)
-    crowd, known = export.annotations, None
+    crowd, gold = export.annotations, dict(export.gold or {})
+    known = dict(gold)
     if answers is not None:
         named = {role: (reading or {}).get(role) for role in ("instance", "label")}
         found = read_gold(answers, crowd, named["instance"], named["label"], label_rules(reading))
-        crowd, known = found.annotations, found.gold
+        crowd = found.annotations
+        known |= found.gold or {}
         observer.note(found.message)
     with observer.step("inferring labels"):
         fitted = fit(method, crowd, None, seed)
     posterior, labels = fitted.model.posterior_, fitted.labels
-    truth = gold_codes(crowd, known)
+    truth = gold_codes(crowd, known) if known else None
+    truth = np.full(crowd.n_instances, -1) if truth is None else truth
     options: dict[str, Any] = {"error": error, "risk": risk, "sample": sample, "random_state": seed}
-    first = judges.route(posterior, **options)
-    if truth is not None and np.any(truth[first.ask] < 0):
-        missing = crowd.instance_vocabulary.arrow[int(first.ask[np.argmax(truth[first.ask] < 0)])].as_py()
+    result = judges.route(posterior, **options)
+    unknown = result.ask[truth[result.ask] < 0]
+    if answers is not None and len(unknown):
+        missing = crowd.instance_vocabulary.arrow[int(unknown[0])].as_py()
         raise DataError(
-            f"{answers}: {int(np.sum(truth[first.ask] < 0)):,} of the {len(first.ask):,} instances to ask for have no answer, "
-            f"such as {missing!r}",
+            f"{answers}: {len(unknown):,} of the {len(result.ask):,} instances to ask for have no answer, such as {missing!r}",
             parameter="answers",
         )
-    result = first if truth is None else judges.route(posterior, **options, answers=truth)
-    rows = result.ask if truth is None else np.arange(crowd.n_instances)
-    final = labels if truth is None else np.where(truth >= 0, truth, labels)
-    goes = np.full(crowd.n_instances, ASK, object)
-    if truth is not None and result.to_people is not None:
-        goes = np.where(truth >= 0, DONE, np.where(result.to_people, PEOPLE, MODEL))
+    rows, goes = unknown, np.full(crowd.n_instances, ASK, object)
+    if not len(unknown):
+        result = judges.route(posterior, **options, answers=truth)
+        rows = np.arange(crowd.n_instances)
+        goes = np.where(np.asarray(result.to_people), PEOPLE, MODEL).astype(object)
+        goes[truth >= 0] = DONE
+    final = np.where(truth >= 0, truth, labels)
     table = pa.table(
         {
             "instance": crowd.instance_vocabulary.take(rows),
@@ -94,5 +103,7 @@ def route(
             "goes_to": pa.array(goes[rows].tolist(), pa.string()),
         }
     )
+    drawn_gold = gold_codes(crowd, gold) if gold else None
+    n_gold = 0 if drawn_gold is None else int(np.sum(drawn_gold[result.ask] >= 0))
     write_together({out: table})
-    return Routed(fitted.name, result, crowd.n_instances, out)
+    return Routed(fitted.name, result, crowd.n_instances, out, len(unknown), n_gold)
