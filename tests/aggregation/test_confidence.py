@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,14 +11,16 @@ from crowds import simulated
 from numpy.testing import assert_allclose, assert_array_equal
 
 from crowdwise.aggregation import (
+    EBCC,
     Committee,
     DawidSkene,
     HierarchicalDawidSkene,
     MajorityVote,
     Panel,
+    Wawa,
     recommend,
 )
-from crowdwise.aggregation.core import correlation, heldout, tempering
+from crowdwise.aggregation.core import correlation, tempering
 from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.core.dependence import alike, effective_votes, error_correlations
 from crowdwise.annotations import Annotations
@@ -236,38 +239,66 @@ def test_a_panel_refuses_strangers() -> None:
         Panel(models=["gpt", "claude"]).fit([[0, 1], [1, 1]])
 
 
-def test_a_committee_is_the_weighted_mean_of_its_members() -> None:
+def test_a_committee_is_the_mean_of_its_members() -> None:
     crowd, truth = simulated(200, 15, 3, 5, seed=5)
-    model = Committee(random_state=0).fit(crowd, {0: int(truth[0])})
-    assert list(model.members_) == ["hierarchical-dawid-skene", "ebcc", "mace", "wawa"] == list(model.weights_)
-    mean = sum(model.weights_[name] * member.posterior_ for name, member in model.members_.items())
-    assert_allclose(model.posterior_, mean)
+    gold = {0: int(truth[0])}
+    model = Committee(n_restarts=1).fit(crowd, gold)
+    assert list(model.members_) == ["hierarchical-dawid-skene", "ebcc", "wawa", "majority-vote"]
+    votes = MajorityVote().fit(crowd, gold).posterior_
+    wawa = Wawa().fit(crowd, gold).posterior_
+    matrices = HierarchicalDawidSkene().fit(crowd, gold)
+    subtypes = [EBCC(random_state=seed, n_restarts=1).fit(crowd, gold) for seed in range(2)]
+    mean = (subtypes[0].posterior_ + subtypes[1].posterior_) / 2
+    assert_allclose(model.posterior_, (votes + wawa + matrices.posterior_ + mean) / 4)
+    raw = (subtypes[0].raw_posterior_ + subtypes[1].raw_posterior_) / 2
+    assert_allclose(model.raw_posterior_, (matrices.raw_posterior_ + raw) / 2)
     assert model.posterior_[0, truth[0]] == 1.0
-    alike = Committee(random_state=0, weighted=False).fit(crowd)
-    assert set(alike.weights_.values()) == {0.25}
+    assert_allclose(model.skill_interval(), matrices.skill_interval(), atol=0.2)
     with pytest.raises(ConfigError, match="two or more different aggregators"):
         Committee(members=("wawa",)).fit(crowd)
     with pytest.raises(ConfigError, match="member of itself"):
         Committee(members=("wawa", "committee")).fit(crowd)
 
 
-def test_members_weigh_what_they_foretell() -> None:
-    crowd, _ = simulated(600, 20, 2, 6, (0.5, 0.95), seed=6)
-    weights = Committee(members=("dawid-skene", "majority-vote"), random_state=0).fit(crowd).weights_
-    assert weights["dawid-skene"] > 0.6
-    assert sum(weights.values()) == pytest.approx(1.0)
+def test_a_committee_of_a_large_crowd_leaves_out_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd, _ = simulated(60, 8, 3, 4, seed=5)
+    monkeypatch.setattr("crowdwise.aggregation.committee.MANY", 100)
+    model = Committee().fit(crowd)
+    assert list(model.members_) == ["hierarchical-dawid-skene", "wawa", "majority-vote"]
+    assert model.spread_ == 0.0
+    assert "EBCC" not in recommend(crowd).reason
 
 
-def test_labels_are_left_out_by_id() -> None:
-    crowd, _ = simulated(50, 8, 3, 4, seed=7)
-    layout = MemoryCrowd.of(crowd).layout
-    part = heldout.without_some(MemoryCrowd(layout), np.random.default_rng(0))
-    assert part is not None
-    assert len(part.cells) == 50
-    assert_array_equal(np.diff(part.rest.layout.indptr), 3)
-    together = np.sort(np.concatenate([part.rest.layout.cells, part.cells]))
-    assert_array_equal(together, np.sort(layout.cells))
-    assert heldout.without_some(MemoryCrowd.of(Annotations.coerce([[0, 1], [1, 1]])), np.random.default_rng(0)) is None
+def several_explanations(seed: int = 1, n: int = 150) -> Annotations:
+    """Two camps of annotators who answer questions of their own: which of them is right nobody can tell."""
+    rng = np.random.default_rng(seed)
+    one, other = rng.integers(0, 4, (2, n))
+    labels = np.stack([one] * 4 + [other] * 4, axis=1)
+    return Annotations.coerce(np.where(rng.random(labels.shape) < 0.25, rng.integers(0, 4, labels.shape), labels))
+
+
+@pytest.mark.filterwarnings("ignore:.*depend on random starts")
+@pytest.mark.parametrize("make", [lambda: simulated(150, 12, 3, 4, (0.5, 0.8), seed=2)[0], several_explanations])
+def test_the_same_crowd_has_the_same_labels_whatever_the_seed(make: Any) -> None:
+    crowd = make()
+    first = Committee(random_state=0).fit(crowd)
+    for seed in (1, 2, None):
+        other = recommend(crowd, random_state=seed).estimator
+        assert_array_equal(other.posterior_, first.posterior_)
+
+
+def test_a_fit_that_depends_on_its_start_says_so() -> None:
+    spreads = []
+    for seed in range(3):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            spreads.append(Committee(n_restarts=1).fit(several_explanations(seed)).spread_)
+        assert [f"{spreads[-1]:.0%} of the labels depend on random starts" in str(each.message) for each in said] == [
+            True
+        ] * (spreads[-1] > 0.067)
+    assert max(spreads) > 0.067  # ten labels of 150
+    with warnings.catch_warnings(action="error", category=CrowdwiseWarning):
+        assert Committee().fit(simulated(150, 12, 3, 5, (0.8, 0.95), seed=2)[0]).spread_ < 0.02
 
 
 # what the crowd shows

@@ -116,10 +116,3 @@ def test_judging_lies_halfway() -> None:
     assert bare.judging_posterior_ is bare.posterior_
     assert shares.judging_posterior_ is shares.posterior_
     assert Committee().fit(np.zeros((3, 2), int).tolist()).judging_posterior_.shape == (3, 1)
-
-
-def test_members_weigh_more_by_what_they_foretell_where_errors_are_independent() -> None:
-    crowd, _ = fraud(0)
-    weights = Committee(random_state=0).fit(crowd).weights_
-    assert weights["mace"] < 0.1  # it knows no rare classes
-    assert weights["hierarchical-dawid-skene"] > 0.5

@@ -97,7 +97,7 @@ def test_probabilities_have_a_column_per_class_and_sum_to_one(cli: Any, write: A
 def test_auto_says_what_it_chose_and_why(cli: Any, write: Any) -> None:
     output = cli("aggregate", write(), "-o", "labels.csv").output
     assert "committee" in output
-    assert "Several methods decide together" in output
+    assert "The mean of hierarchical Dawid-Skene, EBCC, WAWA and the votes" in output
 
 
 def test_it_says_what_to_expect_and_how_far_off_that_was(cli: Any, write: Any) -> None:

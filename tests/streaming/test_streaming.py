@@ -50,7 +50,7 @@ def test_every_method_that_streams_is_compared() -> None:
 def test_auto_chooses_what_is_recommended(tmp_path: Path) -> None:
     path = write(tmp_path / "crowd.parquet", crowd())
     result = aggregate(path, out=tmp_path / "labels.parquet")
-    assert result.method == "hierarchical-dawid-skene"  # a committee cannot be streamed
+    assert result.method == "committee"
     expected = recommend(read_table(path).annotations, random_state=0)
     assert expected.name == "committee"
     assert result.reason is not None
@@ -225,7 +225,7 @@ def test_what_cannot_be_streamed_says_what_can(tmp_path: Path) -> None:
     path = write(tmp_path / "crowd.parquet", crowd())
     message = fails(path, ConfigError, method="ebcc")
     assert "ebcc cannot be streamed" in message
-    assert "these can: crh, dawid-skene, fast-dawid-skene, glad" in message
+    assert "these can: committee, crh, dawid-skene, fast-dawid-skene, glad" in message
     assert "gibbs" in fails(path, ConfigError, method=IBCC(method="gibbs"))
     assert "tie='random' cannot be streamed" in fails(path, ConfigError, method=DawidSkene(tie="random"))
     assert "did you mean 'dawid-skene'" in fails(path, ConfigError, method="dawidskene")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from crowdwise.aggregation.committee import is_large
 from crowdwise.aggregation.core.base import Aggregator
 from crowdwise.aggregation.core.crowd import Crowd, MemoryCrowd
 from crowdwise.aggregation.core.dependence import alike
@@ -19,7 +20,7 @@ _CHANCE = 0.02  # agreement beyond chance below which labels carry no common sig
 _DEVIATIONS = 1.0  # standard deviations of agreement within which it may be chance
 _UNANIMOUS = 0.95  # agreement beyond chance above which no method changes anything worth having
 _TABLES = 2e9  # bytes of confusion matrices above which one accuracy per annotator has to do
-_MANY = 1_000_000  # labels, and four per annotator and class, times classes: above it a committee takes too long
+_BY_PEOPLE = 2.0  # labels of people per instance from which on they can show how far models err alike
 _LARGE_GROUP = 0.25  # of the labels, from which on annotators who err alike decide too much
 
 
@@ -54,11 +55,12 @@ def recommend(
     The rule looks at what can be learnt: whether annotators can be compared at all, whether they agree more than by
     chance, whether there is anything to correct, whether some of them err alike (``models``: ids of annotators that are
     models, which do; others are found by their agreement), and whether tables fit into memory. Elsewhere it takes
-    `Committee`, whose members fail in different ways. Confidence is honest
-    throughout, also that of majority vote (``calibration="crowd"``).
+    `Committee`, the plain mean of methods that fail in different ways. Of models alone, whose labels are many and whose
+    errors are habits, it takes `HierarchicalDawidSkene`; if people label as well, `Panel`. Confidence is calibrated
+    throughout, also that of majority vote (``calibration="crowd"``). ``random_state`` draws random ties only.
 
     >>> answers = [["cat", "cat", "dog"], ["dog", "dog", "dog"], ["cat", "cat", "cat"], ["dog", "dog", "cat"]]
-    >>> chosen = recommend(answers, random_state=0)
+    >>> chosen = recommend(answers)
     >>> chosen.name, chosen.estimator.labels_.tolist(), chosen.disagreement
     ('committee', ['cat', 'dog', 'cat', 'dog'], 0.0)
     """
@@ -81,7 +83,7 @@ def suitable_method(crowd: Crowd, models: Sequence[Any] = ()) -> tuple[str, str]
         return "majority-vote", f"With {few}, the quality of annotators cannot be estimated."
     in_memory = isinstance(crowd, MemoryCrowd)
     if in_memory and len(models) > 1:
-        return "panel", f"{len(models)} of {len(given)} annotators are models, which err alike: they share their say."
+        return _for_models(crowd, models, len(given))
     agreement = crowd.agreement_beyond_chance()
     number = people.astype(np.float64)
     pairs = max(float((number * np.maximum(number - 1.0, 0.0)).sum()) / 2.0, 1.0)
@@ -107,15 +109,26 @@ def suitable_method(crowd: Crowd, models: Sequence[Any] = ()) -> tuple[str, str]
     if in_memory:
         groups = alike(crowd.layout)
         largest = np.bincount(groups[groups >= 0]).argmax() if np.any(groups >= 0) else -1
-        members = np.flatnonzero(groups == largest) if largest >= 0 else np.empty(0, np.int64)
-        if crowd.labels_per_annotator[members].sum() > _LARGE_GROUP * crowd.labels_per_annotator.sum():
-            names = ", ".join(str(each) for each in crowd.ids("annotators")[members[:3]].tolist())
+        group = np.flatnonzero(groups == largest) if largest >= 0 else np.empty(0, np.int64)
+        if crowd.labels_per_annotator[group].sum() > _LARGE_GROUP * crowd.labels_per_annotator.sum():
+            names = ", ".join(str(each) for each in crowd.ids("annotators")[group[:3]].tolist())
             return "panel", (
-                f"{len(members)} annotators ({names}{', ...' if len(members) > 3 else ''}) agree with each other far more than "
+                f"{len(group)} annotators ({names}{', ...' if len(group) > 3 else ''}) agree with each other far more than "
                 "their skills explain: they err alike, and share their say."
             )
-        if (crowd.n_annotations + 4 * crowd.n_annotators * crowd.n_classes) * crowd.n_classes <= _MANY:
-            return "committee", f"Several methods decide together, since none is best for every crowd ({facts})."
-    enough = typical >= 2 * crowd.n_classes
-    why = "annotators can be compared" if enough else "annotators with few labels each borrow strength from the crowd"
-    return "hierarchical-dawid-skene", f"Confusion matrices with a learnt prior, because {why} ({facts})."
+    members = "hierarchical Dawid-Skene, WAWA and the votes"
+    if in_memory and not is_large(crowd):
+        members = "hierarchical Dawid-Skene, EBCC, WAWA and the votes"
+    return "committee", f"The mean of {members}, since no method is best for every crowd ({facts})."
+
+
+def _for_models(crowd: Crowd, models: Sequence[Any], n_annotators: int) -> tuple[str, str]:
+    """The method for a crowd of which several annotators are known to be models, and the reason."""
+    known = np.isin(crowd.ids("annotators").astype(str), [str(each) for each in models])
+    by_people = float(crowd.labels_per_annotator[~known].sum())
+    if by_people < _BY_PEOPLE * crowd.n_labelled:
+        return "hierarchical-dawid-skene", (
+            f"{len(models)} of {n_annotators} annotators are models: confusion matrices show their habits, but not the errors "
+            "that they share, so their agreement is no proof."
+        )
+    return "panel", f"{len(models)} of {n_annotators} annotators are models, which err alike: they share their say."

@@ -40,9 +40,14 @@ class Checkpoint:
         about = [VERSION, source, type(model).__qualname__, parameters]
         text = json.dumps(about, default=lambda value: np.asarray(value).tolist(), sort_keys=True)
         self.model: Any = model
+        self.source = source
         self.key = hashlib.sha256(text.encode()).hexdigest()
         self.path = folder / f"state-{self.key[:16]}.npz"
         self.previous = self.path.with_name(f"{self.path.name}.previous")
+
+    def of(self, model: Aggregator) -> Checkpoint:
+        """The file of another method on the same table."""
+        return Checkpoint(self.path.parent, model, self.source)
 
     def save(self, state: State, trace: list[float], converged: bool) -> None:
         """Write the state of the last round; that of the round before stays as the previous one."""

@@ -7,6 +7,7 @@ an array over instances is a `Question` instead, put again to each partition whe
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -42,6 +43,11 @@ class StreamedCrowd(Crowd):
         self.n_annotations, self.n_instances = store.n_annotations, store.n_instances
         self.n_annotators, self.n_classes = store.n_annotators, store.n_classes
         self.scale = store.scale
+
+    def for_member(self, model: Any) -> StreamedCrowd:
+        part = copy.copy(self)
+        part.checkpoint = None if self.checkpoint is None else self.checkpoint.of(model)
+        return part
 
     # passes
 

@@ -88,6 +88,10 @@ class Crowd(ABC):
         """Refuse as many vectors (R + n,) where they exceed a bound on memory; without a bound all are taken."""
         return
 
+    def for_member(self, model: Any) -> Crowd:
+        """The same annotations for a ``model`` that is fitted as a part of another; on disk, with a checkpoint of its own."""
+        return self
+
     def recalled(self, model: Any) -> tuple[Any, list[float], bool] | None:
         """Where an interrupted fit of ``model`` stood: state, objectives, whether it had converged; None in memory."""
         return None

@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from scipy.special import ndtri
 
 from crowdwise.aggregation.core.kernels import Floats, Layout, instances, labels
 
 SHRINKAGE = 20.0  # instances as which the belief in no correlation counts
 MOST = 2_000  # annotators compared at most, those with most labels, since all pairs are
-COMMON = 10  # instances in common from which on a pair is looked at
-BEYOND = 3.5  # standard deviations of agreement beyond what skills explain
-EXCESS = 0.1  # and at least so much of it
+COMMON = 20  # instances in common from which on a pair is looked at
+LEVEL = 0.05  # probability of a pair that is taken for dependent by chance, in the whole crowd
+WIDER = 1.5  # how much wider agreement spreads in crowds of people than the middle half of their pairs shows
+EXCESS = 0.1  # agreement beyond what skills explain, at least
 ROUNDS = 40
 CLOSE = 0.6  # agreement beyond chance from which on a pair may be too close; below, unequal skills look alike
 
@@ -56,9 +58,11 @@ def effective_votes(correlations: Floats) -> float:
 def alike(layout: Layout) -> npt.NDArray[np.int64]:
     """Group of every annotator, (R,): those who agree with each other far more than their skills explain; -1 for others.
 
-    Agreement of independent annotators beyond chance is the product of their skills, of rank one over all pairs. Pairs far
-    above it are left out, skills are estimated anew, and in the end connected pairs are groups. With few annotators, few
-    instances in common or where most depend on each other nothing is found.
+    Agreement of independent annotators beyond chance (κ: what the shares of their labels give) is the product of their
+    skills, of rank one over all pairs. Deviations from it count in units of their own spread, since instances that are
+    hard for everybody make all pairs deviate. Pairs far above are left out (Bonferroni), skills are estimated anew, and in
+    the end connected pairs are groups. With few annotators, few instances in common or where most depend on each other
+    nothing is found. False alarms and power are measured in benchmarks/known_crowds.py.
     """
     r, c = layout.shape
     groups = np.full(r, -1)
@@ -73,15 +77,18 @@ def alike(layout: Layout) -> npt.NDArray[np.int64]:
     if not np.any(seen):
         return groups
     weight = np.minimum(common, np.median(common[seen]))  # so that a few busy annotators do not set the standard
-    share = agreed / np.maximum(common, 1.0)
-    beyond = (c * share - 1.0) / (c - 1.0)
+    number = np.maximum(common, 1.0)
+    chance = _chance(layout, chosen)
+    beyond = (agreed / number - chance) / (1.0 - chance)
+    unlikely = float(ndtri(1.0 - LEVEL / (seen.sum() / 2.0)))
     for _ in range(6):
         skill = _rank_one(beyond, weight * independent)
         expected = np.outer(skill, skill)
-        chance = np.clip((expected * (c - 1.0) + 1.0) / c, 0.05, 0.95)
-        deviation = np.sqrt(chance * (1.0 - chance) / np.maximum(common, 1.0)) * c / (c - 1.0)
+        likely = np.clip(chance + expected * (1.0 - chance), 0.05, 0.95)
+        deviation = np.sqrt(likely * (1.0 - likely) / number) / (1.0 - chance)
         residual = np.where(seen, beyond - expected, 0.0)
-        bad = seen & (residual > EXCESS) & (residual > BEYOND * deviation) & (beyond > CLOSE)
+        spread = WIDER * _spread((residual / deviation)[seen])
+        bad = seen & (residual > EXCESS) & (residual > unlikely * spread * deviation) & (beyond > CLOSE)
         if np.array_equal(bad, seen & ~independent):
             break
         independent = seen & ~bad
@@ -96,6 +103,19 @@ def alike(layout: Layout) -> npt.NDArray[np.int64]:
     number_of[sizes > 1] = np.arange(np.count_nonzero(sizes > 1))
     groups[chosen] = number_of[component]
     return groups
+
+
+def _chance(layout: Layout, chosen: npt.NDArray[np.int64]) -> Floats:
+    """Probability that two annotators agree by the shares of their labels alone, (K, K)."""
+    c = layout.shape[1]
+    given = np.bincount(layout.cells, minlength=layout.shape[0] * c).reshape(-1, c)[chosen]
+    shares = given / given.sum(axis=1, keepdims=True)
+    return np.asarray(np.clip(shares @ shares.T, 1.0 / c, 0.95))
+
+
+def _spread(values: Floats) -> float:
+    """Standard deviation as the middle half of some values shows it, at least 1."""
+    return max(1.0, float(np.median(np.abs(values - np.median(values)))) / float(ndtri(0.75)))
 
 
 def _rank_one(values: Floats, weight: Floats) -> Floats:

@@ -34,6 +34,15 @@ def weighted_majority(layout: Layout, weight: Floats) -> Floats:
     return clamp(layout, shares(votes))
 
 
+def mean(layout: Layout, *posteriors: Floats) -> Floats:
+    """The mean of several posteriors (n, C)."""
+    total = posteriors[0].copy()
+    for posterior in posteriors[1:]:
+        total += posterior
+    total /= len(posteriors)
+    return total
+
+
 def clamp(layout: Layout, posterior: Floats) -> Floats:
     """The same array, with the rows of gold instances made one-hot."""
     if layout.gold.size:
@@ -111,6 +120,12 @@ def _by_annotator(layout: Layout, chosen: npt.NDArray[np.bool_]) -> Floats:
     """Number of the chosen (E,) annotations of every annotator, (R,)."""
     weight = None if layout.weight is None else layout.weight[chosen]
     return np.bincount(layout.cells[chosen] // layout.shape[1], weight, minlength=layout.shape[0]).astype(np.float64)
+
+
+def differing_tops(layout: Layout, posterior: Floats, other: Floats) -> int:
+    """`top_differences` among the instances with labels."""
+    labelled = np.flatnonzero(np.diff(layout.indptr))
+    return top_differences(layout, posterior[labelled], other[labelled])
 
 
 def distance(layout: Layout, posterior: Floats, other: Floats) -> float:
