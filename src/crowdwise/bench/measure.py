@@ -123,7 +123,10 @@ def load_data(cell: Cell) -> TrainingData:
 
 
 def split_votes(annotations: Annotations, fraction: float, seed: int) -> tuple[Annotations, Annotations | None]:
-    """Annotations to train on, and a random fraction for evaluation; every instance keeps at least one."""
+    """Annotations to train on, and a random fraction for evaluation; every instance keeps at least one.
+
+    Fewer than the fraction are evaluated on if instances have too few annotations for it.
+    """
     if not fraction:
         return annotations, None
     rng = np.random.default_rng(seed)
@@ -132,7 +135,10 @@ def split_votes(annotations: Annotations, fraction: float, seed: int) -> tuple[A
     by_instance = order[np.argsort(annotations.instance[order], kind="stable")]
     first = np.concatenate([[0], np.cumsum(annotations.labels_per_instance)[:-1]])
     rank[by_instance] = np.arange(len(annotations)) - first[annotations.instance[by_instance]]
-    out = (rng.random(len(annotations)) < fraction) & (rank > 0)
+    spare = np.flatnonzero(rank > 0)
+    size = min(round(fraction * len(annotations)), len(spare))
+    out = np.zeros(len(annotations), dtype=bool)
+    out[rng.choice(spare, size, replace=False)] = True
     return annotations.where(~out), annotations.where(out)
 
 
