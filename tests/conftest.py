@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import shutil
 import tempfile
@@ -16,12 +17,26 @@ import pytest
 from browsers import browser as browser  # once for all tests of a process: Playwright runs no second time in it
 
 MEMORY = Path("/dev/shm")
+SOURCE = Path(__file__).parents[1] / "src"
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Temporary folders are in memory, where the system has much of it: most tests write, and wait for the disk."""
+    import_packages_of(config.args)
     if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 4e9:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
+
+
+def import_packages_of(arguments: list[str]) -> None:
+    """Import the packages of source files that are named on the command line, for their examples.
+
+    Left to itself, pytest imports such a file and puts the module into its package, where it takes
+    the place of a function of the same name: `crowdwise.graph.purify`, for one.
+    """
+    for argument in arguments:
+        path = Path(argument.partition("::")[0]).resolve()
+        if path.suffix == ".py" and SOURCE in path.parents:
+            importlib.import_module(".".join(path.parent.relative_to(SOURCE).parts))
 
 
 @pytest.fixture

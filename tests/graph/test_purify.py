@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -177,3 +180,12 @@ def test_wrong_input_is_named():
         purify(np.zeros((2, 3)))
     with pytest.raises(DataError, match="not finite"):
         purify([[0, np.inf], [1, 0]])
+
+
+@pytest.mark.slow
+def test_examples_of_the_module_leave_the_function_of_its_name_in_its_place():
+    root = Path(__file__).parents[2]
+    together = ["src/crowdwise/graph/purify.py", "tests/graph/test_purify.py", "-m", "not slow"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *together]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
