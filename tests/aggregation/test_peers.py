@@ -1,4 +1,4 @@
-"""Side by side with crowd-kit, where it is installed (it is no dependency), and on real sets."""
+"""Side by side with crowd-kit, which only tests need, and on real sets."""
 
 from __future__ import annotations
 
@@ -34,10 +34,18 @@ def frame(crowd: Annotations) -> Any:
 
 @pytest.mark.parametrize("labels_per_annotator", [5, 20, 100])
 def test_maximum_likelihood_agrees_with_crowd_kit(crowdkit: Any, labels_per_annotator: int) -> None:
-    crowd, _ = simulated(1_000, 5_000 // labels_per_annotator, 4, 5, (0.4, 0.95), seed=1)
-    theirs = crowdkit.DawidSkene(n_iter=50, tol=-1e9).fit_predict(frame(crowd))
-    ours = DawidSkene(prior=None, max_iter=50, tol=0).fit(crowd)
-    assert (ours.labels_[theirs.index.to_numpy()] == theirs.to_numpy()).mean() >= 0.999
+    crowd, _ = simulated(400, 2_000 // labels_per_annotator, 4, 5, (0.4, 0.95), seed=1)
+    theirs = labels_of(crowdkit.DawidSkene(n_iter=25, tol=-1e9), crowd)
+    ours = DawidSkene(prior=None, max_iter=25, tol=0).fit(crowd)
+    decided = ~tied(ours.posterior_)
+    assert decided.mean() > 0.9
+    assert (ours.labels_ == theirs)[decided].mean() >= 0.999
+
+
+def tied(posterior: np.ndarray) -> np.ndarray:
+    """Where crowd-kit lets rounding decide: whether the two likeliest classes are as likely, (n,)."""
+    second, first = np.sort(posterior, axis=1)[:, -2:].T
+    return first - second <= 1e-6
 
 
 def labels_of(peer: Any, crowd: Annotations) -> np.ndarray:
@@ -52,14 +60,13 @@ def labels_of(peer: Any, crowd: Annotations) -> np.ndarray:
 @pytest.mark.parametrize("model", [DawidSkene, OneCoinDawidSkene])
 def test_maximum_likelihood_agrees_on_many_small_crowds(crowdkit: Any, model: Any) -> None:
     agree, ours_right, theirs_right = [], [], []
-    for seed in range(200):
+    for seed in range(40):  # crowd-kit takes its time
         rng = np.random.default_rng(seed)
         n_classes, votes = int(rng.integers(2, 5)), int(rng.integers(2, 6))
         crowd, truth = simulated(60, int(rng.integers(6, 15)), n_classes, votes, (0.4, 0.95), seed=seed)
         peer = getattr(crowdkit, model.__name__)(n_iter=10, tol=-1e9)
         ours, theirs = model(prior=None, max_iter=10, tol=0).fit(crowd), labels_of(peer, crowd)
-        second, first = np.sort(ours.posterior_, axis=1)[:, -2:].T
-        agree.append((ours.labels_ == theirs)[first - second > 1e-6])  # ties are broken by rounding there
+        agree.append((ours.labels_ == theirs)[~tied(ours.posterior_)])
         ours_right.append(accuracy(ours.labels_, truth))
         theirs_right.append(accuracy(theirs, truth))
     assert np.concatenate(agree).mean() >= 0.999
