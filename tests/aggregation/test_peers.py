@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from crowds import LABEL_ONLY, accuracy, real, simulated
+from sklearn.base import BaseEstimator
 
 from crowdwise.aggregation import (
     GLAD,
@@ -25,7 +26,11 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 @pytest.fixture(scope="module")
 def crowdkit() -> Any:
-    return pytest.importorskip("crowdkit.aggregation", reason="crowd-kit is not installed")
+    peers = pytest.importorskip("crowdkit.aggregation", reason="crowd-kit is not installed")
+    for peer in vars(peers).values():  # newer versions of scikit-learn ask every estimator for tags
+        if isinstance(peer, type) and not hasattr(peer, "__sklearn_tags__"):
+            peer.__sklearn_tags__ = BaseEstimator.__sklearn_tags__
+    return peers
 
 
 def frame(crowd: Annotations) -> Any:
