@@ -6,7 +6,6 @@ import io
 import json
 import re
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 
 from crowdwise.errors import ConfigError, DataError, ReadError
 from crowdwise.readers import Export, read, write, write_table
+from growth import assert_about_linear
 from sheet_samples import ods, packed, xlsx, xlsx_parts
 
 HEADER = "item,worker,label"
@@ -133,13 +133,16 @@ class TestColumns:
         with pytest.raises(ReadError, match="record 2: 2 fields, but expected 3"):
             read(path, columns=["item", "annotator", "label"])
 
-    def test_a_very_wide_table_is_answered_at_once(self, tmp_path: Path) -> None:
-        path = put(tmp_path / "a.csv", ",".join(f"c{k}" for k in range(50_000)), np.arange(600_000).reshape(12, -1))
-        began = time.process_time()
-        with pytest.raises(ReadError, match=r"no column for the instance.* and 49,960 more") as caught:
-            read(path)
-        assert time.process_time() - began < 20
-        assert len(str(caught.value)) < 1000
+    def test_a_very_wide_table_is_answered_in_a_few_words(self, tmp_path: Path) -> None:
+        def refuse(columns: int) -> None:
+            header = ",".join(f"c{k}" for k in range(columns))
+            path = put(tmp_path / "a.csv", header, np.arange(12 * columns).reshape(12, -1))
+            message = rf"no column for the instance.* and {columns - 40:,} more"
+            with pytest.raises(ReadError, match=message) as caught:
+                read(path)
+            assert len(str(caught.value)) < 1000
+
+        assert_about_linear(refuse, 5_000, 50_000)
 
 
 class TestLabels:

