@@ -71,6 +71,10 @@ class TrainingError(CrowdwiseError, RuntimeError):
     """Training that cannot continue (no distilled examples, non-finite loss, ...)."""
 
 
+class LostProcessError(TrainingError):
+    """Another process of a training that several share has ended, or does not answer any more."""
+
+
 class CrowdwiseWarning(UserWarning):
     """Something was repaired or degraded, and the result should be read with that in mind."""
 

@@ -7,11 +7,18 @@ global batch, so that summing gradients over processes gives the gradient of the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+
+from crowdwise.errors import ConfigError, LostProcessError, spelled
+
+PATIENCE = 600.0  # seconds without an answer after which another process is given up
+ENVIRONMENT = "CROWDWISE_PEER_TIMEOUT"  # other seconds, where one process prepares its data for much longer than others
 
 
 def world_size() -> int:
@@ -34,8 +41,9 @@ def as_first(value: int, device: torch.device) -> int:
     if world_size() == 1:
         return value
     said = torch.tensor(value, device=device)
-    dist.broadcast(said, 0)
-    return int(said)
+    with _others():
+        dist.broadcast(said, 0)
+        return int(said)
 
 
 def join(device: torch.device) -> torch.device:
@@ -43,11 +51,48 @@ def join(device: torch.device) -> torch.device:
     local = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if dist.is_available() and not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
         own_gpus = device.type == "cuda" and torch.cuda.device_count() >= local
-        dist.init_process_group("nccl" if own_gpus else "gloo")  # NCCL refuses two processes on one GPU
+        backend = "nccl" if own_gpus else "gloo"  # NCCL refuses two processes on one GPU
+        with _others():
+            dist.init_process_group(backend, timeout=timedelta(seconds=patience()))
     if device.type == "cuda" and device.index is None and world_size() > 1:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
         torch.cuda.set_device(device)
     return device
+
+
+def patience() -> float:
+    """Seconds after which a process that does not answer is given up."""
+    given = os.environ.get(ENVIRONMENT)
+    try:
+        seconds = PATIENCE if given is None else float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= 1e8:
+        raise ConfigError(f"{ENVIRONMENT} must be a number of seconds, 1 or more, got {given!r}")
+    return seconds
+
+
+@contextmanager
+def _others() -> Iterator[None]:
+    """Errors of torch while processes talk to each other, as one that says what has happened, and how to go on."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        said = str(error).strip().splitlines() or [type(error).__name__]
+        raise LostProcessError(
+            f"process {os.environ.get('RANK', '0')} of {os.environ.get('WORLD_SIZE', '1')}: another process of this training "
+            f"has ended, or has not answered for {patience():g} seconds ({ENVIRONMENT}): see that all machines run and "
+            f"reach each other, and start all processes again; a run directory continues from its last epoch "
+            f"({spelled('resume', 'RUN_DIR')}); torch says: {said[0]}"
+        ) from error
+
+
+def _add_up(value: Tensor) -> None:
+    """Sum a tensor over processes, in place."""
+    with _others():
+        dist.all_reduce(value)
 
 
 class _SumOverRanks(torch.autograd.Function):
@@ -56,13 +101,13 @@ class _SumOverRanks(torch.autograd.Function):
     @staticmethod
     def forward(ctx, value: Tensor) -> Tensor:  # type: ignore[no-untyped-def,override]
         total = value.clone()
-        dist.all_reduce(total)
+        _add_up(total)
         return total
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> Tensor:  # type: ignore[no-untyped-def,override]
         total = gradient.clone()
-        dist.all_reduce(total)
+        _add_up(total)
         return total
 
 
@@ -83,7 +128,7 @@ def sum_gradients(parameters: Iterable[nn.Parameter]) -> None:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
     flat = torch.cat([p.grad.flatten() for p in parameters if p.grad is not None])
-    dist.all_reduce(flat)
+    _add_up(flat)
     offset = 0
     for parameter in parameters:
         assert parameter.grad is not None

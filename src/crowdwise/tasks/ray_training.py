@@ -16,7 +16,7 @@ from typing import Any
 from crowdwise import cluster, errors
 from crowdwise.cluster import Cluster
 from crowdwise.engine.progress import Progress
-from crowdwise.errors import ConfigError, CrowdwiseError, TrainingError
+from crowdwise.errors import ConfigError, CrowdwiseError, LostProcessError, TrainingError
 from crowdwise.storage.documents import read_json, write_json
 from crowdwise.storage.lock import lock_held_elsewhere
 from crowdwise.tasks.runs import METRICS
@@ -88,6 +88,8 @@ def _work(settings: dict[str, Any]) -> None:
         plan = Plan(**settings["plan"])
         with lock_held_elsewhere(path):  # by the process that waits for the trainer
             plan.fit(plan.load(path), path, device=settings["device"])
+    except LostProcessError:
+        raise  # Ray starts all workers again
     except CrowdwiseError as error:
         write_json(path / SCRATCH / ERROR, [type(error).__name__, str(error)])
 
