@@ -17,6 +17,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import crowdwise
+from crowdwise.cli import process
 
 VERBS = {
     "demo": "Show what crowdwise does: digits, labelled by 60 simulated annotators, four methods compared.",
@@ -130,12 +131,13 @@ def _crowdwise(
 
 def main() -> None:
     """The entry point of the program ``crowdwise``."""
+    process.prepare()
     try:
         if _TABLES.intersection(sys.argv[1:2]) and "--ray" not in sys.argv:
             _leave_pandas_out()
         app()
     except KeyboardInterrupt:  # between the verbs' own guards, while modules are imported for instance
-        sys.exit(130)
+        sys.exit(process.stopped()[1])
 
 
 def _leave_pandas_out() -> None:

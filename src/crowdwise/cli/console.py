@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.models import OptionInfo
 
+from crowdwise.cli.process import stopped
 from crowdwise.errors import CrowdwiseError, UsageError, spelling
 from crowdwise.storage.text import printable
 from crowdwise.tasks.observer import Observer
@@ -53,7 +54,7 @@ def verb(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def failing_in_one_line() -> Iterator[None]:
-    """Turn errors into one line on stderr and an exit status: 1, or 130 after Ctrl-C."""
+    """Turn errors into one line on stderr and an exit status: 1, or 130 after Ctrl-C (143 after SIGTERM)."""
     try:
         yield
     except UsageError as error:
@@ -64,8 +65,9 @@ def failing_in_one_line() -> Iterator[None]:
         complain("error", _message(error))
         raise typer.Exit(1) from None
     except KeyboardInterrupt as interrupt:
-        complain("interrupted", str(interrupt))
-        raise typer.Exit(130) from None
+        word, status = stopped()
+        complain(word, str(interrupt))
+        raise typer.Exit(status) from None
 
 
 def with_options(

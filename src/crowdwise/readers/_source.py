@@ -200,6 +200,8 @@ class InputFile:
 @contextmanager
 def standard_input() -> Iterator[Path]:
     """What is piped in, as a file for as long as it is read; its suffix follows from the content."""
+    if sys.stdin is None:
+        raise ReadError("standard input is closed: pipe the annotations in, or name their file")
     with tempfile.TemporaryDirectory(prefix="crowdwise-") as folder:
         path = Path(folder) / "stdin"
         with path.open("wb") as file:
