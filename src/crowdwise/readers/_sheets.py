@@ -7,7 +7,7 @@ import re
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from crowdwise.errors import DataError, suggest
-from crowdwise.readers._text import Layout
+from crowdwise.readers._text import Layout, remembered
 from crowdwise.storage.limits import BLOCK, too_large, unpack_limit
 
 SHEETS = ("xlsx", "xlsm", "ods")
@@ -23,6 +23,8 @@ SPARE = 5_000_000  # cells that a sheet may span
 WIDER = 20  # times the cells that are filled in that it may span, unless that is less
 _DAMAGE = (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError, zlib.error)
 Elements = Iterator[tuple[str, ElementTree.Element]]
+_LONG = re.compile(rb"[>\"'\s]-?[0-9]{16}")  # where there may be a whole number that floats round
+Place = tuple[int, int]  # row and column, from 0
 _PLACE = re.compile(r"\s*([A-Za-z]{1,9})(\d{1,18})\s*")
 
 
@@ -42,12 +44,12 @@ class Sheet:
 
 def read_sheet(path: Path, layout: Layout) -> Sheet:
     """The sheet that the user names, else the first that holds something."""
-    about = path.stat()
-    return _sheet(path, layout, about.st_size, about.st_mtime_ns)
+    found: Sheet = remembered(_sheet, path, layout)
+    return found
 
 
 @lru_cache(maxsize=1)
-def _sheet(path: Path, layout: Layout, size: int, changed: int) -> Sheet:
+def _sheet(path: Path, layout: Layout, version: tuple[Any, ...]) -> Sheet:
     try:
         import python_calamine as calamine
     except ImportError as error:
@@ -61,7 +63,9 @@ def _sheet(path: Path, layout: Layout, size: int, changed: int) -> Sheet:
                     f"{path}: there is no sheet {layout.sheet!r}{suggest(layout.sheet, names)}", parameter="sheet"
                 )
             wanted = names if layout.sheet is None else [layout.sheet]
-            filled = [(name, cells) for name in wanted if (cells := _filled(book.get_sheet_by_name(name)))]
+            exact = _long_numbers(path)
+            sheets = {name: _filled(book.get_sheet_by_name(name), exact.get(name, {})) for name in wanted}
+            filled = [(name, cells) for name, cells in sheets.items() if cells]
     except DataError:
         raise
     except BaseException as error:  # a panic of calamine is not an Exception
@@ -75,14 +79,93 @@ def _sheet(path: Path, layout: Layout, size: int, changed: int) -> Sheet:
     return Sheet(name, tuple(other for other, _ in filled[1:]), _names(path, header), rows[headed:])
 
 
-def _filled(sheet: Any) -> list[list[str | None]]:
-    """The cells of a sheet as text, without rows and columns that are empty."""
-    rows = [[_text(cell) for cell in row] for row in sheet.to_python(skip_empty_area=True)]
+def _filled(sheet: Any, exact: Mapping[Place, str]) -> list[list[str | None]]:
+    """The cells of a sheet as text, without rows and columns that are empty; ``exact`` are the digits of long numbers."""
+    top, left = sheet.start or (0, 0)
+    rows = [
+        [_text(exact.get((top + y, left + x), cell) if exact else cell) for x, cell in enumerate(row)]
+        for y, row in enumerate(sheet.to_python(skip_empty_area=True))
+    ]
     rows = [row for row in rows if any(cell is not None for cell in row)]
     width = max(map(len, rows), default=0)
     rows = [row + [None] * (width - len(row)) for row in rows]
     kept = [place for place in range(width) if any(row[place] is not None for row in rows)]
     return rows if len(kept) == width else [[row[place] for place in kept] for row in rows]
+
+
+def _long_numbers(path: Path) -> dict[str, dict[Place, str]]:
+    """Whole numbers that floats would round, such as long ids, as they stand in the file: sheet -> row and column -> digits."""
+    with zipfile.ZipFile(path) as file:
+        if path.suffix.lower() == ".ods":
+            return _long_of_ods(file) if _LONG.search(file.read("content.xml")) else {}
+        names = set(file.namelist())
+        parts = {name: part for name, part in _parts_of_xlsx(file).items() if part in names}
+        return {name: _long_of_xlsx(file, part) for name, part in parts.items() if _LONG.search(file.read(part))}
+
+
+def _parts_of_xlsx(file: zipfile.ZipFile) -> dict[str, str]:
+    """Sheet -> the part of the file that holds it."""
+    links = {
+        element.attrib.get("Id"): element.attrib.get("Target", "")
+        for tag, element in _elements(file, "xl/_rels/workbook.xml.rels")
+        if tag == "Relationship"
+    }
+    parts = {}
+    for tag, element in _elements(file, "xl/workbook.xml"):
+        if tag == "sheet":
+            link = next((value for key, value in element.attrib.items() if key.endswith("}id")), None)
+            target = links.get(link, "")
+            parts[element.attrib.get("name", "")] = target[1:] if target.startswith("/") else f"xl/{target}"
+    return parts
+
+
+def _long_of_xlsx(file: zipfile.ZipFile, part: str) -> dict[Place, str]:
+    found: dict[Place, str] = {}
+    y = -1
+    for tag, row in _elements(file, part):
+        if tag != "row":
+            continue
+        number = row.attrib.get("r", "")
+        y = int(number) - 1 if number.isdecimal() else y + 1
+        x = -1
+        for cell in row:
+            place = _PLACE.fullmatch(cell.attrib.get("r", ""))
+            x = x + 1 if place is None else _column(place[1]) - 1
+            value = next((each.text for each in cell if _tag(each) == "v"), None)
+            if value is not None and cell.attrib.get("t", "n") == "n" and _is_long(value):
+                found[y, x] = value.strip()
+        row.clear()
+    return found
+
+
+def _long_of_ods(file: zipfile.ZipFile) -> dict[str, dict[Place, str]]:
+    sheets: dict[str, dict[Place, str]] = {}
+    for tag, table in _elements(file, "content.xml"):
+        if tag != "table":
+            continue
+        name = next((value for key, value in table.attrib.items() if key.endswith("}name")), "")
+        found = sheets.setdefault(name, {})
+        y = 0
+        for row in table.iter():
+            if _tag(row) != "table-row":
+                continue
+            times = _repeats(row, "number-rows-repeated")
+            x = 0
+            for cell in row:
+                wide = _repeats(cell, "number-columns-repeated")
+                value = next((value for key, value in cell.attrib.items() if key.endswith("}value")), "")
+                if _is_long(value):
+                    found |= {(y + down, x + right): value.strip() for down in range(times) for right in range(wide)}
+                x += wide
+            y += times
+        table.clear()
+    return sheets
+
+
+def _is_long(text: str) -> bool:
+    """Whether the text of a cell is a whole number that a float cannot hold."""
+    digits = text.strip().removeprefix("-")
+    return digits.isdecimal() and digits.isascii() and len(digits) < 4000 and int(digits) >= 2**53
 
 
 def _text(cell: Any) -> str | None:

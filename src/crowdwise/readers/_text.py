@@ -7,6 +7,7 @@ import csv
 import gzip
 import io
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from crowdwise.storage.limits import Bounded, Wrapped
 PACKED = (".gz", ".zst")
 BLOCK = 1 << 20  # bytes decoded at a time
 SAMPLE = 1 << 16  # bytes from which an encoding is guessed
+CLOCK = 100_000_000  # nanoseconds within which a file system may give two changes the same time
 FEW = 20  # letters beyond ASCII that do not tell similar encodings apart
 ROWS = 50  # lines from which a separator is found
 SEPARATORS = ",;\t|"
@@ -146,8 +148,7 @@ def encoding_of(path: Path, layout: Layout = PLAIN) -> str:
     """The encoding of a text file: as the user says, by its mark, else UTF-8 if it is, else the likeliest."""
     if layout.encoding is not None:
         return layout.encoding
-    about = path.stat()
-    return _encoding(path, about.st_size, about.st_mtime_ns)
+    return remembered(_encoding, path)
 
 
 def lines(path: Path, layout: Layout = PLAIN) -> Iterator[str]:
@@ -210,8 +211,20 @@ class _Recoded(Wrapped):
         return len(data)
 
 
+def remembered(function: Any, path: Path, *more: Any) -> Any:
+    """What a function of a path and more, with a cache, says of the file that the path is now.
+
+    A file is known by its place on the disk and by the time that its entry changed, which nobody can set back. If that was a
+    moment ago, the clock may be too coarse to tell two versions apart, and nothing is remembered.
+    """
+    about = path.stat()
+    version = (path.resolve(), about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
+    settled = time.time_ns() - about.st_ctime_ns > CLOCK
+    return (function if settled else function.__wrapped__)(path, *more, version)
+
+
 @lru_cache(maxsize=64)
-def _encoding(path: Path, size: int, changed: int) -> str:
+def _encoding(path: Path, version: tuple[Any, ...]) -> str:
     with open_bytes(path) as file:
         block = file.read(BLOCK)
         marked = next((name for mark, name in _MARKS if block.startswith(mark)), None) or _unmarked(block[:4096])

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from crowdwise.annotations import Annotations, Duplicates
 from crowdwise.data.codes import count
-from crowdwise.data.factorise import Column, encode_classes
+from crowdwise.data.factorise import Column, encode_classes, row_of
 from crowdwise.data.frames import ALIASES, choose_columns, find_column, known_column, named_columns
 from crowdwise.data.label_rules import NO_RULES, LabelRules, resolved, similar_ids
 from crowdwise.errors import AnnotationError, DataError
@@ -30,6 +30,7 @@ from crowdwise.readers._text import packing
 from crowdwise.storage import files
 from crowdwise.storage.text import inert_table
 
+_ROUNDED = r"^-?[0-9]([.,][0-9]+)?[eE]\+[0-9]{2,}$"
 WIDEST = 1000  # columns among which instances, annotators and labels are looked for by content
 GOLD = (
     *("gold", "golden", "goldlabel", "goldenlabel", "goldstandard", "truelabel", "trueclass", "truth", "truthlabel"),
@@ -122,6 +123,8 @@ def read_columns(
         read = {role: Column.of(loaded[name], f"column {name!r}", record_name) for role, name in columns.items()}
         if not len(read["instance"].data):
             raise DataError(f"{path}: the table has columns but no rows")
+        if text:
+            _check_rounded(read["instance"], read["annotator"])
         sure = gold is not None
         read["label"], truth, more = resolved(rules, read["label"], read.get("gold"), sure=sure, checked=sure)
         if truth is not None:
@@ -144,6 +147,18 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except AnnotationError as error:
         raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
+
+
+def _check_rounded(*columns: Column) -> None:
+    """Refuse long ids that a spreadsheet has rounded: different ones may have become the same."""
+    for column in columns:
+        row = row_of(pc.fill_null(pc.match_substring_regex(column.data, _ROUNDED), False))
+        if row >= 0:
+            raise column.error(
+                row,
+                f"{column.data[row].as_py()!r} is an id that a spreadsheet has rounded, which keeps 15 digits of a number: "
+                "format the column as text before you fill it in",
+            )
 
 
 def look_alikes(annotations: Annotations) -> list[str]:
