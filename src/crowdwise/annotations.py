@@ -166,7 +166,7 @@ class Annotations:
 
         ``matrix`` is an array, a list of rows, or a frame, whose column names (and pandas index) become the ids.
         ``None``, NaN, masked cells and every value in ``missing`` are missing; by default that is an empty text, and -1 unless
-        all other labels are 1.
+        another label is negative or all others are 1.
 
         >>> Annotations.from_dense([[0, 1, -1], [1, None, 1]])
         Annotations(2 instances, 3 annotators, 2 classes, 4 annotations)

@@ -185,7 +185,14 @@ def dense_columns(matrix: Any, missing: Collection[Any] | None) -> tuple[Ints, I
     width = cells.shape[1]
     kind = cells.dtype.kind
     if missing is None:
-        missing = _usual_missing(cells)
+        missing, dropped = usual_missing(cells)
+        if dropped and _looks_like_a_class(cells, dropped):
+            warnings.warn(
+                f"-1 is taken for a missing label in {dropped:,} of {cells.size:,} cells, beside the labels 0 and 1: pass "
+                "Annotations.from_dense(matrix, missing=[-1]) to say so, or missing=[] if it is a class",
+                CrowdwiseWarning,
+                stacklevel=4,
+            )
     if kind in "iufbU":
         absent = [m for m in missing if isinstance(m, str if kind == "U" else int | float | np.number)]
         keep = ~np.isin(cells, absent)
@@ -206,24 +213,39 @@ def dense_columns(matrix: Any, missing: Collection[Any] | None) -> tuple[Ints, I
     return rows, columns, where, (len(cells), width)
 
 
-def _usual_missing(cells: Array) -> tuple[Any, ...]:
-    """What stands for no label: an empty text, and -1, but not among labels -1 and 1."""
+def usual_missing(cells: Array) -> tuple[tuple[Any, ...], int]:
+    """What stands for no label: an empty text, and -1 unless it is a class; and how many cells are -1 and missing."""
     if cells.dtype.kind == "O":
-        found = {cell for cell in cells.ravel().tolist() if not is_missing(cell) and not isinstance(cell, str | bytes)}
+        flat = [cell for cell in cells.ravel().tolist() if isinstance(cell, int | float) and not is_missing(cell)]
+        found, times = set(flat), flat.count(-1)
     elif cells.dtype.kind in "if":
-        found = set(np.unique(cells[~np.isnan(cells)]).tolist())
+        found, times = set(np.unique(cells[~np.isnan(cells)]).tolist()), int(np.count_nonzero(cells == -1))
     else:
-        return MISSING
-    if found == {-1, 1}:
-        return tuple(value for value in MISSING if value != -1)
-    if found == {-1, 0, 1} and cells.size >= _TELLING and 2 * np.count_nonzero(cells == -1) < cells.size:
-        warnings.warn(
-            "-1 is taken for a missing label, beside the labels 0 and 1: pass Annotations.from_dense(matrix, missing=[-1]) to "
-            "say so, or missing=[] if it is a class",
-            CrowdwiseWarning,
-            stacklevel=4,
-        )
-    return MISSING
+        return MISSING, 0
+    if minus_one_is_a_class(found):
+        return tuple(value for value in MISSING if value != -1), 0
+    return MISSING, times
+
+
+def minus_one_is_a_class(labels: Collection[float]) -> bool:
+    """Whether -1, among these numbers, is a label: where another is negative, or the only other one is 1.
+
+    >>> minus_one_is_a_class({-2, -1, 0}), minus_one_is_a_class({-1, 1}), minus_one_is_a_class({-1, 0, 1})
+    (True, True, False)
+    """
+    others = {label for label in labels if label != -1}
+    return others == {1} or any(label < 0 for label in others)
+
+
+def _looks_like_a_class(cells: Array, dropped: int) -> bool:
+    """Whether -1 may be a third class beside 0 and 1: where most of a matrix would be filled in without it."""
+    if cells.dtype.kind not in "ifO" or cells.size < _TELLING or 2 * dropped >= cells.size:
+        return False
+    return {cell for cell in cells.ravel().tolist() if not is_missing(cell) and not isinstance(cell, str | bytes)} == {
+        -1,
+        0,
+        1,
+    }
 
 
 def row_ids(frame: Any) -> Any:

@@ -98,6 +98,11 @@ class LabelRules:
         texts = {text for value in counts for text in (str(value).strip(), by_value(value))}
         return [f"no label is {old!r}" for old in self.map if not {old, by_value(old)} & texts]
 
+    def names(self, text: str) -> bool:
+        """Whether the user speaks of this label: as a class, one to rename, or one that means there is none."""
+        spoken_of = (*(self.classes or ()), *self.map, *self.missing)
+        return by_value(text) in map(by_value, spoken_of)
+
     def vocabulary(self, kind: pa.DataType) -> pa.Array | None:
         """The classes that the user lists, in the type of the labels."""
         if self.classes is None:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
+from collections.abc import Mapping
 from itertools import chain, combinations, islice
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy as np
+
 from crowdwise.annotations import Annotations
-from crowdwise.data.frames import ALIASES, find_column
+from crowdwise.data.codes import count
+from crowdwise.data.factorise import Vocabulary, encode_classes
+from crowdwise.data.frames import ALIASES, dense_columns, find_column, minus_one_is_a_class, usual_missing
+from crowdwise.data.label_rules import LabelRules, resolved
 from crowdwise.data.types import Array
-from crowdwise.errors import ReadError
+from crowdwise.errors import ReadError, spelled
 from crowdwise.readers._collector import Collector, kinds_of
 from crowdwise.readers._export import READERS, Export, Reader, ReadOptions
 from crowdwise.readers._node import Node
@@ -19,17 +27,18 @@ from crowdwise.readers._source import SHEET, TEXT, InputFile, zip_parts
 from crowdwise.readers.table import describe
 from crowdwise.storage.arrays import read_npy, read_npz
 
-MISSING = ("", "-1", "nan", "NaN", "NA", "None", "null")  # cells of a text file that hold no label
+_SILENT = ("", "-1", "nan", "NaN", "NA", "None", "null")  # cells that do not tell whether a table is a matrix
 _IDS = ("", "id", "index", *ALIASES["instance"])  # names of a first column that holds the instances
 _SAMPLE = 1000  # rows inspected to tell a matrix from other tables
 _CELLS = 200_000  # likewise cells
+_NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,3})?|[nN]a[nN]")
 _COLUMNS = 60  # likewise columns
 _ENOUGH = 10  # cells of a column that tell which values it has
 
 
 @READERS.register("dense")
 class Dense(Reader):
-    """A cell holds the label; NaN, -1 and empty cells are missing."""
+    """A cell holds the label; NaN and empty cells are missing, and so is -1 unless it is a class."""
 
     summary = "dense matrices, a row per instance and a column per annotator: CSV, TSV, XLSX, ODS, NPY, NPZ"
     kinds = (*TEXT, SHEET, "npy", "npz")
@@ -54,7 +63,7 @@ class Dense(Reader):
             return None
         data = [row for row in rows[not _is_data(rows[0]) :] if len(row) == width]
         places = range(start, min(width, start + _COLUMNS))
-        columns = [[row[place] for row in data if row[place] not in MISSING] for place in places]
+        columns = [[row[place] for row in data if row[place] not in _SILENT] for place in places]
         return f"it has {width - start} columns of the same few values" if _same_values(columns, start) else None
 
     def read(self, source: InputFile, options: ReadOptions) -> Export:
@@ -73,18 +82,52 @@ def _read_text(source: InputFile, options: ReadOptions) -> Export:
     annotators: list[Any] = first[ids:] if named else list(range(len(first)))
     if len(set(annotators)) < len(annotators):
         raise ReadError("line 1: two annotators have the same name")
-    collector = Collector(source, options)
-    for number, row in enumerate(rows if named else chain([first], rows)):
-        place = f"record {number + 1}"
+    body = list(rows if named else chain([first], rows))
+    for number, row in enumerate(body):
         if len(row) != len(first):
-            raise ReadError(f"{place}: {len(row)} cells, but the first line has {len(first)}")
-        node = Node(dict(zip(annotators, row[ids:], strict=True)), place)
+            raise ReadError(f"record {number + 1}: {len(row)} cells, but the first line has {len(first)}")
+    counts = Counter(cell for row in body for cell in row[ids:])
+    absent = _missing_cells(counts, options.rules)
+    collector = Collector(source, options)
+    unlabelled = 0
+    for number, row in enumerate(body):
+        node = Node(dict(zip(annotators, row[ids:], strict=True)), f"record {number + 1}")
         instance = Node(row[0], node, first[0] or "id").id() if ids else number
+        before = len(collector)
         for annotator in annotators:
-            if node.value[annotator] not in MISSING:
+            if node.value[annotator] not in absent:
                 label = Node(node.value[annotator], node, str(annotator)).label()
                 collector.add(node, instance, Node(annotator, node, "annotator").id(), label)
-    return collector.export(None)
+        unlabelled += len(collector) == before
+    remarks = _about_missing({cell: counts[cell] for cell in absent if cell})
+    if unlabelled:
+        remarks.append(f"left out: {count(unlabelled, 'instances')} without a label")
+    return collector.export(None, remark="; ".join(remarks))
+
+
+def _missing_cells(counts: Mapping[str, int], rules: LabelRules) -> set[str]:
+    """Texts of cells that hold no label: nothing, and among numbers NaN, and -1 unless it is a class."""
+    numbers = {cell: value for cell in counts if (value := _number(cell)) is not None}
+    absent = {cell for cell in counts if not cell}
+    if all(cell in numbers or cell in absent for cell in counts):
+        absent |= {cell for cell, value in numbers.items() if math.isnan(value)}
+    values = {value for value in numbers.values() if not math.isnan(value)}
+    if not minus_one_is_a_class(values) and not rules.names("-1"):
+        absent |= {cell for cell, value in numbers.items() if value == -1}
+    return absent
+
+
+def _number(cell: str) -> float | None:
+    """The number, or NaN, that a cell stands for."""
+    return float(cell) if _NUMBER.fullmatch(cell) else None
+
+
+def _about_missing(times: Mapping[str, int]) -> list[str]:
+    """What was taken for missing, and how to say that it is a class."""
+    told = [f"{cell} is taken for missing in {count(number, 'cells')}" for cell, number in sorted(times.items())]
+    if told and any(_number(cell) == -1 for cell in times):
+        told[-1] += f" (if -1 is a class, list all with {spelled('classes')})"
+    return told
 
 
 def _sample(source: InputFile) -> list[list[str]]:
@@ -139,7 +182,7 @@ def _has_ids(rows: list[list[str]]) -> bool:
 
 def _is_data(first: list[str]) -> bool:
     """Whether the first line already holds labels, i.e. numbers: annotators are rarely named like that."""
-    cells = (cell in MISSING or cell.removesuffix(".0").removeprefix("-").isdecimal() for cell in first[1:])
+    cells = (cell in _SILENT or _number(cell) is not None for cell in first[1:])
     return not _names_instances(first) and all(cells)
 
 
@@ -155,10 +198,13 @@ def _read_array(source: InputFile, options: ReadOptions) -> Export:
     matrix: Array = arrays[question]
     if matrix.dtype.kind not in "iufbU":
         raise ReadError(f"array {question!r}: labels cannot be of type {matrix.dtype}")
-    annotations = Annotations.from_dense(matrix)
-    if not len(annotations):
-        raise ReadError("there are no annotations: all cells are empty")
-    message = describe(annotations, len(annotations), {}, None) + (f"; array {question!r}" if question else "")
+    annotations, remarks = _of_array(matrix, options.rules)
+    notes = [
+        describe(annotations, len(annotations), {}, None),
+        *([f"array {question!r}"] if question else []),
+        *remarks,
+    ]
+    message = "; ".join(notes)
     return Export(
         annotations=annotations,
         columns={},
@@ -168,6 +214,25 @@ def _read_array(source: InputFile, options: ReadOptions) -> Export:
         question=question or None,
         kinds=kinds_of(annotations.n_annotators, set()),
     )
+
+
+def _of_array(matrix: Array, rules: LabelRules) -> tuple[Annotations, list[str]]:
+    """The annotations in an array, by the rules for labels; and what was taken for missing."""
+    missing, dropped = usual_missing(matrix)
+    if dropped and rules.names("-1"):
+        missing, dropped = (), 0
+    rows, columns, cells, (n, width) = dense_columns(matrix, missing)
+    label, _, remarks = resolved(rules, cells, None)
+    kept = np.flatnonzero(label.data.is_valid().to_numpy())
+    if not len(kept):
+        raise ReadError("there are no annotations: all cells are empty")
+    if len(kept) < len(rows):
+        remarks = [f"left out: {len(rows) - len(kept):,} without a label", *remarks]
+        rows, columns, label = rows[kept], columns[kept], label.take(kept)
+    codes, classes = encode_classes(label, rules.vocabulary(label.data.type))
+    ids = Vocabulary(n), Vocabulary(width)
+    annotations = Annotations(rows.astype(np.int32), columns.astype(np.int32), codes, *ids, classes)
+    return annotations, [*_about_missing({"-1": dropped} if dropped else {}), *remarks]
 
 
 def _arrays(path: Path) -> dict[str, Array]:
