@@ -57,7 +57,7 @@ class TestLongNumbers:
         path = tmp_path / "a.ods"
         rows = [("item", "worker", "label", "copy"), (IDS[0], "a", "x", 1), (IDS[1], "b", "y", IDS[2])]
         path.write_bytes(ods({"A": rows}, columns=3, rows=2))
-        with pytest.raises(ReadError, match="the header names column|no column"):
+        with pytest.raises(ReadError, match=r"the header names column|no column"):
             read(path, label="nothing")
         assert read(path, columns=["item", "worker", "label", "p", "q", "r"]).annotations.instances.tolist() == list(
             IDS[:2]
