@@ -85,7 +85,9 @@ def test_03_minus_one_is_a_class_where_it_may_be_one() -> None:
     assert ce().fit(X, sign).classes_.tolist() == [-1, 1]
     assert Annotations.from_dense(np.stack([sign, sign], 1)).classes.tolist() == [-1, 1]
     assert Annotations.from_dense([[0, 2, -1]]).classes.tolist() == [0, 2]
-    with pytest.warns(CrowdwiseWarning, match="-1 is taken for a missing label in 50 of 150 cells, beside the labels 0 and 1"):
+    with pytest.warns(
+        CrowdwiseWarning, match="-1 is taken for a missing label in 50 of 150 cells, beside the labels 0 and 1"
+    ):
         assert Annotations.from_dense([[0, 1, -1]] * 50).classes.tolist() == [0, 1]
     assert Annotations.from_dense([[0, 1, -1]], missing=[]).classes.tolist() == [-1, 0, 1]
     with pytest.warns(CrowdwiseWarning, match="all labels are 1: there is nothing to tell apart"):

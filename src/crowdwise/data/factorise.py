@@ -221,12 +221,16 @@ def weights_of(column: Column) -> Any:
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a number, or a text that stands for one."""
+    """Whether a value is a number, or a text that stands for one.
+
+    >>> is_number("1.5"), is_number("1_0"), is_number(""), is_number(None)
+    (True, False, False, False)
+    """
     try:
         float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         return False
-    return True
+    return "_" not in str(value)
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,8 @@ from crowdwise.readers._source import InputFile
 OWN = "crowdwise"
 """Predictions of models whose name starts like this are consensus labels that were written back, not annotations."""
 ANSWERS = {"choices": "choices", "rating": "rating", "pairwise": "selected"}  # type of a control -> field of its answer
+WEIGHT = "weight"
+"""Field of an answer's ``meta`` that holds its weight, where crowdwise wrote the file."""
 _ANNOTATIONS = ("annotations", "completions")
 _FIXED = {"id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time", "agreement", "predictions"}
 
@@ -67,7 +70,8 @@ def _read_tasks(source: InputFile, options: ReadOptions) -> Export:
                 collector.gold(annotation, instance, label)
                 continue
             times = {"time": annotation.value.get("created_at"), "duration": annotation.value.get("lead_time")}
-            collector.add(annotation, instance, _who(annotation.need("completed_by")), label, **times)
+            who = _who(annotation.need("completed_by"))
+            collector.add(annotation, instance, who, label, weight=_weight(annotation, question), **times)
         for prediction in _predictions(task):
             model = prediction.value.get("model_version")
             model = "model" if model in (None, "") else model  # a model may be named 0
@@ -77,6 +81,7 @@ def _read_tasks(source: InputFile, options: ReadOptions) -> Export:
             label = options.one_label(_choices(prediction, question), prediction)
             who = Node(model, prediction, "model_version").id()
             more = {"time": prediction.value.get("created_at"), "confidence": prediction.value.get("score")}
+            more["weight"] = _weight(prediction, question)
             collector.add(prediction, instance, who, label, model=True, **more)
     return collector.export(question, control={"from_name": question} | controls[question])
 
@@ -115,6 +120,19 @@ def _choices(annotation: Node, question: str) -> list[Node]:
             answer = result.need("value").get(ANSWERS[kind])
             chosen += [] if answer is None else answer.each()
     return chosen
+
+
+def _weight(annotation: Node, question: str) -> float:
+    """How much of a label an annotation is: 1 unless its answer says otherwise."""
+    for result in annotation.list("result"):
+        if result.fields().get("from_name") != question or not isinstance(result.value.get("meta"), dict):
+            continue
+        weight = result.value["meta"].get(WEIGHT)
+        if isinstance(weight, int | float) and not isinstance(weight, bool):
+            if not 0 < weight < math.inf:
+                raise result.error(f"weight {weight!r} must be a number above 0")
+            return float(weight)
+    return 1.0
 
 
 def _who(who: Node) -> Id:

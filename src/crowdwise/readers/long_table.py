@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from crowdwise.annotations import Annotations
-from crowdwise.data.factorise import Column, decoded, is_text, weights_of
+from crowdwise.data.factorise import Column, decoded, is_number, is_text, weights_of
 from crowdwise.data.frames import ALIASES, ROW_ID, find_column, known_column
 from crowdwise.data.types import Ints
 from crowdwise.errors import AnnotationError, ReadError
@@ -77,7 +78,7 @@ def _export(
     every, gold, remark = read.annotations, read.gold, ""
     if "weight" in roles:
         column = Column.of(loaded[roles["weight"]], f"column {roles['weight']!r}", where)
-        every, kept = _weighted(every, column, required=options.weight is not None)
+        every, kept, remark = _weighted(every, column, required=options.weight is not None)
         loaded = loaded if kept is None else {name: some_rows(values, kept) for name, values in loaded.items()}
     more = {role: loaded[name] for role, name in roles.items()}
     models = _models(every.annotator, more.get("kind"))
@@ -88,7 +89,8 @@ def _export(
         if not people.any():
             raise ReadError(f"there are no annotations (left out: {len(people):,} by models)")
         rows = np.flatnonzero(people) if rows is None else rows[people]
-        n_rows, remark, models = int(people.sum()), f"; left out: {int((~people).sum()):,} by models", set()
+        n_rows, models = int(people.sum()), set()
+        remark += f"; left out: {int((~people).sum()):,} by models"
         kept = annotations.where(people).to_frame()  # new codes: models are no longer annotators
         weight = None if annotations.weight is None else "weight"
         annotations = Annotations.from_frame(kept, classes=every.class_vocabulary.arrow, weight=weight)
@@ -129,21 +131,43 @@ def _extra(columns: Columns, rows: Rows | None, options: ReadOptions) -> pa.Tabl
     return table if rows is None else table.take(pa.array(rows))
 
 
-def _weighted(every: Annotations, column: Column, *, required: bool) -> tuple[Annotations, Rows | None]:
-    """The annotations with the weights of a column, and their rows; a column not asked for that holds none is ignored."""
-    with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):  # numbers as text
-        column = replace(column, data=column.data.cast(pa.float64()))
+def _weighted(every: Annotations, column: Column, *, required: bool) -> tuple[Annotations, Rows | None, str]:
+    """The annotations with the weights of a column, their rows, and a remark.
+
+    A column not asked for that holds no number at all is something else, and ignored; one that holds some must hold them all.
+    """
+    column, remark = _numbers(column)
     try:
         weight = weights_of(column)
-    except AnnotationError:
-        if required:
+    except AnnotationError as error:
+        if required or any(is_number(value) for value in column.data.to_pylist()):
             raise
-        return every, None
+        return every, None, f"; weight not used: {error}"
     if not weight.any():
         raise ReadError(f"{column.name}: all weights are 0")
     rows = np.flatnonzero(weight)
     kept = every if len(rows) == len(every) else every.where(weight > 0)
-    return (kept if np.all(weight[rows] == 1) else replace(kept, weight=weight[rows])), rows
+    return (kept if np.all(weight[rows] == 1) else replace(kept, weight=weight[rows])), rows, remark
+
+
+def _numbers(column: Column) -> tuple[Column, str]:
+    """Texts as numbers where they all are, also with decimal commas; and a remark on these."""
+    with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return replace(column, data=column.data.cast(pa.float64())), ""
+    if not is_text(column.data.type):
+        return column, ""
+    texts = pc.utf8_trim_whitespace(column.data)
+    commas = pc.match_substring_regex(texts, "^[0-9]+,[0-9]+$")
+    plain = pc.match_substring_regex(texts, "^[0-9]+$")
+    thousands = pc.match_substring_regex(texts, "^[1-9][0-9]{0,2},[0-9]{3}$")
+    decimal = pc.any(pc.and_(commas, pc.invert(thousands))).as_py()
+    if not decimal or not pc.all(pc.or_(commas, plain)).as_py():
+        return column, ""
+    first = texts.filter(commas)[0].as_py()
+    numbers = pc.replace_substring(texts, ",", ".").cast(pa.float64())
+    return replace(
+        column, data=numbers
+    ), f"; weights have decimal commas: {first} is {float(first.replace(',', '.')):g}"
 
 
 def _models(annotator: npt.NDArray[np.int32], kinds: Any) -> set[int]:

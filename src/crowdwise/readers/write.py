@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
@@ -12,14 +13,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from crowdwise.annotations import Annotations
+from crowdwise.data.codes import count
 from crowdwise.data.repeats import heaviest
-from crowdwise.errors import ConfigError, DataError, suggest
+from crowdwise.data.types import Floats, Ints
+from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError, suggest
 from crowdwise.readers._collector import extra_columns
 from crowdwise.readers._export import MODEL, Export
 from crowdwise.readers._text import bare_suffix
-from crowdwise.readers.label_studio import ANSWERS, OWN
+from crowdwise.readers.label_studio import ANSWERS, OWN, WEIGHT
 from crowdwise.readers.table import replacing, write_table
 
+SLACK = 1e-4  # by which the weights of a soft label, which are rounded, may be more than 1
 AUTO, TABLE, CROWD_KIT, LABEL_STUDIO = "auto", "table", "crowd-kit", "label-studio"
 WRITTEN = (TABLE, CROWD_KIT, LABEL_STUDIO)
 """Formats that can be written."""
@@ -136,6 +141,8 @@ def _free(name: str, taken: Mapping[str, Any]) -> str:
 
 def _write_tasks(export: Export, path: Path, labels: pa.Table | None, model: str, *, given: bool) -> None:
     """A Label Studio task for every instance, with the annotations that were ``given``, and consensus labels."""
+    if given:
+        _warn_of_soft_labels(export.annotations)
     rows = {} if labels is None else {row["instance"]: row for row in labels.to_pylist()}
     model = model if model.startswith(OWN) else f"{OWN}-{model}"  # by which readers know it is no annotator
     tasks = []
@@ -159,14 +166,15 @@ def _given(export: Export, code: int, instance: Any) -> dict[str, Any]:
     """The annotations of an instance; labels by models are predictions, gold is an annotation marked as such."""
     crowd, people, models = export.annotations, [], []
     rows = crowd.by_instance[code]
-    if crowd.weight is not None:  # of a soft label, which the tool does not know, the class that weighs most
-        rows = rows[heaviest(crowd.annotator[rows], crowd.weight[rows])]
-    for row in rows.tolist():
+    rows, weight = _as_votes(crowd, rows)
+    for row, share in zip(rows.tolist(), weight.tolist(), strict=True):
         who = crowd.annotator_vocabulary.take(crowd.annotator[[row]])[0].as_py()
         label = crowd.class_vocabulary.take(crowd.label[[row]])[0].as_py()
         answer: dict[str, Any] = {"result": [_result(export, label)]}
         if export.extra is not None:
             answer["result"][0]["meta"] = {name: column[row].as_py() for name, column in _columns(export.extra).items()}
+        if share != 1:
+            answer["result"][0].setdefault("meta", {})[WEIGHT] = round(share, 7)
         if export.timestamps is not None and not np.isnat(export.timestamps[row]):
             answer["created_at"] = f"{export.timestamps[row]}Z"
         if export.kinds[crowd.annotator[row]] == MODEL:
@@ -179,6 +187,34 @@ def _given(export: Export, code: int, instance: Any) -> dict[str, Any]:
     if export.gold is not None and instance in export.gold:
         people.append({"result": [_result(export, export.gold[instance])], "ground_truth": True})
     return {"annotations": people, "predictions": models}
+
+
+def _as_votes(crowd: Annotations, rows: Ints) -> tuple[Ints, Floats]:
+    """Of some annotations those that the tool can hold, and their weights: of a soft label, the class that weighs most."""
+    if crowd.weight is None:
+        return rows, np.ones(len(rows))
+    weight = crowd.weight[rows].astype(np.float64)
+    _, pair, times = np.unique(crowd.annotator[rows], return_inverse=True, return_counts=True)
+    soft = (times > 1) & (np.bincount(pair, weight) <= 1 + SLACK)
+    weight[soft[pair]] = 1.0
+    kept = ~soft[pair]
+    kept[heaviest(pair, crowd.weight[rows])] = True
+    return rows[kept], weight[kept]
+
+
+def _warn_of_soft_labels(crowd: Annotations) -> None:
+    """Say that classes of soft labels other than the heaviest are not written."""
+    if crowd.weight is None:
+        return
+    rows = [_as_votes(crowd, crowd.by_instance[code])[0] for code in range(crowd.n_instances)]
+    lost = len(crowd) - sum(map(len, rows))
+    if lost:
+        warnings.warn(
+            "Label Studio holds one class per annotation: of each soft label only the class that weighs most is written, and "
+            f"{count(lost, 'rows')} are left out",
+            CrowdwiseWarning,
+            stacklevel=4,
+        )
 
 
 def _score(export: Export, row: int) -> float | None:
