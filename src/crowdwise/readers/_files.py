@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 import zlib
 from collections import Counter
@@ -19,6 +18,7 @@ import pyarrow.compute as pc
 from crowdwise.errors import DataError, spelled
 from crowdwise.readers._columnar import Choose, arrow_names, parquet_names, read_arrow, read_parquet
 from crowdwise.readers._node import parse_text
+from crowdwise.readers._quotes import quotes
 from crowdwise.readers._sheets import SHEETS, read_sheet
 from crowdwise.readers._text import PLAIN, Layout, arrow_input, bare_suffix, head, lines, open_text, packing
 from crowdwise.storage.text import restored
@@ -30,6 +30,7 @@ WRITTEN = {suffix: kind for kind, others in _SUFFIXES.items() for suffix in (kin
 FORMATS = WRITTEN | {"txt": "csv", "psv": "csv"} | dict.fromkeys(SHEETS, "sheet")
 NESTED = 500  # brackets in a line beyond which arrow might crash
 DAMAGE = (pa.ArrowException, OSError, EOFError, csv.Error, zlib.error, UnicodeError)  # what broken files raise
+_ENCLOSED = r'^[ \t]+"((?:[^"]|"")*)"[ \t]*$'
 BLOCK = 1 << 24  # bytes that arrow's text readers take at a time: the longest record that can be read
 
 
@@ -87,7 +88,8 @@ def check_file(path: Path) -> None:
 def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
     from pyarrow import csv as arrow_csv
 
-    names, delimiter, before = head(path, layout)
+    about = head(path, layout)
+    names, delimiter = about.names, about.separator
     repeated = [name for name, number in Counter(names).items() if number > 1]
     if repeated:
         raise DataError(
@@ -96,7 +98,8 @@ def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
             parameter="columns",
         )
     wanted = list(choose(names))
-    own = {} if layout.columns is None else {"column_names": names, "skip_rows": before}
+    own = {"column_names": names, "skip_rows": about.data} if about.own else {}
+    enclose = quotes(path, layout).enclose
 
     wrong: list[Any] = []
 
@@ -111,7 +114,10 @@ def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
                 file,
                 read_options=arrow_csv.ReadOptions(block_size=BLOCK, use_threads=use_threads, **own),
                 parse_options=arrow_csv.ParseOptions(
-                    delimiter=delimiter, newlines_in_values=True, invalid_row_handler=refuse
+                    delimiter=delimiter,
+                    quote_char='"' if enclose else False,
+                    newlines_in_values=enclose,
+                    invalid_row_handler=refuse,
                 ),
                 convert_options=arrow_csv.ConvertOptions(
                     include_columns=wanted,
@@ -126,21 +132,32 @@ def _delimited(path: Path, choose: Choose, layout: Layout) -> Columns:
     except pa.ArrowInvalid as error:
         for _ in lines(path, layout):  # which finds what is not in its encoding
             pass
-        _check_last_quote(path, delimiter, layout)
         wrong.clear()
         with suppress(pa.ArrowInvalid):
             read(False)  # arrow only counts records without threads
-        problem = f"{path}: cannot be read: {error}" if not wrong else _width(path, wrong[0], headed=not own)
+        problem = (
+            f"{path}: cannot be read: {error}"
+            if not wrong
+            else _width(path, wrong[0], about.data if own else 1, headed=layout.columns is None)
+        )
         raise DataError(problem) from error
-    _check_last_quote(path, delimiter, layout)
-    return {name: restored(table.column(name)) for name in wanted}
+    return {name: restored(_unquoted(table.column(name))) for name in wanted}
 
 
-def _width(path: Path, row: Any, *, headed: bool) -> str:
-    """What is wrong with a record that has too few or too many fields."""
+def _unquoted(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column without quotes that enclose a field after a blank, as in ``1, "a"``."""
+    if not pc.any(pc.match_substring(column, '"')).as_py():
+        return column
+    enclosed = pc.match_substring_regex(column, _ENCLOSED)
+    inner = pc.replace_substring(pc.replace_substring_regex(column, _ENCLOSED, r"\1"), '""', '"')
+    return pc.if_else(enclosed, inner, column)
+
+
+def _width(path: Path, row: Any, before: int, *, headed: bool) -> str:
+    """What is wrong with a record that has too few or too many fields; there are lines ``before`` the first."""
     text = row.text if len(row.text) <= 80 else row.text[:77] + "..."
     expected = f"{'the header has' if headed else 'expected'} {row.expected_columns}"
-    return f"{path}, record {row.number - headed}: {row.actual_columns} fields, but {expected}: {text!r}"
+    return f"{path}, record {row.number - before}: {row.actual_columns} fields, but {expected}: {text!r}"
 
 
 def _jsonl(path: Path, choose: Choose, layout: Layout) -> Columns:
@@ -199,22 +216,3 @@ def _jsonl_by_line(path: Path, choose: Choose, layout: Layout) -> Columns:
         records.append(record)
     names = dict.fromkeys(name for record in records for name in record)
     return {name: [record.get(name) for record in records] for name in choose(list(names))}
-
-
-def _check_last_quote(path: Path, delimiter: str, layout: Layout) -> None:
-    """Refuse a file that ends inside quotes, probably truncated: arrow takes the end of the file as a quote."""
-    with open_text(path, layout) as file:
-        quotes = sum(block.count(b'"') for block in iter(lambda: file.read(BLOCK), b""))
-    if quotes % 2 == 0:
-        return
-    with open_text(path, layout) as file, io.TextIOWrapper(file, "utf-8", errors="replace", newline="") as text:
-        reader = csv.reader(text, delimiter=delimiter, strict=True)
-        start = 1
-        try:
-            for _ in reader:
-                start = reader.line_num + 1
-        except csv.Error as error:
-            if "unexpected end" in str(error):
-                raise DataError(
-                    f"{path}, line {start}: a quoted field is never closed; the file may be truncated"
-                ) from error

@@ -23,6 +23,7 @@ from crowdwise.errors import ReadError, spelled
 from crowdwise.readers._columnar import Choose
 from crowdwise.readers._files import DAMAGE, FORMATS, Columns, check_file, format_of, load_columns, schema_names
 from crowdwise.readers._node import Node, checked, parse_json, parse_jsonl
+from crowdwise.readers._quotes import quotes
 from crowdwise.readers._sheets import read_sheet
 from crowdwise.readers._text import (
     PACKED,
@@ -102,7 +103,10 @@ class InputFile:
         notes = [] if encoding == UTF8 else [f"decoded from {encoding} ({spelled('encoding', 'NAME')} corrects it)"]
         if self.kind == "csv":
             separator = head(self.path, self.layout).separator
-        return ", ".join([*notes, *([] if separator in ",;\t" else [f"separated by {separator!r}"])])
+        notes += [] if separator in ",;\t" else [f"separated by {separator!r}"]
+        if self.kind in TEXT:
+            notes.append(quotes(self.path, self.layout).note)
+        return ", ".join(filter(None, notes))
 
     @cached_property
     def names(self) -> list[str]:
@@ -164,9 +168,13 @@ class InputFile:
             yield sheet.names
             yield from ([cell or "" for cell in row] for row in sheet.rows)
             return
-        separator = head(self.path, self.layout).separator
+        about = head(self.path, self.layout)
+        text = lines(self.path, self.layout)
+        if about.told:
+            next(line for line in text if line.strip())
+        quoting = csv.QUOTE_MINIMAL if quotes(self.path, self.layout).enclose else csv.QUOTE_NONE
         try:
-            for row in csv.reader(lines(self.path, self.layout), delimiter=separator, strict=True):
+            for row in csv.reader(text, delimiter=about.separator, quoting=quoting, skipinitialspace=True):
                 if row:
                     yield [cell.strip() for cell in row]
         except csv.Error as error:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from crowdwise.data.frames import ALIASES, find_column
 from crowdwise.errors import ConfigError, DataError, spelled
 from crowdwise.storage.limits import Bounded, Wrapped
+from crowdwise.storage.text import restored_names
 
 PACKED = (".gz", ".zst")
 BLOCK = 1 << 20  # bytes decoded at a time
@@ -30,6 +31,8 @@ FEW = 20  # letters beyond ASCII that do not tell similar encodings apart
 ROWS = 50  # lines from which a separator is found
 SEPARATORS = ",;\t|"
 UTF8 = "utf-8"
+_TOLD = re.compile(r'\s*"?sep=(.)"?\s*', re.IGNORECASE)  # the first line of a csv file by Excel
+_OUTER_QUOTES = re.compile(r'^\s+"([^"]*)"\s*$')
 _ESCAPED = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8, as surrogateescape decodes them
 _NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "pipe": "|", "space": " "}
 _MARKS = [
@@ -110,6 +113,10 @@ class Head(NamedTuple):
     separator: str
     data: int
     """Lines before the data."""
+    own: bool
+    """Whether the names are not those of the first line that is not blank."""
+    told: bool
+    """Whether that line tells the separator, as Excel writes it."""
 
 
 def packing(path: Path) -> str:
@@ -174,11 +181,17 @@ def head(path: Path, layout: Layout = PLAIN) -> Head:
     """The names of the columns of a csv or tsv file, from the first line that is not blank, and their separator."""
     numbered = ((number, line) for number, line in enumerate(lines(path, layout)) if line.strip())
     sample = list(islice(numbered, ROWS))
+    told = _TOLD.fullmatch(sample[0][1]) if sample else None
+    sample = sample[1:] if told else sample
     text = [line for _, line in sample]
-    separator = layout.separator or ("\t" if bare_suffix(path) in ("tsv", "tab") else _separator(text))
+    separator = layout.separator or (told[1] if told else None)
+    separator = separator or ("\t" if bare_suffix(path) in ("tsv", "tab") else _separator(text))
     reader = csv.reader(text, delimiter=separator)
     names, headed = layout.names(path, next(reader, []))  # the name of a column may go on in the next line
-    return Head(names, separator, (sample[0][0] if sample else 0) + (reader.line_num if headed else 0))
+    shown = [_OUTER_QUOTES.sub(r"\1", name) for name in names]
+    shown = restored_names(shown) if layout.columns is None else names
+    data = (sample[0][0] if sample else 0) + (reader.line_num if headed else 0)
+    return Head(shown, separator, data, layout.columns is not None or bool(told) or shown != names, bool(told))
 
 
 def _separator(sample: list[str]) -> str:

@@ -24,7 +24,7 @@ def inert(text: str) -> str:
 
 
 def inert_table(table: Any) -> Any:
-    """An arrow table whose texts are `inert`."""
+    """An arrow table whose texts and names of columns are `inert`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -38,16 +38,35 @@ def inert_table(table: Any) -> Any:
         if pc.any(risky).as_py():
             quoted = pc.binary_join_element_wise(pa.scalar("'", field.type), column, pa.scalar("", field.type))
             table = table.set_column(place, field, pc.if_else(risky, quoted, column))
-    return table
+    return table.rename_columns([inert(name) for name in table.column_names])
 
 
 def restored(column: Any) -> Any:
-    """A column of texts as it was before `inert_table`."""
+    """A column of texts as it was before `inert_table`; as it is where crowdwise cannot have written it."""
     import pyarrow.compute as pc
 
     if not pc.any(pc.starts_with(column, "'")).as_py():
         return column
-    return pc.replace_substring_regex(column, f"^'({_RISKY})", r"\1")
+    formulas = pc.and_(
+        pc.match_substring_regex(column, "^[=+\\-@\t\r]"), pc.invert(pc.match_substring_regex(column, f"^{_NUMBER}$"))
+    )
+    if pc.any(formulas).as_py():  # which would have an apostrophe
+        return column
+    quoted = pc.and_(
+        pc.match_substring_regex(column, f"^'{_RISKY}"), pc.invert(pc.match_substring_regex(column, f"^'{_NUMBER}$"))
+    )
+    return pc.if_else(quoted, pc.utf8_slice_codeunits(column, 1), column)
+
+
+def restored_names(names: list[str]) -> list[str]:
+    """Names of columns as they were before `inert_table`.
+
+    >>> restored_names(["item", "'=a"]), restored_names(["=a", "'=a"])
+    (['item', '=a'], ['=a', "'=a"])
+    """
+    if any(inert(name) != name and not name.startswith("'") for name in names):
+        return names
+    return [name[1:] if name.startswith("'") and inert(name[1:]) == name else name for name in names]
 
 
 def printable(text: str) -> str:
