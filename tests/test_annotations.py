@@ -8,7 +8,7 @@ import pytest
 
 from crowdwise import Annotations
 from crowdwise.aggregation.core.gold import gold_codes
-from crowdwise.errors import AnnotationError, ConfigError
+from crowdwise.errors import AnnotationError, ConfigError, CrowdwiseWarning
 from fixtures import CROWD_KIT, t1, t2
 
 
@@ -178,9 +178,11 @@ class TestFrames:
             Annotations.from_frame(as_backend(table, backend))
 
     def test_nan_is_missing(self):
-        table = pa.table({**CROWD_KIT, "label": pa.array([0.0, 1.0, float("nan"), 1.0])})
-        with pytest.raises(AnnotationError, match="column 'label', row 2: the value is NaN"):
-            Annotations.from_frame(table)
+        column = pa.array([0.0, 1.0, float("nan"), 1.0])
+        with pytest.warns(CrowdwiseWarning, match="left out: 1 row without a label"):
+            assert len(Annotations.from_frame(pa.table({**CROWD_KIT, "label": column}))) == 3
+        with pytest.raises(AnnotationError, match="column 'task', row 2: the value is NaN"):
+            Annotations.from_frame(pa.table({**CROWD_KIT, "task": column}))
 
     @pytest.mark.parametrize("backend", ["mapping", "pandas"])
     def test_mixed_types_are_named_by_column_row_and_value(self, backend):

@@ -5,6 +5,7 @@ Everything in crowdwise uses this one structure. It is sparse: nothing of size (
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -32,8 +33,9 @@ from crowdwise.data.codes import (
     totals,
 )
 from crowdwise.data.factorise import Column, Ids, Vocabulary, encode, encode_classes, merge, weights_of
+from crowdwise.data.label_rules import labelled
 from crowdwise.data.types import Array, Floats, Ints, RandomState
-from crowdwise.errors import AnnotationError, ConfigError, shorten, spelled, spelling
+from crowdwise.errors import AnnotationError, ConfigError, CrowdwiseWarning, shorten, spelled, spelling
 from crowdwise.system import total_memory
 
 __all__ = ["Annotations", "Grouped"]
@@ -136,6 +138,7 @@ class Annotations:
         classes: Ids | None = None,
         duplicates: Duplicates = "keep",
         weight: str | None = None,
+        clean: bool = False,
     ) -> Annotations:
         """Annotations from a long table: pandas, polars, arrow, or a mapping of columns.
 
@@ -144,6 +147,9 @@ class Annotations:
         appearance, classes in ascending order; ``instances``, ``annotators`` and ``classes`` fix the vocabularies,
         and may have ids that the table lacks. ``weight`` names a column of numbers: how much of a label each row is; rows
         of weight 0 are left out.
+
+        Labels are read as in files: rows without a label and blanks at the ends of labels are left out, and a warning counts
+        them; labels that look like one class are reported, and ``clean`` merges them.
         """
         chosen = {"instance": instance, "annotator": annotator, "label": label}
         chosen["instance"] = frames.repeated_id(frame, chosen) or instance
@@ -153,10 +159,17 @@ class Annotations:
             hint = "a matrix with one column per annotator goes through Annotations.from_dense"
             raise AnnotationError(f"{error}; {hint}", parameter=error.parameter) from None
         i, j, y = frames.take_columns(frame, taken.values())
-        if weight is None:
-            return cls.from_columns(i, j, y, instances, annotators, classes, duplicates)
-        (w,) = frames.take_columns(frame, [frames.known_column(weight, "weight", frames.frame_columns(frame))])
-        return cls.from_columns(i, j, y, instances, annotators, classes, duplicates, weights_of(w))
+        w = None
+        if weight is not None:
+            (w,) = frames.take_columns(frame, [frames.known_column(weight, "weight", frames.frame_columns(frame))])
+        y, rows, remarks = labelled(y, clean=clean, listed=classes is not None)
+        if remarks:
+            warnings.warn("; ".join(remarks), CrowdwiseWarning, stacklevel=2)
+        if rows is not None:
+            i, j, w = i.take(rows), j.take(rows), None if w is None else w.take(rows)
+        return cls.from_columns(
+            i, j, y, instances, annotators, classes, duplicates, None if w is None else weights_of(w)
+        )
 
     @classmethod
     def from_dense(

@@ -42,6 +42,8 @@ class Column:
         """Any one-dimensional array or sequence as a column; mixed types are refused."""
         try:
             data = _chunked(values)
+            if _of_pandas(data.type):  # periods and intervals, which arrow has as numbers and records
+                data = pa.chunked_array([_as_pandas_writes(chunk) for chunk in data.chunks], pa.large_string())
             if isinstance(data.type, pa.BaseExtensionType):  # uuid, for instance
                 data = pa.chunked_array(
                     [pa.array([None if v is None else str(v) for v in data.to_pylist()], pa.string())]
@@ -327,6 +329,20 @@ def _chunked(values: Any) -> pa.ChunkedArray:
     except OverflowError:  # numbers of 2**63 or more
         array = pa.array(values, pa.uint64(), from_pandas=True)
     return pa.chunked_array([array])
+
+
+def _of_pandas(kind: pa.DataType) -> bool:
+    """Whether values, or categories, are of a type that only pandas has."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return str(getattr(kind, "extension_name", "")).startswith("pandas.")
+
+
+def _as_pandas_writes(values: pa.Array) -> pa.Array:
+    """Values of such a type as text."""
+    categories = values.dictionary if pa.types.is_dictionary(values.type) else values
+    texts = [None if is_missing(value) else str(value) for value in pa.chunked_array([categories]).to_pandas()]
+    written = pa.array(texts, pa.large_string())
+    return written.take(values.indices) if pa.types.is_dictionary(values.type) else written
 
 
 def _mixed_types(values: Any, name: str, where: Callable[[int], str]) -> AnnotationError | None:

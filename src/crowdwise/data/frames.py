@@ -60,6 +60,8 @@ def collected(data: Any) -> Any:
 def find_column(aliases: Iterable[str], columns: Sequence[Any]) -> Any:
     """The column of the first alias found, ignoring case, punctuation and a final "id"; None if there is none.
 
+    Of several that differ only so, the one that is spelled like the alias.
+
     >>> find_column(ALIASES["annotator"], ["HITId", "WorkerId"])
     'WorkerId'
     """
@@ -67,8 +69,19 @@ def find_column(aliases: Iterable[str], columns: Sequence[Any]) -> Any:
     for names in (simple, [name.removesuffix("id") for name in simple]):
         for alias in aliases:
             if alias in names:
-                return columns[names.index(alias)]
+                found = [column for column, name in zip(columns, names, strict=True) if name == alias]
+                return alias if alias in found else found[0]
     return None
+
+
+def namesakes(taken: Any, columns: Sequence[Any]) -> list[Any]:
+    """Other columns whose names differ from that of a column by case and punctuation alone.
+
+    >>> namesakes("label", ["Label", "label", "labels"])
+    ['Label']
+    """
+    simple = simple_name(str(taken))
+    return [column for column in columns if column != taken and simple_name(str(column)) == simple]
 
 
 def simple_name(name: str) -> str:

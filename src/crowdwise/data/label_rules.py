@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -221,6 +222,21 @@ def resolved(
     found = rules.resolve(_counts(mine), {} if truth is None else _counts(truth), sure=sure, checked=checked)
     changed = _replaced(label, mine, found.labels)
     return changed, gold if gold is None or truth is None else _replaced(gold, truth, found.gold), found.remarks
+
+
+def labelled(label: Column, *, clean: bool, listed: bool) -> tuple[Column, npt.NDArray[np.int64] | None, list[str]]:
+    """A column of labels by the rules for files, its rows that have one (None for all), and remarks.
+
+    ``listed``: the user names all classes, so that a label is read as it is spelled.
+    """
+    found, _, remarks = resolved(LabelRules(clean=clean), label, None)
+    given = found.data.is_valid().to_numpy()
+    if listed and not clean:
+        found, remarks = label, []
+    if given.all():
+        return found, None, remarks
+    rows = np.flatnonzero(given)
+    return found.take(rows), rows, [f"left out: {count(len(given) - len(rows), 'rows')} without a label", *remarks]
 
 
 def similar_ids(vocabulary: Vocabulary, what: str) -> str | None:

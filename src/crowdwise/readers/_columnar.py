@@ -27,6 +27,7 @@ def read_parquet(path: Path, choose: Choose) -> dict[str, pa.ChunkedArray]:
     limit = unpack_limit(path)
     with pq.ParquetFile(path) as file:
         wanted = list(choose(file.schema_arrow.names))
+        _check_names(path, file.schema_arrow.names, wanted)
         about, fields = file.metadata, {name: file.schema_arrow.field(name).type for name in wanted}
         places = [at for at in range(about.num_columns) if file.schema.column(at).path.partition(".")[0] in fields]
         for group in range(about.num_row_groups):
@@ -72,7 +73,15 @@ def read_arrow(path: Path, choose: Choose) -> dict[str, pa.ChunkedArray]:
         table = pa.ipc.open_stream(source).read_all()
         table.validate(full=True)  # damaged offsets would crash later
     wanted = choose(table.column_names)
+    _check_names(path, table.column_names, wanted)
     return {name: _plain(path, table.column(name), table.schema.field(name).type, limit) for name in wanted}
+
+
+def _check_names(path: Path, names: Sequence[str], wanted: Sequence[str]) -> None:
+    """Refuse a name that several columns have."""
+    for name in wanted:
+        if list(names).count(name) > 1:
+            raise DataError(f"{path}: several columns are called {name!r}: rename all but one")
 
 
 def parquet_names(path: Path) -> list[str]:

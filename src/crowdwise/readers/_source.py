@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -172,7 +172,7 @@ class InputFile:
         text = lines(self.path, self.layout)
         if about.told:
             next(line for line in text if line.strip())
-        quoting = csv.QUOTE_MINIMAL if quotes(self.path, self.layout).enclose else csv.QUOTE_NONE
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes(self.path, self.layout).enclose else csv.QUOTE_NONE
         try:
             for row in csv.reader(text, delimiter=about.separator, quoting=quoting, skipinitialspace=True):
                 if row:

@@ -155,7 +155,8 @@ def encoding_of(path: Path, layout: Layout = PLAIN) -> str:
     """The encoding of a text file: as the user says, by its mark, else UTF-8 if it is, else the likeliest."""
     if layout.encoding is not None:
         return layout.encoding
-    return remembered(_encoding, path)
+    found: str = remembered(_encoding, path)
+    return found
 
 
 def lines(path: Path, layout: Layout = PLAIN) -> Iterator[str]:

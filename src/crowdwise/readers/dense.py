@@ -108,7 +108,7 @@ def _read_text(source: InputFile, options: ReadOptions) -> Export:
 def _missing_cells(counts: Mapping[str, int], rules: LabelRules) -> set[str]:
     """Texts of cells that hold no label: nothing, and among numbers NaN, and -1 unless it is a class."""
     numbers = {cell: value for cell in counts if (value := _number(cell)) is not None}
-    absent = {cell for cell in counts if not cell}
+    absent: set[str] = {cell for cell in counts if not cell}
     if all(cell in numbers or cell in absent for cell in counts):
         absent |= {cell for cell, value in numbers.items() if math.isnan(value)}
     values = {value for value in numbers.values() if not math.isnan(value)}

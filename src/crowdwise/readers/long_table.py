@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.annotations import Annotations
-from crowdwise.data.factorise import Column, decoded, is_number, is_text, weights_of
+from crowdwise.data.codes import cells, count
+from crowdwise.data.factorise import Column, decoded, is_number, is_plain, is_text, weights_of
 from crowdwise.data.frames import ALIASES, ROW_ID, find_column, known_column
 from crowdwise.data.types import Ints
-from crowdwise.errors import AnnotationError, ReadError
+from crowdwise.errors import AnnotationError, ReadError, spelled
 from crowdwise.readers._collector import array_of, kinds_of, plain_column, without_repeats
 from crowdwise.readers._export import MODEL, PICTURE_FIELDS, READERS, TEXT_FIELDS, Export, Reader, ReadOptions
 from crowdwise.readers._files import Columns
@@ -67,7 +68,14 @@ class LongTable(Reader):
         chosen["label"] = options.label or options.question
         text = source.is_text_table
         read, loaded, where = read_columns(
-            source.path, source.columns, chosen, options.gold, further, typed=text, rules=options.rules
+            source.path,
+            source.columns,
+            chosen,
+            options.gold,
+            further,
+            typed=text,
+            rules=options.rules,
+            unnamed=source.layout.columns is not None,
         )
         return _export(read, loaded, where, roles, options)
 
@@ -91,11 +99,11 @@ def _export(
         rows = np.flatnonzero(people) if rows is None else rows[people]
         n_rows, models = int(people.sum()), set()
         remark += f"; left out: {int((~people).sum()):,} by models"
-        kept = annotations.where(people).to_frame()  # new codes: models are no longer annotators
-        weight = None if annotations.weight is None else "weight"
-        annotations = Annotations.from_frame(kept, classes=every.class_vocabulary.arrow, weight=weight)
+        annotations = _recoded(annotations.where(people), every)  # models are no longer annotators
         seen = set(annotations.instance_vocabulary.arrow.to_pylist())
         gold = None if gold is None else {one: truth for one, truth in gold.items() if one in seen}
+    if options.duplicates == "keep":
+        remark += _about_copies(every, loaded if options.details else None)
     first = np.zeros(annotations.n_instances, np.int64)
     first[annotations.instance[::-1]] = (np.arange(len(every)) if rows is None else rows)[::-1]
     times, durations, confidences = (
@@ -121,6 +129,40 @@ def _export(
         pictures=pictures,
         extra=_extra({name: column for name, column in loaded.items() if name not in own.values()}, rows, options),
     )
+
+
+def _recoded(annotations: Annotations, every: Annotations) -> Annotations:
+    """The annotations with instances and annotators numbered as they appear, and all classes."""
+    table = annotations.to_frame()
+    i, j, y = (Column.of(table[name], name) for name in ("instance", "annotator", "label"))
+    return Annotations.from_columns(i, j, y, classes=every.class_vocabulary.arrow, weight=annotations.weight)
+
+
+def _about_copies(every: Annotations, columns: Columns | None) -> str:
+    """A remark on rows that are copies of earlier ones, as when an export is pasted twice."""
+    if not every.n_duplicates:
+        return ""
+    pairs = cells(every.instance, every.n_annotators, every.annotator)
+    keys = np.unique(
+        cells(np.unique(pairs, return_inverse=True)[1], every.n_classes, every.label), return_inverse=True
+    )[1]
+    repeated = np.flatnonzero(np.bincount(keys)[keys] > 1)
+    if columns is None:
+        same = len(repeated) - len(np.unique(keys[repeated]))
+        return f"; {count(same, 'rows')} with instance, annotator and label of an earlier one" if same else ""
+    rows = [keys[repeated], *(_codes(column, repeated) for column in columns.values())]
+    copies = len(repeated) - len(np.unique(np.stack(rows), axis=1).T)
+    left_out = f"({spelled('duplicates', 'first')} leaves repeats out)"
+    return f"; exact copies of earlier rows: {copies:,} {left_out}" if copies else ""
+
+
+def _codes(column: Any, rows: Rows) -> Rows:
+    """Equal numbers for equal values of a column, in some rows."""
+    taken = some_rows(column, rows)
+    if not isinstance(taken, list) and is_plain(decoded(taken).type):
+        codes: Rows = pc.fill_null(decoded(taken).combine_chunks().dictionary_encode().indices, -1).to_numpy()
+        return codes.astype(np.int64)
+    return np.unique([repr(value) for value in values_of(taken)], return_inverse=True)[1].astype(np.int64)
 
 
 def _extra(columns: Columns, rows: Rows | None, options: ReadOptions) -> pa.Table | None:

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 from crowdwise.annotations import Annotations, Duplicates
 from crowdwise.data.codes import count
 from crowdwise.data.factorise import Column, encode_classes, row_of
-from crowdwise.data.frames import ALIASES, choose_columns, find_column, known_column, named_columns
+from crowdwise.data.frames import ALIASES, choose_columns, find_column, known_column, named_columns, namesakes
 from crowdwise.data.label_rules import NO_RULES, LabelRules, resolved, similar_ids
-from crowdwise.errors import AnnotationError, DataError
+from crowdwise.errors import AnnotationError, DataError, spelled
 from crowdwise.readers._columnar import Choose
 from crowdwise.readers._files import WRITTEN, Columns, format_of, load_columns
 from crowdwise.readers._row_ids import columns_by_content
@@ -30,6 +30,7 @@ from crowdwise.readers._text import packing
 from crowdwise.storage import files
 from crowdwise.storage.text import inert_table
 
+ROWS_OF_HEADER = 3  # rows or fewer do not tell that the first is a header
 _ROUNDED = r"^-?[0-9]([.,][0-9]+)?[eE]\+[0-9]{2,}$"
 WIDEST = 1000  # columns among which instances, annotators and labels are looked for by content
 GOLD = (
@@ -87,15 +88,18 @@ def read_columns(
     *,
     typed: bool | None = None,
     rules: LabelRules = NO_RULES,
+    unnamed: bool = False,
 ) -> tuple[TableRead, Columns, Callable[[int], str]]:
     """All rows with a label, repeats included (the message holds only remarks), further columns, and names of rows.
 
     ``further`` picks among the remaining columns. ``typed``: all columns are text, some of which may stand for
-    integers, as in csv files. Columns that neither the user nor their names tell are guessed by content.
+    integers, as in csv files. ``unnamed``: the user named the columns, as there is no header. Columns that
+    neither the user nor their names tell are guessed by content.
     """
     columns: dict[str, str] = {}
     others: list[str] = []
     known: dict[str, str] = {}
+    remarks: list[str] = []
     text = typed or (typed is None and format_of(path) in ("csv", "tsv", "sheet"))
 
     def choose(names: Sequence[str]) -> Sequence[str]:
@@ -106,6 +110,10 @@ def read_columns(
 
     def settle(names: Sequence[str], found: Mapping[str, str]) -> Sequence[str]:
         columns.update(found)
+        for role in ALIASES:
+            twins = namesakes(columns[role], names) if chosen.get(role) is None else []
+            if twins:
+                remarks.append(f"column {twins[0]!r} differs from {columns[role]!r} by case only, which is the {role}")
         free = [name for name in names if name not in columns.values()]
         truth = find_column(GOLD, free) if gold is None else known_column(gold, "gold", names)
         if truth is not None:
@@ -114,7 +122,7 @@ def read_columns(
         return list(dict.fromkeys([*columns.values(), *others]))
 
     with naming(path):
-        loaded, remarks = load(choose), []
+        loaded = load(choose)
         if not columns:
             truths_in = (gold, find_column(GOLD, list(loaded)))
             guess, said = columns_by_content(loaded, known, truths_in, text=bool(text))
@@ -125,6 +133,8 @@ def read_columns(
             raise DataError(f"{path}: the table has columns but no rows")
         if text:
             _check_rounded(read["instance"], read["annotator"])
+        if unnamed:
+            remarks += _header_among_rows([read[role] for role in ALIASES])
         sure = gold is not None
         read["label"], truth, more = resolved(rules, read["label"], read.get("gold"), sure=sure, checked=sure)
         if truth is not None:
@@ -133,6 +143,7 @@ def read_columns(
         if text:
             read = _typed(read)
         every, truths, note = _with_gold(read, rules, required=gold is not None)
+    remarks += _all_of_one(every, columns)
     remarks += [*([f"left out: {blank:,} without a label"] if blank else []), *more, *look_alikes(every)]
     if truths is None:
         columns.pop("gold", None)
@@ -147,6 +158,31 @@ def naming(path: Path) -> Iterator[None]:
         yield
     except AnnotationError as error:
         raise AnnotationError(f"{path}: {error}", parameter=error.parameter) from error
+
+
+def _header_among_rows(columns: Sequence[Column]) -> list[str]:
+    """A remark on a first record whose values occur in no other: it may be a header that is not recognised."""
+    first = [column.data[0] for column in columns]
+    again = any(
+        pc.any(pc.equal(column.data.slice(1), value)).as_py() for column, value in zip(columns, first, strict=True)
+    )
+    if again or len(columns[0].data) <= ROWS_OF_HEADER or not all(value.is_valid for value in first):
+        return []
+    shown = ", ".join(repr(value.as_py()) for value in first)
+    return [f"record 1 ({shown}) is read as a row, but may be a header: none of its values occurs again"]
+
+
+def _all_of_one(every: Annotations, columns: Mapping[str, str]) -> list[str]:
+    """A remark on labels that are all of one instance, or all by one annotator, who repeats himself."""
+    remarks = []
+    for role, size in (("instance", every.n_instances), ("annotator", every.n_annotators)):
+        if size == 1 and every.n_duplicates:
+            vocabulary = every.instance_vocabulary if role == "instance" else every.annotator_vocabulary
+            remarks.append(
+                f"all labels have the same {role}, {vocabulary.arrow[0].as_py()!r}: if {columns[role]!r} is not the column of "
+                f"the {role}, name that with {spelled(role, 'COLUMN')}"
+            )
+    return remarks
 
 
 def _check_rounded(*columns: Column) -> None:
