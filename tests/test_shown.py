@@ -40,7 +40,7 @@ DRAWN = {"mermaid", "bibtex"}
 SLOW = re.compile(
     r"crowdwise (train|compare|bench run|bench table|bench figures|demo|report (run|comparison|benchmark))\b"
 )
-NUMBERED_ROWS = {"report.md"}
+NUMBERED_ROWS = {"report.md", "benchmarks.md"}
 """Pages on which labels name rows of X.npy."""
 
 ELSEWHERE = {
@@ -67,7 +67,7 @@ PREPARED = {
         "bench run quick --seeds 1 --set epochs=1 --method ce --method dl-mv -o benchmark",
     ],
     "judges.md": ["route people.csv gpt.jsonl -o ask.csv"],
-    "command-line.md": ["aggregate crowd.csv -o labels.csv", "train labels.csv --inputs X.npy -o run"],
+    "command-line.md": ["train --inputs X.npy --annotations annotations.csv -o run"],
 }
 """What is done before the commands of a page, where another page shows how."""
 
@@ -161,15 +161,27 @@ class Folder:
         if words[0] == "train":  # the same folder again, in another example
             if "-o" in words and "--resume" not in words:
                 shutil.rmtree(self.path / words[words.index("-o") + 1], ignore_errors=True)
-            shutil.rmtree(self.path / "runs", ignore_errors=True)
+        earlier = self._set_aside("runs") if words[0] == "train" else []
         extra = next((more for verb, more in QUICK.items() if " ".join(words).startswith(verb)), [])
         if "-m" in words:
             extra = []
         result = CliRunner().invoke(app, [*words, *extra], input=piped, env=environment, catch_exceptions=False)
         assert result.exit_code == 0, f"{self.page.name}: {line}\n{result.output}"
+        for run in earlier:
+            if not (self.path / "runs" / run.name).exists():
+                run.rename(self.path / "runs" / run.name)
         for out in re.findall(r"(?<=-o )\S+\.\w+|(?<=--labels )\S+|(?<=--export )\S+", line):
             assert (self.path / out).stat().st_size > 0, f"{line}: {out} is empty"
         return result.output
+
+    def _set_aside(self, name: str) -> list[Path]:
+        """Move the folders in ``name`` away, so that the same ones can be made once more."""
+        away = self.path / f"{name}-before"
+        shutil.rmtree(away, ignore_errors=True)
+        if (self.path / name).exists():
+            (self.path / name).rename(away)
+        (self.path / name).mkdir()
+        return list(away.glob("*"))
 
 
 @pytest.fixture

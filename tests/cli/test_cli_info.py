@@ -101,6 +101,15 @@ def test_every_parameter_of_a_method_is_explained(method: str) -> None:
     assert all(len(found[name]) > 4 for name in names)
 
 
+def test_every_name_is_described(cli: Any) -> None:
+    names = json.loads(cli("info", "--json").stdout)
+    assert "committee" in names["aggregator"]
+    for family, known in names.items():
+        if family not in {"data set", "format"}:  # files that may not be here; no parameters
+            for name in known:
+                assert name in cli("info", name).output
+
+
 def test_explanations_are_those_of_the_nearest_class(cli: Any) -> None:
     assert "Width of the layer before the transition head" in " ".join(cli("info", "bltm").output.split())
     assert "Width of the layer before the transition head" not in " ".join(cli("info", "ce").output.split())

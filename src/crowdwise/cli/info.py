@@ -68,6 +68,12 @@ def info(
 def _parameters(method: str | None, parameters: list[tuple[str, Any, str]]) -> None:
     rows = []
     for name, default, meaning in parameters:
-        value = [round(each, 3) for each in default] if isinstance(default, tuple) else default
-        rows.append([name, "" if value is None else json.dumps(value, default=str), meaning])
+        rows.append([name, "" if default is None else json.dumps(_shown(default), default=str), meaning])
     show_table(f"Parameters of {method}", ("parameter", "default", "what it is"), rows)
+
+
+def _shown(default: object) -> object:
+    """A default as it is shown: fractions such as 1/3 with three digits."""
+    if isinstance(default, tuple):
+        return [_shown(each) for each in default]
+    return round(default, 3) if isinstance(default, float) else default
