@@ -158,9 +158,8 @@ class Folder:
             name, _, value = words.pop(0).partition("=")
             environment[name] = value
         assert words.pop(0) == "crowdwise", line
-        if words[0] == "train":  # the same folder again, in another example
-            if "-o" in words and "--resume" not in words:
-                shutil.rmtree(self.path / words[words.index("-o") + 1], ignore_errors=True)
+        if words[0] == "train" and "-o" in words:  # the same folder again, in another example
+            shutil.rmtree(self.path / words[words.index("-o") + 1], ignore_errors=True)
         earlier = self._set_aside("runs") if words[0] == "train" else []
         extra = next((more for verb, more in QUICK.items() if " ".join(words).startswith(verb)), [])
         if "-m" in words:
