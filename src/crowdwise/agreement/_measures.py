@@ -346,7 +346,7 @@ def cohen(
     with np.errstate(divide="ignore", invalid="ignore"):  # undefined values are NaN
         estimate = value(np.ones((size, 1)))
         samples = np.concatenate([np.empty(0), *(value(drawn[rows].T.astype(np.float64)) for rows in chunks)])
-    low, high = bootstrap.interval(samples)
+    low, high = bootstrap.interval(samples, estimate[0], np.asarray(votes.n_pairable, np.float64))
     name = "Cohen's kappa" + (f" ({weights})" if weights else "")
     return Agreement(name, float(estimate[0]), (float(low), float(high)), votes.n_pairable, bootstrap.confidence)
 

@@ -68,7 +68,7 @@ def pairwise(
         drawn = draws[:, labelled[block.instances]] if n_bootstrap else draws
         for chunk in row_blocks(n_bootstrap, block.height, NUMBERS):
             samples[:, chunk] = block.compare(drawn[chunk].T.astype(np.float64))[1]
-        ends = bootstrap.interval(samples)
+        ends = bootstrap.interval(samples, value[:, 0], common[:, 0])
         parts.append((block.first, block.second, common[:, 0].astype(np.int64), value[:, 0], *ends))
     integers, floats = np.empty(0, np.int64), np.empty(0)
     first, second, n_common = (np.concatenate([integers, *(part[k] for part in parts)]) for k in range(3))

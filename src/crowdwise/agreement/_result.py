@@ -27,11 +27,11 @@ class Agreement:
     value: float
     """NaN if undefined: no instance has two labels, or only one class was ever chosen."""
     interval: tuple[float, float]
-    """Percentile interval over resampled instances; NaN without a bootstrap."""
+    """Bootstrap interval over resampled instances; NaN without a bootstrap."""
     n: int
     """Instances with two or more labels: the basis of the measure."""
     confidence: float = 0.95
-    """Share of the resampled values inside the interval."""
+    """Share of the samples whose interval holds the agreement of the population."""
 
     def __float__(self) -> float:
         return self.value
@@ -58,7 +58,7 @@ class PairwiseAgreement:
     """Ends of the bootstrap interval, (K,); NaN without a bootstrap."""
     high: Floats
     confidence: float
-    """Share of the resampled values inside the interval."""
+    """Confidence of the interval."""
     annotators: Vocabulary
     labels: Ints
     """Labels given by each annotator, (R,)."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
+from scipy.special import ndtr, ndtri, stdtrit
 
 from crowdwise.annotations import Annotations
 from crowdwise.constraints import NonNegativeInt, OpenProbability, check_parameters
@@ -23,6 +24,8 @@ from crowdwise.data.types import Floats, Ints, RandomState
 Statistic = Callable[[Floats], Floats]
 """Weights of the patterns (B, P) -> values of a measure (B,)."""
 
+SAME = 1e-9  # difference below which two values of a measure are the same
+MOST_BIASED = 0.01  # share of samples below the value, at least
 CHUNK = 2**22  # numbers that one step of a bootstrap holds in memory
 
 
@@ -68,7 +71,7 @@ class Votes:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """How often to resample the instances, and the share of the results inside the interval."""
+    """How often to resample the instances, and the confidence of the interval."""
 
     n_bootstrap: NonNegativeInt
     """0: no interval."""
@@ -79,22 +82,35 @@ class Bootstrap:
         check_parameters(self)
 
     def estimate(self, votes: Votes, statistic: Statistic) -> tuple[float, tuple[float, float]]:
-        """The value of a statistic, and its percentile interval (NaN without a bootstrap)."""
+        """The value of a statistic, and its interval (NaN without a bootstrap)."""
         with np.errstate(divide="ignore", invalid="ignore"):  # undefined values are NaN
             value = statistic(votes.count[None].astype(np.float64))
             samples = [statistic(weights) for weights in self._weights(votes)]
-            low, high = self.interval(np.concatenate(samples) if samples else np.empty(0))
+            drawn = np.concatenate(samples) if samples else np.empty(0)
+            low, high = self.interval(drawn, value[0], np.asarray(votes.n_pairable, np.float64))
         return float(value[0]), (float(low), float(high))
 
-    def interval(self, samples: Floats) -> tuple[Floats, Floats]:
-        """Percentiles along the last axis; NaNs are ignored unless there is nothing else."""
+    def interval(self, samples: Floats, value: Floats, n: Floats) -> tuple[Floats, Floats]:
+        """Ends of the interval of a ``value`` from samples along the last axis, with ``n`` instances.
+
+        Percentiles, with two corrections without which small samples are covered too seldom: for bias (Efron & Tibshirani
+        1993, section 14.3), and from the normal to Student's t distribution (Hesterberg 2015, expanded percentiles). NaNs
+        are ignored unless there is nothing else.
+        """
         if not samples.shape[-1]:
             undefined = np.full(samples.shape[:-1], np.nan)
             return undefined, undefined
         ranked = np.sort(samples, axis=-1)  # NaNs last
-        last = np.count_nonzero(~np.isnan(ranked), axis=-1, keepdims=True) - 1
-        tail = (1 - self.confidence) / 2
-        return _quantile(ranked, last, tail), _quantile(ranked, last, 1 - tail)
+        known = np.count_nonzero(~np.isnan(ranked), axis=-1)
+        centre = np.asarray(value)[..., None]
+        below = np.count_nonzero(ranked < centre - SAME, axis=-1)
+        equal = np.count_nonzero(np.abs(ranked - centre) <= SAME, axis=-1)
+        bias = ndtri(np.clip((below + equal / 2) / np.maximum(known, 1), MOST_BIASED, 1 - MOST_BIASED))
+        freedom = np.maximum(n - 1, 1)
+        half = -stdtrit(freedom, (1 - self.confidence) / 2) * np.sqrt((freedom + 1) / freedom)
+        shares = ndtr(2 * bias - half), ndtr(2 * bias + half)
+        low, high = (_quantile(ranked, known[..., None] - 1, share[..., None]) for share in shares)
+        return low, high
 
     def draws(self, size: int) -> npt.NDArray[np.uint8]:
         """How often each of ``size`` instances is drawn in each resample, (B, size); a byte is plenty."""
@@ -119,7 +135,8 @@ class Bootstrap:
                 yield np.array(draws, np.float64)
 
 
-def _quantile(ranked: Floats, last: Ints, share: float) -> Floats:
+def _quantile(ranked: Floats, last: Ints, share: Floats) -> Floats:
+    """Quantiles along the last axis, of the first ``last`` + 1 values."""
     position = share * np.maximum(last, 0)
     below = np.floor(position).astype(np.int64)
     above = np.minimum(below + 1, np.maximum(last, 0))
