@@ -65,8 +65,7 @@ def test_a_class_that_the_model_never_finds_is_named(cli: Any, write: Write) -> 
 
 def test_gold_decides_which_classes_are_missed() -> None:
     """People find a class y that is none: by their consensus the model misses it, by gold it does not."""
-    rng = np.random.default_rng(0)
-    truth = rng.choice(["x", "y", "z"], 120, p=[0.64, 0.06, 0.3])
+    truth = np.repeat(["x", "y", "z"], [80, 4, 36])
     said = np.where(truth == "y", "x", truth)
     crowd = np.stack([truth, truth, truth, said], axis=1).tolist()
     found = judges.summary(crowd, models=[3]).models[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from pathlib import Path
@@ -216,3 +217,43 @@ def test_models_must_be_known():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert judges.alt_test(crowd, kinds=kinds).table["model"].to_pylist() == [5]
+
+
+@pytest.mark.parametrize("n", [30, 35, 60])
+def test_few_differences_do_not_make_the_test_too_sure(n):
+    """People agree on everything, and a model is wrong in a tenth of the items: it is worse by epsilon exactly."""
+    rng = np.random.default_rng(0)
+    passed = []
+    for _ in range(300):
+        truth = rng.integers(0, 2, n)
+        model = np.where(rng.random(n) < 0.1, 1 - truth, truth)
+        crowd = Annotations.from_dense(np.column_stack([truth, truth, truth, model]))
+        passed.append(judges.alt_test(crowd, [3], n_bootstrap=0).table["passed"][0].as_py())
+    assert np.mean(passed) <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 300)
+
+
+def test_few_differences_have_the_exact_p_value():
+    """Of 50 items, the model is wrong on 2 and right where p0 is wrong on 1: a person who is better in a tenth of the cases
+    is better in 2 of 50 or fewer with this probability."""
+    truth = np.arange(50) % 2
+    model, p0 = truth.copy(), truth.copy()
+    model[:2] = 1 - model[:2]
+    p0[-1] = 1 - p0[-1]
+    crowd = Annotations.from_dense(np.column_stack([p0, truth, truth, model]))
+    rows = judges.alt_test(crowd, [3], n_bootstrap=0).people.to_pylist()
+    expected = sum(math.comb(50, k) * 0.1**k * 0.9 ** (50 - k) for k in range(3))
+    assert rows[0]["p_value"] == pytest.approx(expected)
+    assert rows[1]["p_value"] == pytest.approx(expected)
+
+
+@pytest.mark.filterwarnings("ignore:fewer than 3 people")
+def test_people_with_too_few_instances_are_counted():
+    """Of four people, two have 40 instances, one has 12, and one has labelled nothing that others did."""
+    rows = [(i, who, i % 2) for i in range(40) for who in ("a", "b", "gpt")]
+    rows += [(i, "c", i % 2) for i in range(12)] + [(100 + i, "d", 1) for i in range(30)]
+    crowd = Annotations.from_frame(
+        {name: [row[k] for row in rows] for k, name in enumerate(("item", "worker", "label"))}
+    )
+    for least, people, skipped in ((30, 2, 1), (12, 3, 0), (13, 2, 1)):
+        row = judges.alt_test(crowd, ["gpt"], min_instances=least, n_bootstrap=0).table.to_pylist()[0]
+        assert (row["n_people"], row["n_skipped"], row["n_instances"]) == (people, skipped, 40)

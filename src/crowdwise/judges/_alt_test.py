@@ -22,6 +22,7 @@ from crowdwise.judges._people import Models, Sides
 
 EPSILON = {"expert": 0.2, "skilled": 0.15, "crowd": 0.1}
 """How much worse than a person a model may be, by who the people are: what their labels cost more than the model's."""
+FEW_DIFFERENCES = 10  # cases in which model or person is better, below which the test of their share is exact
 FEW = 3  # people below which the result is of little worth
 
 People = Literal["expert", "skilled", "crowd"]
@@ -83,6 +84,8 @@ class AltTest:
         gap = self.epsilon - mean
         z = stats.norm.ppf(1 - level) + stats.norm.ppf(0.8)
         needed = np.where(gap > 0, (z * spread / np.where(gap > 0, gap, 1)) ** 2, np.inf)
+        if self.epsilon > 0:  # without any difference, so many show that fewer than epsilon of the cases differ
+            needed = np.maximum(needed, np.log(level) / np.log1p(-min(self.epsilon, 1 - 1e-9)))
         most = float(np.sort(needed)[wanted - 1])
         return None if np.isinf(most) else max(int(np.ceil(most)), 2)
 
@@ -300,7 +303,11 @@ def _p_values(counts: Ints, epsilon: float, test: Test) -> Floats:
     flat = spread < 1e-12
     t = (mean - epsilon) / np.where(flat, 1.0, spread / np.sqrt(n))
     p = np.asarray(stats.t.cdf(t, np.maximum(n - 1, 1)))
-    return np.where(flat, np.where(mean < epsilon, 0.0, 1.0), p)
+    p = np.where(flat, np.where(mean < epsilon, 0.0, 1.0), p)
+    # Student's t is too sure of few differences; a person who is better by epsilon is better in as many cases at least.
+    better, few = counts[:, 0], counts[:, 0] + counts[:, 2] < FEW_DIFFERENCES
+    exact = np.asarray(stats.binom.cdf(better, n, epsilon)) if epsilon > 0 else p
+    return np.where(few, np.maximum(p, exact), p)
 
 
 def _wilcoxon(differences: Floats) -> float:
