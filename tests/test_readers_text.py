@@ -147,6 +147,14 @@ class TestApostrophes:
 
 
 class TestFirstLines:
+    @pytest.mark.parametrize("format", ["auto", "dense", "table"])
+    def test_a_separator_that_does_not_occur_is_refused(self, tmp_path: Path, format: str) -> None:
+        path = put(tmp_path / "a.csv", "item,worker,label", "1,a,x", "2,b,y")
+        with pytest.raises(
+            ReadError, match="separator=';' occurs in none of the first lines, such as 'item,worker,label'"
+        ):
+            read(path, format, separator=";")
+
     @pytest.mark.parametrize("line", ["sep=;", '"sep=;"', "SEP=;\r"])
     def test_excel_tells_the_separator(self, tmp_path: Path, line: str) -> None:
         path = put(tmp_path / "a.csv", line, "item;worker;label", "1;a;x, y", "2;b;z")

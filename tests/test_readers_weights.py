@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from crowdwise.errors import CrowdwiseWarning, ReadError
-from crowdwise.readers import read, write
+from crowdwise.readers import read, write, write_table
 
 HEADER = "item,worker,label,weight"
 
@@ -50,6 +51,16 @@ class TestColumn:
         assert "weights have decimal commas: 0,5 is 0.5" in export.message
         with pytest.raises(ReadError, match=r"weight '1,000' is not a number"):  # a thousand, or one?
             read(put(tmp_path, "1;a;x;1,000", "1;b;y;1", header=HEADER.replace(",", ";")))
+        with pytest.raises(ReadError, match=r"weight '1,000' is not a number"):
+            read(put(tmp_path, "1;a;x;1,000", "1;b;y;2,000", header=HEADER.replace(",", ";")))
+
+    @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())])
+    @pytest.mark.parametrize("mark", [".", ","])
+    def test_texts_of_any_type_are_numbers(self, tmp_path: Path, kind: pa.DataType, mark: str) -> None:
+        weights = pa.array([f"0{mark}5", "1", f"1{mark}25"]).cast(kind)
+        table = pa.table({"item": [1, 1, 1], "worker": list("abc"), "label": list("xyy"), "weight": weights})
+        write_table(table, tmp_path / "a.parquet")
+        assert read(tmp_path / "a.parquet").annotations.votes().tolist() == [[0.5, 2.25]]
 
     @pytest.mark.parametrize("details", [True, False])
     def test_rows_of_weight_0_are_left_out_with_what_belongs_to_them(self, tmp_path: Path, details: bool) -> None:
@@ -63,6 +74,13 @@ class TestColumn:
             assert export.texts.to_pylist() == ["p", "q"]
             assert export.durations is not None
             assert export.durations.tolist() == [6, 8]
+
+    def test_an_item_whose_rows_all_weigh_0_keeps_its_own_text(self, tmp_path: Path) -> None:
+        rows = ("1,a,x,1,one", "2,a,x,0,", "2,b,x,0,two", "3,a,y,2,", "3,b,y,0,three", "4,b,y,0,")
+        export = read(put(tmp_path, *rows, header=f"{HEADER},text"))
+        assert export.texts is not None
+        texts = dict(zip(export.annotations.instances.tolist(), export.texts.to_pylist(), strict=True))
+        assert texts == {1: "one", 2: "two", 3: "three", 4: None}
 
     def test_without_any_weight_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(ReadError, match="column 'weight': all weights are 0"):

@@ -91,6 +91,9 @@ def settle(parts: Sequence[Read], options: Mapping[str, Any]) -> Crowd:
 
     rows = [replace(row, label=named(row.label)) for row in rows]
     rows = [row for row in rows if row.label is not None]
+    truth_values = all(shown(row.label).lower() in ("true", "false") for row in rows)
+    if truth_values and any(isinstance(row.label, bool) for row in rows):  # "True" in one file is true in another
+        rows = [replace(row, label=shown(row.label).lower()) for row in rows]
     every = [row.label for row in rows]
     if not options.get("models", True):
         rows = [row for row in rows if not row.model]

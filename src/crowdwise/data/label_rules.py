@@ -336,7 +336,7 @@ def _stand_ins(found: Mapping[Any, Any], labels: Mapping[Any, int]) -> list[str]
         said[found[value]] += times
     suspects = [name for name in said if isinstance(name, str) and name.strip().casefold() in LIKELY_MISSING]
     return [
-        f"{name!r} counts as a class, with {said[name]:,} labels ({spelled('missing', shown(name))} leaves it out)"
+        f"{name!r} counts as a class, with {count(said[name], 'labels')} ({spelled('missing', shown(name))} leaves it out)"
         for name in suspects[:SHOWN]
         if len(said) > 2
     ]

@@ -187,6 +187,12 @@ def head(path: Path, layout: Layout = PLAIN) -> Head:
     text = [line for _, line in sample]
     separator = layout.separator or (told[1] if told else None)
     separator = separator or ("\t" if bare_suffix(path) in ("tsv", "tab") else _separator(text))
+    if layout.separator is not None and text and not any(separator in line for line in text):
+        raise DataError(
+            f"{path}: {spelled('separator', repr(separator))} occurs in none of the first lines, such as "
+            f"{text[0][:60].strip()!r}",
+            parameter="separator",
+        )
     reader = csv.reader(text, delimiter=separator)
     names, headed = layout.names(path, next(reader, []))  # the name of a column may go on in the next line
     shown = [_OUTER_QUOTES.sub(r"\1", name) for name in names]

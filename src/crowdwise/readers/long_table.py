@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from crowdwise.annotations import Annotations
-from crowdwise.data.codes import cells, count
+from crowdwise.data.codes import Codes, cells, count
 from crowdwise.data.factorise import Column, decoded, is_number, is_plain, is_text, weights_of
 from crowdwise.data.frames import ALIASES, ROW_ID, find_column, known_column
 from crowdwise.data.types import Ints
@@ -27,6 +28,7 @@ from crowdwise.readers.table import TableRead, describe, read_columns, some_rows
 
 Rows = Ints
 WEIGHT = "weight"
+_FIGURES = re.compile(r"\s*-?[0-9][0-9.,]*\s*")  # what may be a number, however it is written
 DETAILS: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "createdat", "submittedat", "annotatedat", "submittime", "datetime", "date", "time"),
     "duration": ("duration", "leadtime", "seconds", "worktimeinseconds", "elapsed", "timespent"),
@@ -83,7 +85,8 @@ class LongTable(Reader):
 def _export(
     read: TableRead, loaded: Columns, where: Callable[[int], str], roles: dict[str, str], options: ReadOptions
 ) -> Export:
-    every, gold, remark = read.annotations, read.gold, ""
+    whole, everything = read.annotations, loaded
+    every, gold, remark = whole, read.gold, ""
     if "weight" in roles:
         column = Column.of(loaded[roles["weight"]], f"column {roles['weight']!r}", where)
         every, kept, remark = _weighted(every, column, required=options.weight is not None)
@@ -104,13 +107,15 @@ def _export(
         gold = None if gold is None else {one: truth for one, truth in gold.items() if one in seen}
     if options.duplicates == "keep":
         remark += _about_copies(every, loaded if options.details else None)
-    first = np.zeros(annotations.n_instances, np.int64)
-    first[annotations.instance[::-1]] = (np.arange(len(every)) if rows is None else rows)[::-1]
     times, durations, confidences = (
         array_of(role, values_of(more[role]), rows) if role in more else None
         for role in ("timestamp", "duration", "confidence")
     )
-    texts, pictures = (_of_instances(more.get(role), first) for role in ("text", "picture"))
+    codes = whole.instance_codes(annotations.instance_vocabulary.arrow)
+    texts, pictures = (
+        _of_instances(everything[roles[role]], whole.instance, codes) if role in roles else None
+        for role in ("text", "picture")
+    )
     found = {"timestamp": times, "duration": durations, "text": texts, "picture": pictures, "kind": more.get("kind")}
     found |= {"weight": every.weight, "confidence": confidences}  # those that "share" makes have no column
     own = {role: roles[role] for role, values in found.items() if values is not None}
@@ -182,7 +187,7 @@ def _weighted(every: Annotations, column: Column, *, required: bool) -> tuple[An
     try:
         weight = weights_of(column)
     except AnnotationError as error:
-        if required or any(is_number(value) for value in column.data.to_pylist()):
+        if required or any(is_number(value) or _FIGURES.fullmatch(str(value)) for value in column.data.to_pylist()):
             raise
         return every, None, f"; weight not used: {error}"
     if not weight.any():
@@ -194,6 +199,7 @@ def _weighted(every: Annotations, column: Column, *, required: bool) -> tuple[An
 
 def _numbers(column: Column) -> tuple[Column, str]:
     """Texts as numbers where they all are, also with decimal commas; and a remark on these."""
+    column = replace(column, data=decoded(column.data))
     with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return replace(column, data=column.data.cast(pa.float64())), ""
     if not is_text(column.data.type):
@@ -220,15 +226,19 @@ def _models(annotator: npt.NDArray[np.int32], kinds: Any) -> set[int]:
     return set(annotator[np.array(is_model, bool)].tolist())
 
 
-def _of_instances(column: Any, first: Rows) -> pa.Array | None:
-    """The text of a column in the first row of every instance; None if there is none."""
-    if column is None:
-        return None
+def _of_instances(column: Any, instance: Codes, wanted: Codes) -> pa.Array | None:
+    """The first text that a column has for each instance that is wanted, also in rows that count nothing; None if none has."""
     if isinstance(column, list):
         texts = [storable(value) if isinstance(value, str) else None for value in column]
         column = pa.chunked_array([pa.array(texts, pa.large_string())])
     column = decoded(column)
     if not is_text(column.type) or not len(column):
         return None
-    taken = column.cast(pa.large_string()).take(pa.array(first)).combine_chunks()
-    return None if taken.null_count == len(taken) else taken
+    rows = np.flatnonzero(column.is_valid().to_numpy())
+    first = np.full(int(instance.max()) + 1 if len(instance) else 0, -1, np.int64)
+    first[instance[rows[::-1]]] = rows[::-1]
+    found = first[wanted]
+    if not (found >= 0).any():
+        return None
+    places = pa.array(np.maximum(found, 0), mask=found < 0)
+    return column.cast(pa.large_string()).take(places).combine_chunks()
