@@ -483,14 +483,6 @@ def test_where_nothing_can_be_compared_only_reviews_tell_how_good_the_rest_is(ma
     assert session.answers.labels[ME, items[0]].answer.confidence is None
 
 
-def test_gold_measures_where_nothing_else_does(make, tmp_path):
-    path = tmp_path / "gold.csv"
-    lines = [f"{k},ann,{'ab'[k % 2]},{'ab'[k % 2] if k < 30 else ''}" for k in range(90)]
-    path.write_text("\n".join(["item,annotator,label,gold", *lines]))
-    session = make(export=read(path))
-    assert session.progress(ME).outlook == measured(30, 30, 90, 0.97)
-
-
 def test_an_answer_costs_one_fit_of_a_quick_method(make, monkeypatch):
     """What keeps the page quick: a committee would fit several methods, and again for its weights."""
     quick = AGGREGATORS[FAST]
