@@ -50,7 +50,6 @@ def npy(array: Any, version: tuple[int, int] | None = None) -> bytes:
 @pytest.mark.parametrize("version", [(1, 0), (2, 0)])
 @pytest.mark.parametrize("name", ARRAYS)
 def test_arrays_come_back_from_both_versions_of_the_format(tmp_path: Path, name: str, version: tuple[int, int]) -> None:
-    """A header of more than 64 kB, as of many named fields, is written in version 2."""
     path, array = tmp_path / "a.npy", ARRAYS[name]
     path.write_bytes(npy(array, version))
     for mapped in (False, True):
@@ -59,15 +58,6 @@ def test_arrays_come_back_from_both_versions_of_the_format(tmp_path: Path, name:
         assert found.tobytes("A") == array.tobytes("A")
         assert found.flags.f_contiguous == array.flags.f_contiguous
         np.testing.assert_array_equal(found, array)
-
-
-def test_a_header_with_thousands_of_fields(tmp_path: Path) -> None:
-    kinds = [(f"column {k:05}", "i1") for k in range(4000)]
-    array = np.zeros(2, kinds)
-    array["column 03999"] = [7, 9]
-    with pytest.warns(UserWarning, match=r"format 2\.0"):
-        np.save(tmp_path / "wide.npy", array)
-    assert read_npy(tmp_path / "wide.npy")["column 03999"].tolist() == [7, 9]
 
 
 @pytest.mark.parametrize(
