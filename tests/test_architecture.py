@@ -24,7 +24,7 @@ LAYERS = [
     ["engine"],
     ["methods"],
     ["quality", "comparison"],
-    ["judges"],
+    ["judges", "figures"],
     ["streaming"],
     ["presets"],
     ["data.inputs", "data.labelled", "data.located", "data.training"],

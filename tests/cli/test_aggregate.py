@@ -102,10 +102,10 @@ def test_auto_says_what_it_chose_and_why(cli: Any, write: Any) -> None:
 
 def test_it_says_what_to_expect_and_how_far_off_that_was(cli: Any, write: Any) -> None:
     output = cli("aggregate", write(), "-o", "labels.csv", "--method", "dawid-skene").output
-    assert "of the labels right (as in crowds with known truth" in output
+    assert "as in crowds with known truth, where errors are not independent" in output
     assert "independent errors would promise" in output
     votes = cli("aggregate", write(), "-o", "votes.csv", "--method", "majority-vote").output
-    assert "expect" not in votes
+    assert "Vote shares are not probabilities of being right" in votes
 
 
 def test_streamed_tables_say_what_to_expect(cli: Any, tmp_path: Path) -> None:
@@ -113,31 +113,33 @@ def test_streamed_tables_say_what_to_expect(cli: Any, tmp_path: Path) -> None:
     columns = {
         "item": np.repeat(np.arange(40), 4),
         "user": np.tile(np.arange(4), 40),
-        "answer": rng.integers(0, 2, 160),
+        "answer": np.where(rng.random(160) < 0.8, np.repeat(np.arange(40) % 2, 4), rng.integers(0, 2, 160)),
     }
     pq.write_table(pa.table(columns), tmp_path / "crowd.parquet")
     found = [
         cli("aggregate", "crowd.parquet", "-o", f"{name}.csv", "--method", "dawid-skene", *options).output
         for name, options in (("memory", ()), ("disk", ("--stream",)))
     ]
-    promised = [re.search(r"([0-9.]+)% of the labels right", output) for output in found]
+    promised = [re.search(r"about ([0-9.]+)% of the labels, between ([0-9.]+)% and ([0-9.]+)%", each) for each in found]
     assert promised[0] is not None
     assert promised[1] is not None
-    assert promised[0][1] == promised[1][1]
+    assert promised[0].groups() == promised[1].groups()
 
 
 def test_a_tie_is_no_change(cli: Any, tmp_path: Path) -> None:
     rows = [f"{i},{who},{'yx'[i % 2]}" for i in range(8) for who in "abc"] + ["t,a,x", "t,d,y", "u,d,y", "v,d,y"]
     (tmp_path / "crowd.csv").write_text("item,user,answer\n" + "\n".join(rows) + "\n")
     output = cli("aggregate", "crowd.csv", "-o", "labels.csv", "--method", "dawid-skene").output
-    assert "0 of 11 instances (0.0%) have another label than by majority vote" in output
+    assert "0 of 11 instances (0.0%) differ from majority vote" in output
 
 
-def test_one_annotator_promises_a_typical_value(cli: Any, tmp_path: Path) -> None:
+def test_one_annotator_promises_nothing(cli: Any, tmp_path: Path) -> None:
     (tmp_path / "crowd.csv").write_text("item,user,answer\n1,a,x\n2,a,y\n3,a,x\n")
     output = cli("aggregate", "crowd.csv", "-o", "labels.csv").output
-    assert "it cannot be estimated" in output
-    assert "0.999" not in output
+    assert "All labels come from one annotator, so their quality cannot be estimated" in output
+    assert "% of the labels" not in output
+    assert columns_of(Path("labels.csv"))["label"] == ["x", "y", "x"]
+    assert set(columns_of(Path("labels.csv"))["confidence"]) <= {None, ""}
 
 
 def test_the_summary_counts_ties_changes_and_agreement(cli: Any, tmp_path: Path) -> None:
@@ -146,7 +148,7 @@ def test_the_summary_counts_ties_changes_and_agreement(cli: Any, tmp_path: Path)
     alpha = agreement.krippendorff_alpha(read_table("crowd.csv").annotations, n_bootstrap=0).value
     assert f"Krippendorff's alpha {alpha:.3f}" in output
     assert "1 of 4 instances (25.0%) have two or more classes with most votes" in output
-    assert "0 of 4 instances (0.0%) have another label than by majority vote" in output
+    assert "0 of 4 instances (0.0%) differ from majority vote" in output
     assert columns_of(Path("labels.csv"))["label"] == ["x", "x", "y", "y"]  # the first of equals
 
 
@@ -173,7 +175,7 @@ def test_gold_instances_get_their_gold_and_accuracy_is_measured_on_the_other_hal
     write_table(pa.table(gold), path.with_name("gold.tsv"))
     output = cli("aggregate", path, "-o", "labels.csv", "--gold", "gold.tsv").output
     assert "gold.tsv: gold for 20 of 60 instances; instance = 'task', gold = 'truth'; 1 more not in the crowd" in output
-    assert "on 20 instances (each half measured with the other half given)" in output
+    assert "(each half measured with the other half given)" in output
     labels = columns_of(Path("labels.csv"))
     assert labels["label"][:20] == gold["truth"][:20]  # with a class that nobody chose
     assert {float(confidence) for confidence in labels["confidence"][:20]} == {1.0}
@@ -184,8 +186,8 @@ def test_told_gold_does_not_flatter_its_own_accuracy(cli: Any, write: Any) -> No
     wrong = [{"cat": "dog", "dog": "eel", "eel": "cat"}[name] for name in truth]
     path = write("crowd.csv", wrong=np.repeat(wrong, 6))
     output = cli("aggregate", path, "-o", "labels.csv", "--gold-column", "wrong", "--method", "majority-vote").output
-    (line,) = (line for line in output.splitlines() if "accuracy" in line)
-    right = float(line.partition("accuracy ")[2].partition("%")[0])
+    (line,) = (line for line in output.splitlines() if line.startswith("  gold "))
+    right = float(line.split()[1].rstrip("%"))
     assert right < 20
     assert f"majority vote {right}%" in line
 
@@ -194,7 +196,7 @@ def test_a_column_that_looks_like_gold_only_measures(cli: Any, write: Any) -> No
     _, truth = crowd()
     path = write("crowd.csv", gold=np.repeat(truth, 6))
     output = cli("aggregate", path, "-o", "labels.csv").output
-    assert "on 60 instances (not used otherwise)" in output
+    assert "(not used otherwise)" in output
     plain = write("plain.csv")
     cli("aggregate", plain, "-o", "plain-labels.csv")
     assert Path("labels.csv").read_bytes() == Path("plain-labels.csv").read_bytes()
@@ -249,7 +251,7 @@ def test_annotators_are_listed_worst_first(cli: Any, write: Any) -> None:
     order = [line.split()[0] for line in output.splitlines() if line.strip().startswith("w")]
     assert order[0] == "w5"
     table = columns_of(Path("annotators.csv"))
-    assert table["annotator"] == order
+    assert sorted(table["annotator"]) == sorted(order)
     assert np.all(np.diff(np.array(table["annotator_quality"], float)) >= 0)
 
 
@@ -258,7 +260,7 @@ def test_a_long_list_of_annotators_is_cut_and_says_so(cli: Any, tmp_path: Path) 
     (tmp_path / "crowd.csv").write_text("\n".join(["item,worker,label", *rows]) + "\n")
     output = cli("annotators", "crowd.csv", "--method", "majority-vote").output
     assert sum(line.strip().startswith("user") for line in output.splitlines()) == 30
-    assert "The 30 worst of 80 annotators are shown; --out FILE writes all of them." in output
+    assert "The first 30 of 80 annotators are shown; --out FILE writes all of them." in output
 
 
 # what goes wrong

@@ -70,8 +70,8 @@ def test_annotators_of_grades_have_a_distance(cli: Any, graded: Path, tmp_path: 
 def test_noise_gets_no_grades(cli: Any, noise: Path, tmp_path: Path) -> None:
     assert "agreement is within chance" in cli("agreement", noise, "--bootstrap", 0).output
     output = cli("annotators", noise, "-o", tmp_path / "who.csv").output
-    assert "agreement is within chance" in output
-    assert "worst first" not in output
+    assert "Skill is unknown. Agreement is within chance" in output
+    assert "stop asking" not in output
     for row in csv.DictReader((tmp_path / "who.csv").open()):
         assert row["annotator_quality"] == row["spammer_score"] == row["worst_class"] == row["bias"] == ""
         assert (float(row["annotator_quality_low"]), float(row["annotator_quality_high"])) == (0, 1)
@@ -87,4 +87,4 @@ def test_gold_grades_also_where_people_do_not_agree(cli: Any, noise: Path, tmp_p
 
 def test_agreement_beyond_chance_gets_no_remark(cli: Any, graded: Path) -> None:
     assert "within chance" not in cli("agreement", graded, "--bootstrap", 0).output
-    assert "Annotators, worst first" in cli("annotators", graded).output
+    assert "whom to stop asking" in cli("annotators", graded).output

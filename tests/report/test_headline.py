@@ -12,7 +12,6 @@ import pytest
 from crowdwise.annotations import Annotations
 from crowdwise.report import render_page as page_html
 from crowdwise.report.content import compared, comparison, gather
-from crowdwise.report.headline import _ask as ask
 from crowdwise.report.source import Source
 from report_crowds import crowd
 
@@ -31,13 +30,16 @@ def test_accuracy_is_measured_where_truth_is_known_and_promised_with_a_wide_inte
     source = crowd(200)
     measured = section(findings(source), "overview")
     assert measured["title"] == "of the labels are right"
-    assert "measured on 200 items of known truth" in measured["words"]
+    assert "Measured on 200 items with a true label" in measured["words"]
     blind = section(findings(dataclasses.replace(source, truth=None)), "overview")
     assert blind["title"] == "of the labels are expected to be right"
-    assert "No truth was given" in blind["words"]
+    assert "not checked against true labels" in blind["words"]
     few = np.full(200, -1, np.int32)
     few[:5] = source.truth[:5]  # type: ignore[index]
-    assert "No truth" in section(findings(dataclasses.replace(source, truth=few)), "overview")["words"]
+    assert (
+        "of 5 items with a true label are right; 20 are needed"
+        in section(findings(dataclasses.replace(source, truth=few)), "overview")["words"]
+    )
 
 
 def test_relabelling_the_most_doubtful_helps() -> None:
@@ -64,22 +66,6 @@ def test_good_annotators_are_asked_more_and_guessers_no_longer() -> None:
     kinds = np.array(["model", "person", "person", "person", "person"])
     found = findings(Source("crowd", annotations, kinds=kinds))
     assert "ann" not in section(found, "annotators Ask more")["title"]
-
-
-def test_nobody_is_dropped_for_a_few_labels_that_look_idle() -> None:
-    """An annotator whose few labels hardly depend on the item may still be as good as most."""
-    rows = [
-        {"name": name, "labels": n, "skill": skill, "low": low, "high": high, "spammer": spammer}
-        for name, n, skill, low, high, spammer in (
-            ("ann", 900, 0.9, 0.88, 0.92, 0.1),
-            ("bob", 900, 0.8, 0.78, 0.82, 0.3),
-            ("new", 20, 0.66, 0.42, 0.9, 0.95),
-            ("same", 900, 0.5, 0.46, 0.55, 0.99),
-        )
-    ]
-    found = ask(rows, best=False, n_classes=2)
-    assert found is not None
-    assert (found["figure"], found["title"]) == ("Stop asking", "“same”")
 
 
 def test_the_two_classes_that_are_confused_are_named() -> None:
@@ -112,7 +98,7 @@ def test_where_nothing_can_be_compared_nothing_is_made_up() -> None:
     page = gather(alone(), cost=0.5)
     unknown, twice = page.overview["headline"]
     assert unknown["figure"] == "Unknown"
-    assert "No item has labels of two annotators, so nothing tells right" in unknown["words"]
+    assert "All labels come from one annotator" in unknown["words"]
     assert twice["title"] == "100 items, drawn at random, for 50.00"
     assert page.overview["confidence"] == []
     assert page.annotators["rows"] == [{"name": "ann", "labels": 150, "seconds": 1.0}]
@@ -131,7 +117,13 @@ def test_where_nothing_can_be_compared_nothing_is_made_up() -> None:
 def test_several_annotators_who_share_no_item_are_not_compared_either() -> None:
     split = Annotations.from_triples(np.arange(60), np.arange(60) % 3, np.arange(60) % 2)
     assert gather(Source("split", split)).overview["headline"][0]["figure"] == "Unknown"
-    shared = Annotations.from_triples([*range(60), 0], [*(np.arange(60) % 3), 1], [*(np.arange(60) % 2), 0])
+    once = Annotations.from_triples([*range(60), 0], [*(np.arange(60) % 3), 1], [*(np.arange(60) % 2), 0])
+    first = gather(Source("once", once)).overview["headline"][0]
+    assert first["words"].startswith("Too few items have labels from two annotators")
+    items, twice = np.arange(60), np.arange(30)
+    shared = Annotations.from_triples(
+        [*items, *twice], [*(items % 3), *((twice + 1) % 3)], [*(items % 2), *(twice % 2)]
+    )
     assert gather(Source("shared", shared)).overview["headline"][0]["figure"] != "Unknown"
 
 
@@ -140,13 +132,13 @@ def test_where_nothing_can_be_compared_truth_measures() -> None:
     truth = np.full(150, -1, np.int32)
     truth[:5] = 0
     few = gather(dataclasses.replace(source, truth=truth)).overview["headline"][0]
-    assert "and the truth of only 5 is known" in few["words"]
+    assert "of 5 items with a true label are right; 20 are needed to measure" in few["words"]
     label = source.annotations.label
     truth[:40] = np.where(np.arange(40) < 30, label[:40], 1 - label[:40])
     page = gather(dataclasses.replace(source, truth=truth))
     first = page.overview["headline"][0]
     assert (first["figure"], first["title"]) == ("75%", "of the labels are right")
-    assert "measured on 40 items" in first["words"]
+    assert "Measured on 40 items" in first["words"]
     assert [each["section"] for each in page.overview["headline"]] == ["overview", "annotators"]
     assert page.overview["headline"][1]["figure"] == "Confused"
     row = page.annotators["rows"][0]
@@ -159,7 +151,9 @@ def test_crowds_that_tell_nothing_have_a_page_all_the_same(votes: list[list[str 
     page = gather(Source("x", Annotations.from_dense(votes)))
     if votes[0][1] == "a":
         assert page.overview["headline"] == []
-        assert page.overview["warnings"] == ["All labels are the same class, so there is nothing to compare."]
+        assert page.overview["warnings"] == [
+            "All labels are the same class, so there is nothing to compare. Check that no rows were lost in reading."
+        ]
 
 
 def test_methods_without_truth_are_compared_by_what_there_is() -> None:

@@ -11,6 +11,7 @@ from crowdwise.cli.console import number, share, show_facts, verb
 from crowdwise.cli.options import Files, GoldColumn, Method, Ray, Seed, Workers, reads
 
 if TYPE_CHECKING:
+    from crowdwise.figures import Worth
     from crowdwise.tasks.aggregate import GoldAccuracy, Promise
 
 
@@ -61,7 +62,7 @@ def aggregate(
     from crowdwise.tasks.aggregate import aggregate as task
 
     result = task(**given)
-    n, total, figures = result.n_instances, result.n_annotations, result.figures
+    n, total, figures, found = result.n_instances, result.n_annotations, result.figures, result.worth
     show_facts(
         "Summary",
         {
@@ -70,9 +71,11 @@ def aggregate(
             "ties": f"{share(figures.ties, n)} have two or more classes with most votes",
             "method": result.method,
             "why": result.reason,
-            "changed": f"{share(figures.changed, n)} have another label than by majority vote",
-            "expect": None if result.promise is None else _promise(result.promise),
-            "gold": None if result.gold is None else _accuracy(result.gold),
+            "changed": f"{share(figures.changed, n)} differ from majority vote (a label that shares a tie does not)",
+            "right": _right(found),
+            "estimate": None if result.promise is None else _estimate(result.promise, found),
+            "gold": None if result.gold is None else _gold(result.gold),
+            "yardstick": None if found.yardstick is None else f"{found.yardstick}, without looking at the items",
             "labels": result.out,
             "annotators": result.annotators_out,
             "parts": result.work,
@@ -81,16 +84,23 @@ def aggregate(
     return result
 
 
-def _promise(promise: Promise) -> str:
-    said = f"{promise.confidence:.1%} of the labels right ({promise.reason}"
+def _right(found: Worth) -> str:
+    """The share of right labels to believe, and why."""
+    if found.right is None:
+        return f"unknown. {found.why}"
+    share, low, high = found.right.share, found.right.low, found.right.high
+    about = "about " if found.right.basis == "estimated" else ""
+    return f"{about}{share:.1%} of the labels, between {low:.1%} and {high:.1%}. {found.why}"
+
+
+def _estimate(promise: Promise, found: Worth) -> str | None:
+    """What an estimate rests on; nothing if there is a measured share to believe."""
+    if found.right is not found.estimated:
+        return None
     higher = promise.independent > promise.confidence + 0.005
-    return f"{said}; independent errors would promise {promise.independent:.1%})" if higher else f"{said})"
+    return f"{promise.reason}; independent errors would promise {promise.independent:.1%}" if higher else promise.reason
 
 
-def _accuracy(gold: GoldAccuracy) -> str:
+def _gold(gold: GoldAccuracy) -> str:
     how = "each half measured with the other half given" if gold.crossed else "not used otherwise"
-    off = 100 * (gold.claimed - gold.accuracy)
-    said = f"; {gold.claimed:.1%} were promised, {abs(off):.1f} points too {'many' if off > 0 else 'few'}"
-    return (
-        f"accuracy {gold.accuracy:.1%} on {gold.instances:,} instances ({how}){said}; majority vote {gold.majority:.1%}"
-    )
+    return f"{gold.accuracy:.1%} right on {gold.instances:,} instances ({how}); majority vote {gold.majority:.1%}, ties shared"

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crowdwise.cli.console import number, say, say_scale, show_table, verb
 from crowdwise.cli.options import File, GoldColumn, Method, Ordered, Seed, order, reads
 
+if TYPE_CHECKING:
+    from crowdwise.figures import Person
+    from crowdwise.tasks.annotators import Judged
+
 SHOWN = 30  # annotators on the screen
+COLUMNS = ("annotator", "labels", "skill", "95% interval", "confuses", "what to do")
 
 
 @verb
@@ -33,36 +38,56 @@ def annotators(
     result = judge_annotators(ordered=order(given.pop("ordered")), **given)
     say(f"method: {result.method}{f'. {result.reason}' if result.reason else ''}")
     say_scale(result.scale)
-    if not result.graded:
-        say(f"{result.chance}: skill cannot be estimated. Check the task and its instructions, or pass gold labels.")
-    distance = ("off by",) if "mean_absolute_error" in result.table.column_names else ()
-    numbers = ("labels", "quality", "95% from", "to", "agreement", "spammer", *distance)
-    gold = ("right by gold",) if "gold_accuracy" in result.table.column_names else ()
+    if not result.evidence.enough:
+        say(f"Skill is unknown. {result.evidence.sentence}")
+    graded = bool(result.people)
+    columns = [*COLUMNS] if graded else ["annotator", "labels"]
+    if graded and "mean_absolute_error" in result.table.column_names:
+        columns.append("off by")
+    if "gold_accuracy" in result.table.column_names:
+        columns.append("right by gold")
     show_table(
-        "Annotators, worst first" if result.graded else "Annotators",
-        ("annotator", *numbers, "worst class", "confuses", *gold),
-        [_row(row) for row in result.table.slice(0, SHOWN).to_pylist()],
-        right=numbers,
+        "Annotators: whom to stop asking, then those whose errors cost most" if graded else "Annotators",
+        columns,
+        [[cells[column] for column in columns] for cells in _first(result)],
+        right=("labels", "skill", "off by"),
     )
     if result.table.num_rows > SHOWN:
         rest = f"all of them are in {out}" if out is not None else "--out FILE writes all of them"
-        say(f"The {SHOWN} worst of {result.table.num_rows:,} annotators are shown; {rest}.")
+        say(f"The first {SHOWN} of {result.table.num_rows:,} annotators are shown; {rest}.")
     elif out is not None:
         say(f"{out}: {result.table.num_rows:,} annotators")
     return result
 
 
-def _row(row: Mapping[str, Any]) -> list[str]:
-    numbers = ("annotator_quality", "annotator_quality_low", "annotator_quality_high")
-    return [
-        str(row["annotator"]),
-        f"{row['num_examples_labeled']:,}",
-        *(number(row[name]) for name in (*numbers, "agreement_with_consensus", "spammer_score")),
-        *([number(row["mean_absolute_error"])] if "mean_absolute_error" in row else []),
-        "-" if row["worst_class"] is None else str(row["worst_class"]),
-        "-" if row["confused_class"] is None else f"{row['confused_class']} as {row['confused_with']}",
-        *([_by_gold(row)] if "gold_accuracy" in row else []),
-    ]
+def _first(result: Judged) -> list[dict[str, str]]:
+    """The annotators on the screen: those to stop asking, then those whose errors cost most; else those with most labels."""
+    from crowdwise.figures import ordered_by_cost
+
+    rows = {str(row["annotator"]): row for row in result.table.to_pylist()}
+    known = [_cells(rows.pop(person.name)) | _judged(person) for person in ordered_by_cost(result.people)]
+    others = sorted(rows.values(), key=lambda row: -row["num_examples_labeled"])
+    return [*known, *(dict.fromkeys(COLUMNS, "-") | _cells(row) for row in others)][:SHOWN]
+
+
+def _judged(person: Person) -> dict[str, str]:
+    return {
+        "skill": number(person.skill),
+        "95% interval": f"{number(person.low)} to {number(person.high)}",
+        "what to do": "-" if person.verdict is None else str(person.verdict),
+    }
+
+
+def _cells(row: Mapping[str, Any]) -> dict[str, str]:
+    """What the table of annotators says of one of them."""
+    confused = row["confused_class"]
+    return {
+        "annotator": str(row["annotator"]),
+        "labels": f"{row['num_examples_labeled']:,}",
+        "confuses": "-" if confused is None else f"{confused} as {row['confused_with']}",
+        "off by": number(row.get("mean_absolute_error")),
+        "right by gold": _by_gold(row) if "gold_accuracy" in row else "-",
+    }
 
 
 def _by_gold(row: Mapping[str, Any]) -> str:

@@ -18,6 +18,9 @@ from crowdwise.quality._next import next_labels
 from crowdwise.quality._outlook import Outlook as Outlook
 from crowdwise.quality._outlook import measured as measured
 from crowdwise.quality._outlook import outlook as outlook
+from crowdwise.quality._outlook import unchecked as unchecked
+from crowdwise.quality._outlook import unchecked_errors as unchecked_errors
+from crowdwise.quality._outlook import unchecked_times as unchecked_times
 from crowdwise.quality._skill import independent_skill as independent_skill
 from crowdwise.quality._skill import skill_of as skill_of
 

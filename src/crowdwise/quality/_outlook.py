@@ -74,8 +74,39 @@ def outlook(confidence: Floats, checked: Sequence[tuple[float, bool]], n_classes
     enough = np.flatnonzero(rest <= 1 - target)
     more = int(enough[0]) if len(enough) else len(doubt)
     low, high = (float(gamma.ppf(tail, shape, scale=1 / rate)) for tail in (0.025, 0.975))
-    wrong_now = share(shape / rate)
-    chance = 1.96**2 * wrong_now * (1 - wrong_now) / len(doubt)  # of so few items, more or fewer may be wrong
-    most_wrong = wrong_now + float(np.sqrt((share(high) - wrong_now) ** 2 + chance))
-    least_wrong = wrong_now - float(np.sqrt((wrong_now - share(low)) ** 2 + chance))
-    return Outlook(1 - wrong_now, 1 - min(most_wrong, 1.0), 1 - max(least_wrong, 0.0), more)
+    return _between(share(low), share(shape / rate), share(high), len(doubt), more)
+
+
+def unchecked_times() -> tuple[float, float]:
+    """How many times the promised errors there may be, at the least and at the most, if nobody has checked any label."""
+    from scipy.stats import gamma  # slow to import
+
+    low, high = (float(gamma.ppf(tail, PRIOR, scale=1 / PRIOR)) for tail in (0.025, 0.975))
+    return low, high
+
+
+def unchecked_errors(confidence: Floats, n_classes: int, times: tuple[float, float]) -> tuple[float, float, float]:
+    """Sums of the errors expected of labels with this ``confidence`` (k,): at the least, as promised, and at the most."""
+    doubt, most = 1 - confidence, 1 - 1 / max(n_classes, 2)
+    least, largest = (float(np.minimum(each * doubt, most).sum()) for each in times)
+    return least, float(doubt.sum()), largest
+
+
+def unchecked(errors: tuple[float, float, float], number: int) -> Outlook:
+    """`outlook` of ``number`` labels that nobody has checked, from the sums of `unchecked_errors` over all of them.
+
+    >>> confidence = np.array([0.9, 0.8, 0.7])
+    >>> found = unchecked(unchecked_errors(confidence, 2, unchecked_times()), 3)
+    >>> bool(np.isclose(found.low, outlook(confidence, [], 2, 1.0).low))
+    True
+    """
+    least, promised, largest = (each / number for each in errors)
+    return _between(least, promised, largest, number, 0)
+
+
+def _between(least: float, wrong: float, largest: float, number: int, more: int) -> Outlook:
+    """What to expect if a share of the labels is wrong: between the ``least`` and the ``largest``, of so many items."""
+    chance = 1.96**2 * wrong * (1 - wrong) / number  # of so few items, more or fewer may be wrong
+    most_wrong = wrong + float(np.sqrt((largest - wrong) ** 2 + chance))
+    least_wrong = wrong - float(np.sqrt((wrong - least) ** 2 + chance))
+    return Outlook(1 - wrong, 1 - min(most_wrong, 1.0), 1 - max(least_wrong, 0.0), more)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +13,11 @@ import numpy as np
 from crowdwise.aggregation import recommend
 from crowdwise.aggregation.core import kernels, tempering
 from crowdwise.aggregation.core.crowd import MemoryCrowd
+from crowdwise.aggregation.core.queries import choose
 from crowdwise.aggregation.majority_vote import MajorityVote
 from crowdwise.annotations import Annotations
-from crowdwise.data.comparing import comparable
 from crowdwise.data.types import Floats, Ints
+from crowdwise.figures import Evidence, RightShare, Worth, evidence, measured, worth
 from crowdwise.registry import AGGREGATORS
 from crowdwise.report.source import Source
 
@@ -37,23 +39,45 @@ class Analysis:
     reason: str
     """Why it was chosen, in a sentence; empty if there was no choice."""
     posterior: Floats  # (n, C)
-    majority: Ints  # (n,) most votes; ties go to the first class
     confusion: Floats | None = None  # (R, C, C) if the method estimates it
     predicted: Floats | None = None  # (n, C) by the classifier
     transitions: Transitions | None = None
     right: Floats | None = None  # (E,) probability that the annotator is right on the instance, by the model
     warnings: list[str] = field(default_factory=list)
-    fitted: Any = None  # the aggregator, where one was fitted and its matrices fit into memory
+    fitted: Any = None  # the aggregator, if one was fitted
 
     @property
     def judging(self) -> Floats:
         """The posterior (n, C) by which annotators are judged."""
         return self.posterior if self.fitted is None else np.asarray(self.fitted.judging_posterior_)
 
+    @cached_property
+    def worth(self) -> Worth:
+        """How many labels are right, which figure to believe, and why."""
+        return worth(
+            self.source.annotations,
+            self.posterior,
+            self.source.truth,
+            label=self.label,
+            confidence=1 - self.doubt,
+            estimate=not self.shares,
+        )
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """Whether the labels themselves tell right from wrong; if not, probabilities and skills would be made up."""
+        return evidence(self.source.annotations)
+
     @property
     def comparable(self) -> bool:
-        """Whether the labels themselves tell right from wrong; if not, probabilities and skills would be made up."""
-        return comparable(self.source.annotations)
+        """Whether probabilities and skills may be shown: the labels tell right from wrong, or only their result is there."""
+        return self.evidence.enough or self.evidence.kind == "no labels"
+
+    @property
+    def shares(self) -> bool:
+        """Whether the posterior holds shares of votes, which are no probabilities of being right."""
+        fitted = self.fitted
+        return fitted is not None and bool(fitted.holds_shares) and fitted.calibration == "none"
 
     def known(self) -> Ints:
         """Codes of the labelled instances whose truth is known, (k,)."""
@@ -63,7 +87,7 @@ class Analysis:
     @property
     def label(self) -> Ints:
         """Consensus of every instance, (n,); ties go to the first class."""
-        return np.asarray(self.posterior.argmax(axis=1)) if self.posterior.size else np.zeros(len(self.posterior), int)
+        return choose(self.posterior, "first", np.random.default_rng(0))
 
     @property
     def doubt(self) -> Floats:
@@ -97,20 +121,19 @@ class Analysis:
         counts = given.reshape(len(shown), classes, classes).transpose(0, 2, 1)
         return np.asarray((counts + SMOOTHING * average) / (counts.sum(axis=2) + SMOOTHING)[:, :, None])
 
-    def accuracy(self, label: Ints) -> float | None:
-        """Fraction of the instances with known truth that have this label; None without any."""
-        truth = self.source.truth
-        if truth is None or not (truth >= 0).any():
-            return None
-        return float(np.mean(label[truth >= 0] == truth[truth >= 0]))
+    def measured(self, scores: Floats) -> RightShare | None:
+        """How many of the instances with known truth have the class of the highest score (n, C); None without any."""
+        truth, known = np.full(len(scores), -1), self.known()
+        if len(known):
+            truth[known] = np.asarray(self.source.truth)[known]
+        return measured(scores, truth)
 
 
 def analyse(source: Source, method: str = "auto", *, seed: int = 0) -> Analysis:
     """Fit a method to the labels, unless the source has a posterior or a classifier with transition matrices."""
     crowd, model = source.annotations, source.model if method == "auto" else None
-    majority = crowd.votes().argmax(axis=1) if crowd.n_classes else np.zeros(crowd.n_instances, np.int64)
     if model is None and source.posterior is not None and method == "auto":
-        return Analysis(source, source.method or "given", "", source.posterior, majority)
+        return Analysis(source, source.method or "given", "", source.posterior)
     fits = 8.0 * crowd.n_annotators * crowd.n_classes**2 <= TABLES
     predicted = None
     if model is not None:
@@ -123,12 +146,12 @@ def analyse(source: Source, method: str = "auto", *, seed: int = 0) -> Analysis:
             belief = _honest(crowd, belief)
             reason = "The classifier's prediction, combined with each label through its annotator's matrix."
             confusion = mean_matrices(crowd, transitions, np.arange(crowd.n_annotators)) if fits else None
-            return Analysis(source, model.name, reason, belief, majority, confusion, predicted, transitions, right)
+            return Analysis(source, model.name, reason, belief, confusion, predicted, transitions, right)
     (name, reason, fitted), warned = with_warnings(lambda: _aggregate(crowd, method, seed, source.models))
     if model is not None:
         name = f"{name}, beside the classifier of {model.name}"
-    found = Analysis(source, name, reason, fitted.posterior_, majority, predicted=predicted, warnings=warned)
-    return replace(found, confusion=fitted.confusion_, fitted=fitted) if fits else found
+    found = Analysis(source, name, reason, fitted.posterior_, predicted=predicted, warnings=warned)
+    return replace(found, confusion=fitted.confusion_ if fits else None, fitted=fitted)
 
 
 def _honest(crowd: Annotations, posterior: Floats) -> Floats:

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from crowdwise import graph, quality
+from crowdwise import graph
 from crowdwise.data.types import Floats, Ints
+from crowdwise.figures import Person, annotator_profiles, people, verdicts
 from crowdwise.readers import MODEL
 from crowdwise.report.analysis import Analysis
 from crowdwise.report.limits import MATRIX_NUMBERS, MOST_ANNOTATORS, MOST_EDGES, number
@@ -55,6 +56,8 @@ class ShownAnnotators:
     rows: list[dict[str, Any]]
     chart: dict[str, Any] | None
     """The map: positions, groups and edges; None for fewer than three annotators."""
+    people: list[Person]
+    """Skills and verdicts of everybody; empty where nobody can be judged."""
 
 
 def profiles(analysis: Analysis) -> ShownAnnotators:
@@ -62,27 +65,33 @@ def profiles(analysis: Analysis) -> ShownAnnotators:
     source, crowd = analysis.source, analysis.source.annotations
     if source.profiles is not None:
         rows = source.profiles.slice(0, MOST_ANNOTATORS).to_pylist()
-        return ShownAnnotators(
-            np.empty(0, np.int64), source.profiles.num_rows, [_row(row, str(row["annotator"])) for row in rows], None
-        )
+        earlier = [_row(row, str(row["annotator"])) for row in rows]
+        return ShownAnnotators(np.empty(0, np.int64), source.profiles.num_rows, earlier, None, [])
     shown = np.argsort(-crowd.labels_per_annotator, kind="stable")[:MOST_ANNOTATORS]
     shown = shown[crowd.labels_per_annotator[shown] > 0]
-    table = quality.annotators(
+    fits = analysis.fitted is not None and analysis.confusion is not None
+    table = annotator_profiles(
         crowd,
-        (analysis.posterior if analysis.fitted is None else analysis.fitted) if analysis.comparable else None,
-        confusion=analysis.confusion if analysis.comparable else None,
+        analysis.fitted if fits else analysis.judging,
+        analysis.evidence,
+        confusion=analysis.confusion,
         timestamps=source.timestamps,
         durations=source.durations,
         gold=None if analysis.comparable else source.gold,
     )
-    rows = [
-        _row(row, str(name)) for row, name in zip(table.take(shown).to_pylist(), crowd.annotators[shown], strict=True)
-    ]
-    if not analysis.comparable:  # neither skills nor matrices: only what was measured
-        return ShownAnnotators(shown, int(np.count_nonzero(crowd.labels_per_annotator)), rows, None)
+    profiles = table.take(shown).to_pylist()
+    rows = [_row(row, str(row["annotator"])) for row in profiles]
     for row, code in zip(rows, shown.tolist() if source.kinds is not None else [], strict=False):
         if source.kinds[code] == MODEL:  # type: ignore[index]
             row["kind"] = MODEL
+    if not analysis.comparable:  # neither skills nor matrices: only what was measured
+        return ShownAnnotators(shown, int(np.count_nonzero(crowd.labels_per_annotator)), rows, None, [])
+    models = {str(name) for name in source.models}
+    judged = verdicts(people(table.to_pylist(), models), crowd.n_classes)
+    verdict = {person.name: person.verdict for person in judged}
+    for row in rows:
+        if verdict.get(row["name"]) is not None:
+            row["verdict"] = str(verdict[row["name"]])
     _add_curves(rows, analysis, shown)
     chart = None
     if len(shown) and crowd.n_classes:
@@ -91,7 +100,7 @@ def profiles(analysis: Analysis) -> ShownAnnotators:
         _add_matrices_by_item(rows, analysis, shown)
         weight = crowd.labels_per_annotator[shown].astype(float)
         chart = _map(rows, shown, matrices, weight, source.model)
-    return ShownAnnotators(shown, int(np.count_nonzero(crowd.labels_per_annotator)), rows, chart)
+    return ShownAnnotators(shown, int(np.count_nonzero(crowd.labels_per_annotator)), rows, chart, judged)
 
 
 def profiles_of_model(model: CrowdClassifier) -> ShownAnnotators:
@@ -109,7 +118,7 @@ def profiles_of_model(model: CrowdClassifier) -> ShownAnnotators:
         constant, size = model.transition_.matrices.detach().cpu().double().numpy(), len(model.classes_)
         matrices = np.broadcast_to(constant, (total, size, size))[shown]
         _add_matrices(rows, matrices)
-    return ShownAnnotators(shown, total, rows, _map(rows, shown, matrices, np.ones(len(shown)), model))
+    return ShownAnnotators(shown, total, rows, _map(rows, shown, matrices, np.ones(len(shown)), model), [])
 
 
 def _row(values: dict[str, Any], name: str) -> dict[str, Any]:

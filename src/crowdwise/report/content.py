@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import crowdwise
 from crowdwise.data.codes import count
 from crowdwise.errors import ConfigError, suggest
+from crowdwise.figures import Worth
 from crowdwise.registry import AGGREGATORS
 from crowdwise.report.analysis import analyse
 from crowdwise.report.annotators import profiles, profiles_of_model
@@ -44,6 +45,8 @@ class Content:
     title: str
     made: str
     classes: list[str] = field(default_factory=list)
+    worth: Worth | None = None
+    """How many labels are right, which figure to believe, and why."""
     overview: dict[str, Any] = field(default_factory=dict)
     annotators: dict[str, Any] = field(default_factory=dict)
     map: dict[str, Any] = field(default_factory=dict)
@@ -79,13 +82,15 @@ def gather(
     shown = profiles(analysis)
     page = empty(source.title)
     page.classes = [str(name) for name in source.annotations.classes.tolist()]
+    page.worth = analysis.worth
     page.overview = overview(analysis, shown.rows, seed=seed)
     if shown.rows:
-        page.annotators = {"rows": shown.rows, "total": shown.total, "comparable": analysis.comparable}
+        why = "" if analysis.comparable else analysis.evidence.sentence
+        page.annotators = {"rows": shown.rows, "total": shown.total, "comparable": analysis.comparable, "why": why}
     page.map = shown.chart or {}
     page.models = models(analysis, seed=seed)
     page.next = next_labels(analysis, budget) if budget and analysis.comparable else []
-    page.overview["headline"] = headline(analysis, shown.rows, page.next, cost)
+    page.overview["headline"] = headline(analysis, shown.people, page.next, cost)
     page.items = items(analysis, shown.shown, PAGE_BYTES - RESERVED - size(dataclasses.asdict(page)))
     return page
 
@@ -94,7 +99,7 @@ def about_model(model: CrowdClassifier, title: str) -> Content:
     """What a trained model alone knows about its annotators, for runs whose labels are missing."""
     page, shown = empty(title), profiles_of_model(model)
     page.classes = [str(name) for name in model.classes_.tolist()]
-    page.annotators = {"rows": shown.rows, "total": shown.total, "comparable": True}
+    page.annotators = {"rows": shown.rows, "total": shown.total, "comparable": True, "why": ""}
     page.map = shown.chart or {}
     return page
 

@@ -7,38 +7,32 @@ from typing import Any
 
 import numpy as np
 
-from crowdwise import quality
 from crowdwise.data.shares import wilson
 from crowdwise.errors import spelled
-from crowdwise.readers import MODEL
+from crowdwise.figures import ENOUGH, Person, Verdict, Yardstick, estimated, ordered_by_cost, shared_hits
 from crowdwise.report.analysis import Analysis
-from crowdwise.report.overview import SPAMMER, listed
+from crowdwise.report.overview import listed
 
 RELABELLED = 0.1  # share of the items that is relabelled in the second sentence
-ENOUGH = 20  # items of known truth from which on accuracy is measured
-FEW_LABELS = 10  # annotators with fewer are neither praised nor dropped
 NAMED = 3
 SECOND = 100  # items to label a second time, where none has been
-USELESS = 0.25  # of a typical annotator's advantage over chance; who has less for certain need not be asked
+PAIR = 0.05  # of all errors; two classes that are taken for each other less often are not worth a sentence
+MORE_THAN_FAIR = 1.5  # times the errors of an average pair, likewise
 
 
 def headline(
-    analysis: Analysis, rows: Sequence[dict[str, Any]], suggested: Sequence[dict[str, Any]], cost: float | None = None
+    analysis: Analysis, people: Sequence[Person], suggested: Sequence[dict[str, Any]], cost: float | None = None
 ) -> list[dict[str, str]]:
     """Findings in plain words, each with a figure, a sentence, and the section that has the evidence."""
     crowd = analysis.source.annotations
     if not len(crowd) or crowd.n_classes < 2:
         return []
-    measured = len(analysis.known()) >= ENOUGH
-    if not analysis.comparable and not measured:
+    if analysis.worth.right is None:
         return _unknown(analysis, cost)
-    found = [
-        *_right(analysis),
-        _ask(rows, best=True, n_classes=crowd.n_classes),
-        _ask(rows, best=False, n_classes=crowd.n_classes),
-        _confused(analysis),
-        _more(suggested, cost),
-    ]
+    found = [_right(analysis), _relabelled(analysis)]
+    if analysis.comparable:
+        found += [_rely(people), _stop(people, analysis.worth.yardstick)]
+    found += [_confused(analysis), _more(suggested, cost)]
     return [finding for finding in found if finding is not None]
 
 
@@ -46,92 +40,84 @@ def _finding(figure: str, title: str, words: str, section: str) -> dict[str, str
     return {"figure": figure, "title": title, "words": words, "section": section}
 
 
-def _right(analysis: Analysis) -> list[dict[str, str]]:
-    """How many labels are right, and how many would be if the most doubtful items were relabelled.
+def _right(analysis: Analysis) -> dict[str, str]:
+    """How many labels are right: measured or estimated, whichever is to be believed, with what to compare it with."""
+    worth = analysis.worth
+    right, stick = worth.right, worth.yardstick
+    assert right is not None, "there is a share to show"
+    title = "of the labels are right" if right.basis == "measured" else "of the labels are expected to be right"
+    compared = "" if stick is None else f" For comparison, {stick}."
+    words = f"Between {percent(right.low)} and {percent(right.high)}. {worth.why}{compared}"
+    return _finding(percent(right.share), title, words, "overview")
 
-    Measured where the truth of enough items is known, else as the posterior promises, within what such promises are worth.
-    """
-    crowd, truth, known = analysis.source.annotations, analysis.source.truth, analysis.known()
-    labelled = np.flatnonzero(crowd.labels_per_instance > 0)
+
+def _relabelled(analysis: Analysis) -> dict[str, str] | None:
+    """How many labels would be right if the most doubtful items were relabelled, on the same basis."""
+    crowd, right = analysis.source.annotations, analysis.worth.right
+    if not analysis.comparable or right is None:
+        return None
+    labelled, known = np.flatnonzero(crowd.labels_per_instance > 0), analysis.known()
     total = len(labelled)
     k = max(1, round(RELABELLED * total))
-    if truth is not None and len(known) >= ENOUGH:
-        right = analysis.label[known] == truth[known]
+    if right.basis == "measured":
+        truth = np.asarray(analysis.source.truth)[known]
+        mended = shared_hits(analysis.posterior[known], truth)
         first = np.argsort(-analysis.doubt[known], kind="stable")[: max(1, round(RELABELLED * len(known)))]
-        mended = right.copy()
-        mended[first] = True
-        now, then = ((float(np.mean(each)), *map(float, wilson(each.sum(), len(each)))) for each in (right, mended))
-        title, basis = "of the labels are right", f", measured on {len(known):,} items of known truth"
+        mended[first] = 1.0
+        low, high = (float(end) for end in wilson(mended.sum(), len(mended)))
+        middle = float(mended.mean())
     else:
-        confidence = 1 - analysis.doubt[labelled]
-        confidence = confidence[np.argsort(confidence, kind="stable")]
-        all_of_them, rest = (quality.outlook(each, [], crowd.n_classes, 1.0) for each in (confidence, confidence[k:]))
-        now = all_of_them.right, all_of_them.low, all_of_them.high
-        low, middle, high = ((share * (total - k) + k) / total for share in (rest.low, rest.right, rest.high))
-        then = middle, low, high
-        title = "of the labels are expected to be right"
-        basis = ". No truth was given to check it: label some items yourself to be sure"
+        confidence = np.sort(1 - analysis.doubt[labelled])[k:]
+        rest = estimated(confidence, crowd.n_classes)
+        shares = (1.0, 1.0, 1.0) if rest is None else (rest.low, rest.share, rest.high)
+        low, middle, high = ((share * (total - k) + k) / total for share in shares)
     doubtful = f"if the {k:,} most doubtful {'item is' if k == 1 else 'items are'} relabelled"
-    found = [_finding(percent(now[0]), title, f"Between {percent(now[1])} and {percent(now[2])}{basis}.", "overview")]
-    if analysis.comparable:
-        words = "Look at them below, or put them right with “crowdwise review”."
-        found.append(
-            _finding(percent(then[0]), doubtful, f"Between {percent(then[1])} and {percent(then[2])}. {words}", "items")
-        )
-    return found
+    words = f"Between {percent(low)} and {percent(high)}. Look at them below, or correct them with “crowdwise review”."
+    return _finding(percent(middle), doubtful, words, "items")
 
 
 def _unknown(analysis: Analysis, cost: float | None) -> list[dict[str, str]]:
     """Why nothing can be said, and what would change that."""
-    labelled = int(np.count_nonzero(analysis.source.annotations.labels_per_instance))
-    known, number = len(analysis.known()), min(SECOND, labelled)
-    few = f", and the truth of only {known:,} is known" if known else ""
+    given, why = analysis.evidence, analysis.worth.why
+    found = [_finding("Unknown", "how many labels are right", why, "overview")]
+    if given.kind not in ("one label", "one annotator"):
+        return found
+    number = min(SECOND, analysis.worth.votes.labelled)
     price = f", for {number * cost:,.2f}" if cost is not None else ""
-    return [
-        _finding(
-            "Unknown",
-            "how many labels are right",
-            f"No item has labels of two annotators{few}, so nothing tells right labels from wrong ones, good annotators from "
-            f"bad ones, or classes that are confused. Label some items twice, or give the truth of {ENOUGH} items or more with "
-            f"{spelled('gold', 'FILE')}.",
-            "overview",
-        ),
-        _finding(
-            "Label twice",
-            f"{number:,} {'item' if number == 1 else 'items'}, drawn at random{price}",
-            "How often a second annotator gives the same label tells, to within about ten points in a hundred, how good the "
-            "labels are. Then make this report again.",
-            "overview",
-        ),
-    ]
+    title = f"{number:,} {'item' if number == 1 else 'items'}, drawn at random{price}"
+    words = (
+        "A second annotator's agreement estimates label quality to about ten points. Then rebuild this report. Or give the "
+        f"true labels of {ENOUGH} items or more with {spelled('gold', 'FILE')}."
+    )
+    return [*found, _finding("Label twice", title, words, "overview")]
 
 
-def _ask(rows: Sequence[dict[str, Any]], *, best: bool, n_classes: int) -> dict[str, str] | None:
-    """Whom to ask more, or no longer: people only, with enough labels to tell."""
-    people = [
-        row
-        for row in rows
-        if row.get("kind") != MODEL and row.get("labels", 0) >= FEW_LABELS and row.get("skill") and "low" in row
-    ]
-    if len(people) < 2:
+def _rely(people: Sequence[Person]) -> dict[str, str] | None:
+    """Whom to ask more: people who are for certain as good as the typical one."""
+    chosen = [each for each in people if each.verdict == Verdict.RELY]
+    chosen.sort(key=lambda each: -each.low)
+    named = chosen[:NAMED]
+    if not named:
         return None
-    if best:
-        chosen = sorted(people, key=lambda row: -row["low"])[:NAMED]
-        skills = f"{percent(min(row['skill'] for row in chosen))} to {percent(max(row['skill'] for row in chosen))}"
-        words = f"Right in {skills} of cases; at worst in {percent(min(row['low'] for row in chosen))}."
-        return _finding("Ask more", listed([row["name"] for row in chosen], NAMED), words, "annotators")
-    chance, typical = 1 / n_classes, float(np.median([row["skill"] for row in people]))
-    bar = chance + USELESS * max(typical - chance, 0)
-    idle = [row["high"] < typical and row.get("spammer", 0) > SPAMMER for row in people]  # even at best
-    weak = [row for row, spam in zip(people, idle, strict=True) if spam or row["high"] < bar]
-    weak.sort(key=lambda row: row["skill"])
+    skills = sorted(each.skill for each in named)
+    about = percent(skills[0]) if len(named) == 1 else f"{percent(skills[0])} to {percent(skills[-1])}"
+    words = f"Right in {about} of cases; at worst in {percent(min(each.low for each in named))}."
+    return _finding("Ask more", listed([each.name for each in named], NAMED), words, "annotators")
+
+
+def _stop(people: Sequence[Person], stick: Yardstick | None) -> dict[str, str] | None:
+    """Whom to ask no longer, the costliest first."""
+    if sum(each.verdict is not None for each in people) < 2:
+        return None
+    weak = [each for each in ordered_by_cost(people) if each.verdict == Verdict.STOP]
     if not weak:
         words = "No annotator is so weak that their labels could safely be dropped."
         return _finding("Keep asking", "everybody", words, "annotators")
-    right, most = (percent(max(row[name] for row in weak)) for name in ("skill", "high"))
-    labels = sum(row["labels"] for row in weak)
-    words = f"Right in {right} of cases ({most} at best); a guess is right in {percent(chance)}. {labels:,} labels are theirs."
-    return _finding("Stop asking", listed([row["name"] for row in weak], NAMED), words, "annotators")
+    labels = sum(each.labels for each in weak)
+    right = sum(each.labels * each.skill for each in weak) / labels
+    compared = "" if stick is None else f" {sentence(str(stick))}."
+    words = f"Together right in {percent(right)} of {labels:,} labels.{compared}"
+    return _finding("Stop asking", listed([each.name for each in weak], NAMED), words, "annotators")
 
 
 def _confused(analysis: Analysis) -> dict[str, str] | None:
@@ -153,6 +139,9 @@ def _confused(analysis: Analysis) -> dict[str, str] | None:
     one, other = sorted(np.unravel_index(int(wrong.argmax()), wrong.shape))
     names = [str(crowd.classes[code]) for code in (one, other)]
     share = wrong[one, other] / errors
+    fair = 2 / (c * (c - 1))  # of all pairs of classes
+    if c > 2 and share < max(PAIR, MORE_THAN_FAIR * fair):
+        return None
     seen = counts.sum(axis=0)  # labels on items of each class
     ways = [
         f"{percent(counts[label, true] / seen[true])} of the labels on “{crowd.classes[true]}” say “{crowd.classes[label]}”"

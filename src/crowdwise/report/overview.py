@@ -9,42 +9,39 @@ from typing import Any
 import numpy as np
 
 from crowdwise import agreement
+from crowdwise.annotations import Annotations
 from crowdwise.data.codes import count
 from crowdwise.errors import spelled
+from crowdwise.figures import SPAMMER, Verdict
 from crowdwise.readers import MODEL
 from crowdwise.report.analysis import Analysis
 from crowdwise.report.limits import number
 
 RESAMPLES = 200  # for the intervals of agreement
 LARGE = 500_000  # labels; no intervals above that
-SPAMMER, SPAM_LABELS = 0.9, 10
 HURRIED = 0.25  # of the crowd's median seconds per label
 NAMED = 5  # names in a list
-OVERCONFIDENT = 0.02  # predicted minus measured accuracy that earns a warning
 
 
 def overview(analysis: Analysis, rows: Sequence[dict[str, Any]], *, seed: int = 0) -> dict[str, Any]:
     """Plain data for the first section; ``rows`` are those of the annotators."""
     crowd = analysis.source.annotations
     measured = _agreement(analysis, seed)
-    votes = crowd.votes()
-    most = votes.max(axis=1, initial=0)
+    votes = analysis.worth.votes
     labelled = crowd.labels_per_instance > 0
-    tied = int(np.count_nonzero(((votes == most[:, None]).sum(axis=1) > 1) & labelled))
-    differs = int(np.count_nonzero((analysis.label != analysis.majority) & labelled))
     counts = np.bincount(analysis.label[labelled | (len(crowd) == 0)], minlength=crowd.n_classes)
     given = np.bincount(crowd.label, minlength=crowd.n_classes)
     confidence = analysis.posterior.max(axis=1, initial=0)[labelled | (len(crowd) == 0)]
     histogram = np.histogram(confidence, bins=20, range=(0, 1))[0]
     return {
         "message": analysis.source.message,
-        "labelled": int(np.count_nonzero(labelled)),
+        "labelled": votes.labelled,
         "sizes": _sizes(analysis),
         "agreement": measured,
-        "method": {"name": analysis.method, "reason": analysis.reason, "differs": differs, "tied": tied},
+        "method": {"name": analysis.method, "reason": analysis.reason, "differs": votes.differing, "tied": votes.tied},
         "accuracy": _accuracy(analysis),
         "facts": dict(analysis.source.facts),
-        "warnings": _warnings(analysis, rows, measured, tied),
+        "warnings": _warnings(analysis, rows, measured),
         "classes": {
             "consensus": (counts / max(counts.sum(), 1)).round(4).tolist(),
             "labels": (given / max(given.sum(), 1)).round(4).tolist(),
@@ -70,7 +67,7 @@ def _sizes(analysis: Analysis) -> list[tuple[str, str, str]]:
 def _agreement(analysis: Analysis, seed: int) -> list[dict[str, Any]]:
     """Measures with their intervals; none if no instance has two labels."""
     crowd = analysis.source.annotations
-    if not len(crowd) or not analysis.comparable or crowd.n_classes < 2:
+    if analysis.evidence.kind not in ("labels", "chance"):
         return []
     resamples = RESAMPLES if len(crowd) <= LARGE else 0
     report = agreement.report(crowd, n_bootstrap=resamples, random_state=seed)
@@ -87,21 +84,20 @@ def _agreement(analysis: Analysis, seed: int) -> list[dict[str, Any]]:
 
 
 def _accuracy(analysis: Analysis) -> list[dict[str, Any]]:
-    """Accuracy on instances with known truth: of the method, of majority vote, of the classifier."""
-    truth = analysis.source.truth
-    if truth is None or not (truth >= 0).any():
-        return []
-    known, labels = int(np.count_nonzero(truth >= 0)), {analysis.method: analysis.label}
-    if len(analysis.source.annotations):
-        labels.setdefault("majority-vote", analysis.majority)
+    """Right labels on instances with known truth, ties shared: of the method, of majority vote, of the classifier."""
+    found, votes = analysis.worth.measured, analysis.worth.majority
+    every = {analysis.method: found}
+    every.setdefault("majority-vote", votes)
     if analysis.predicted is not None:
-        labels["the classifier alone"] = np.asarray(analysis.predicted.argmax(axis=1))
-    return [{"name": name, "share": analysis.accuracy(found), "known": known} for name, found in labels.items()]
+        every["the classifier alone"] = analysis.measured(analysis.predicted)
+    return [
+        {"name": name, "share": each.share, "low": each.low, "high": each.high, "known": each.items}
+        for name, each in every.items()
+        if each is not None
+    ]
 
 
-def _warnings(
-    analysis: Analysis, rows: Sequence[dict[str, Any]], measured: Sequence[dict[str, Any]], tied: int
-) -> list[str]:
+def _warnings(analysis: Analysis, rows: Sequence[dict[str, Any]], measured: Sequence[dict[str, Any]]) -> list[str]:
     """What a reader should know before trusting the figures."""
     crowd = analysis.source.annotations
     found: list[str] = list(analysis.warnings)
@@ -110,13 +106,11 @@ def _warnings(
             *found,
             f"The labels are missing: pass {spelled('annotations', 'FILE')} to see annotators and agreement.",
         ]
-    labelled = max(int(np.count_nonzero(crowd.labels_per_instance)), 1)
-    alpha = next((row["value"] for row in measured if row["measure"].startswith("Krippendorff")), None)
-    if crowd.n_classes < 2:
-        found.append("All labels are the same class, so there is nothing to compare.")
-    elif alpha is None:
-        found.append("No item has labels of two annotators, so agreement and annotators' errors cannot be estimated.")
-    elif alpha < 0.4:
+    labelled = analysis.worth.votes.labelled
+    if not analysis.comparable:
+        return [*found, analysis.evidence.sentence, *_oddities(crowd)]
+    alpha = next((row["value"] for row in measured if row["measure"].startswith("Krippendorff")), math.nan)
+    if alpha < 0.4:
         found.append(
             f"Annotators agree little (Krippendorff's alpha {alpha:.2f}, where 1 is perfect and 0 is chance). "
             "The task may be hard, or its instructions unclear."
@@ -126,20 +120,20 @@ def _warnings(
             f"Annotators agree moderately (Krippendorff's alpha {alpha:.2f}); conclusions are commonly called tentative "
             "from 0.667 on, and reliable from 0.8 on."
         )
-    right = analysis.accuracy(analysis.label)
-    if right is not None and analysis.comparable:
-        known = analysis.source.truth >= 0  # type: ignore[operator]
-        promised = float(analysis.posterior[known].max(axis=1).mean())
-        if promised - right > OVERCONFIDENT:
-            found.append(
-                f"The probabilities are too high: on items with known truth they predict that {promised:.1%} of the "
-                f"labels are right, but {right:.1%} are."
-            )
+    if analysis.worth.contradicted:
+        found.append(analysis.worth.why)
     single = int(np.count_nonzero(crowd.labels_per_instance == 1))
-    if alpha is not None and single > 0.1 * labelled:
-        found.append(f"{single:,} of {labelled:,} items have only one label, which nothing can correct.")
+    tied = analysis.worth.votes.tied
+    if single > 0.1 * labelled:
+        found.append(f"{single:,} of {labelled:,} items have a single label, so errors in them cannot be detected.")
     if tied > 0.05 * labelled:
         found.append(f"{tied:,} of {labelled:,} items are tied in a majority vote.")
+    return [*found, *_oddities(crowd), *_annotator_warnings(rows)]
+
+
+def _oddities(crowd: Annotations) -> list[str]:
+    """What is unusual about the file, whatever its labels are worth."""
+    found = []
     if crowd.n_duplicates:
         found.append(f"{count(crowd.n_duplicates, 'labels')} by annotators who had already labelled the item.")
     silent = [str(name) for name in crowd.annotators[crowd.labels_per_annotator == 0]]
@@ -148,15 +142,15 @@ def _warnings(
     unseen = [str(name) for name in crowd.classes[np.bincount(crowd.label, minlength=crowd.n_classes) == 0]]
     if unseen:
         found.append(f"Nobody chose {listed(unseen)}.")
-    found += _annotator_warnings(rows)
     return found
 
 
 def _annotator_warnings(rows: Sequence[dict[str, Any]]) -> list[str]:
     found = []
-    spam = [row["name"] for row in rows if row.get("spammer", 0) > SPAMMER and row["labels"] >= SPAM_LABELS]
+    spam = [row["name"] for row in rows if row.get("verdict") == Verdict.STOP and row.get("spammer", 0) > SPAMMER]
     if spam:
-        found.append(f"The labels of {listed(spam)} hardly depend on the item: check them before you use them.")
+        verb = "labels" if len(spam) == 1 else "label"
+        found.append(f"{listed(spam)} {verb} almost independently of the item: check these labels.")
     pace = [row["seconds"] for row in rows if row.get("seconds")]
     if len(pace) >= 3:
         usual = float(np.median(pace))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import functools
 import hashlib
 import os
@@ -34,7 +35,7 @@ def render(page: Content, *, live: str | None = None) -> str:
         from crowdwise.report import charts
     except ImportError as error:
         raise ConfigError(HINT) from error
-    data = vars(page) | {"specs": charts.specs(page.classes), "themes": charts.themes(), "live": live}
+    data = dataclasses.asdict(page) | {"specs": charts.specs(page.classes), "themes": charts.themes(), "live": live}
     bundle, script = _bundle(), _script()
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True

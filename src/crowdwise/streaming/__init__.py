@@ -38,7 +38,7 @@ from crowdwise.storage.limits import parse_size
 from crowdwise.streaming.checkpoint import Checkpoint
 from crowdwise.streaming.crowd import StreamedCrowd
 from crowdwise.streaming.folder import working_in
-from crowdwise.streaming.output import Figures, annotator_table, check_output, figures, write_labels
+from crowdwise.streaming.output import Figures, annotator_table, check_output, evidence_of, figures, write_labels
 from crowdwise.streaming.passes import Passes, Progress, Threads
 from crowdwise.streaming.preparation import prepare
 from crowdwise.streaming.store import Store
@@ -207,12 +207,14 @@ def _write(
     """Write both tables, or none; returns figures and the number of repeats."""
     posterior: Any = model.posterior_  # questions to the partitions
     judging: Any = model.judging_posterior_
+    given = evidence_of(crowd, model)
+    shares = model.holds_shares and model.calibration == "none"
     with replacing_all(file for file in (out, profile) if file is not None) as staged:
-        sums = write_labels(crowd, posterior, judging, staged[out], proba=proba)
-        table = annotator_table(crowd, model, judging, sums)
+        sums = write_labels(crowd, posterior, judging, staged[out], proba=proba, told=given.enough or shares)
+        table = annotator_table(crowd, model, judging, sums, given)
         if profile is not None:
             write_table(table, staged[profile])
-    return figures(sums, crowd.n_labelled)
+    return figures(sums, crowd.n_labelled, given, shares=shares)
 
 
 def _describe(path: Path, store: Store, repeats: int, own: Sequence[Path]) -> str:

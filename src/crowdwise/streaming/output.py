@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -15,17 +15,31 @@ from crowdwise.aggregation.core import kernels
 from crowdwise.aggregation.core.base import Aggregator, share
 from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.core.kernels import Floats, Layout
-from crowdwise.aggregation.core.queries import against_votes
+from crowdwise.aggregation.core.queries import against_votes, tied_votes
+from crowdwise.annotations import Annotations
 from crowdwise.data.codes import cells
 from crowdwise.data.repeats import heaviest
 from crowdwise.errors import DataError
-from crowdwise.quality import Tally, class_counts, consensus_shares, independent_skill, profile, skill_of
+from crowdwise.figures import Evidence, by_chance_test
+from crowdwise.quality import (
+    Tally,
+    class_counts,
+    consensus_shares,
+    independent_skill,
+    profile,
+    skill_of,
+    unchecked,
+    unchecked_errors,
+    unchecked_times,
+    ungraded,
+)
 from crowdwise.readers import format_of, packing
 from crowdwise.storage.text import inert_table
 from crowdwise.streaming.crowd import StreamedCrowd
 from crowdwise.streaming.passes import Question, Sums
 
 FORMATS = ("parquet", "arrow", "csv", "tsv")  # that can be written piece by piece
+TESTED = 200_000  # labels, at least, among which the instances are drawn whose agreement is tested
 CONFUSION = 1e9  # bytes of confusion matrices above which profiles are made from the posterior alone
 
 
@@ -42,7 +56,14 @@ class Figures:
     raw_agreement: float
     """Share of the pairs of labels of an instance that agree, mean over instances; NaN where there are no pairs."""
     confidence: float = float("nan")
-    """Mean confidence in the labels of instances with annotations."""
+    """Mean confidence in the labels of instances with annotations; NaN without evidence or of vote shares."""
+    confidence_low: float = float("nan")
+    confidence_high: float = float("nan")
+    """Ends of the 95 % interval of the share of right labels, which ``confidence`` is an estimate of."""
+    labelled: int = 0
+    """Instances with annotations."""
+    evidence: Evidence = field(default_factory=lambda: Evidence("labels"))
+    """Whether the labels tell right from wrong."""
 
 
 def check_output(out: Path) -> None:
@@ -52,10 +73,12 @@ def check_output(out: Path) -> None:
         raise DataError(f"{out}: labels can be streamed to {known} only; choose another suffix")
 
 
-def write_labels(crowd: StreamedCrowd, posterior: Question, judging: Question, out: Path, *, proba: bool) -> Sums:
+def write_labels(
+    crowd: StreamedCrowd, posterior: Question, judging: Question, out: Path, *, proba: bool, told: bool = True
+) -> Sums:
     """Write one row per instance in the order of their codes, a row group for each partition; returns `_sums`.
 
-    Annotators are judged by the posterior ``judging``.
+    Annotators are judged by the posterior ``judging``. Unless it is ``told`` which labels are right, probabilities are null.
     """
     ids, classes = crowd.store.vocabulary("instances").arrow, crowd.store.vocabulary("classes")
     names = [f"p_{name}" for name in classes.arrow.to_pylist()] if proba else []
@@ -65,6 +88,8 @@ def write_labels(crowd: StreamedCrowd, posterior: Question, judging: Question, o
     def take(piece: dict[str, Any]) -> None:
         nonlocal start, writer
         size = len(piece["n_annotations"])
+        if not told:
+            piece |= {name: pa.nulls(size, pa.float64()) for name in ("confidence", *names)}
         table = pa.table({"instance": ids.slice(start, size), **piece, "label": classes.take(piece["label"])})
         writer = _writer(out, table.schema) if writer is None else writer
         writer.write_table(inert_table(table) if format_of(out) in ("csv", "tsv") else table)
@@ -72,13 +97,15 @@ def write_labels(crowd: StreamedCrowd, posterior: Question, judging: Question, o
 
     crowd.progress.title = "writing labels"
     try:
-        return crowd.pieces(_labels, posterior, judging, names, small(crowd), take=take)
+        return crowd.pieces(_labels, posterior, judging, names, small(crowd), unchecked_times(), take=take)
     finally:
         if writer is not None:
             writer.close()
 
 
-def _labels(layout: Layout, q: Floats, judging: Floats, names: list[str], dense: bool) -> tuple[dict[str, Any], Sums]:
+def _labels(
+    layout: Layout, q: Floats, judging: Floats, names: list[str], dense: bool, times: tuple[float, float]
+) -> tuple[dict[str, Any], Sums]:
     """Codes of the labels and other columns of a part, and its `_sums`."""
     part = MemoryCrowd(layout)
     labels = part.choose(q, "first", np.random.default_rng(0))
@@ -88,7 +115,7 @@ def _labels(layout: Layout, q: Floats, judging: Floats, names: list[str], dense:
         "n_annotations": np.diff(layout.indptr) if layout.weight is None else part.annotators_per_instance,
         **{name: np.ascontiguousarray(q[:, code]) for code, name in enumerate(names)},
     }
-    return columns, _sums(part, q, judging, labels, dense)
+    return columns, _sums(part, q, judging, labels, dense, times)
 
 
 def small(crowd: StreamedCrowd) -> bool:
@@ -110,26 +137,26 @@ def _writer(out: Path, schema: pa.Schema) -> Any:
     return csv.CSVWriter(str(out), schema, write_options=options)
 
 
-def _sums(part: MemoryCrowd, q: Floats, judging: Floats, labels: Any, dense: bool) -> Sums:
+def _sums(part: MemoryCrowd, q: Floats, judging: Floats, labels: Any, dense: bool, times: tuple[float, float]) -> Sums:
     """Of a part: ties, changes; shares of agreeing pairs, instances that have pairs, disagreement, labels (C,) in pairs;
-    repeated (instance, annotator) pairs; confidence; labels like the most likely class (R,), right labels (R,), class mass (C,),
-    counts, and expected classes (R, C)."""
+    repeated (instance, annotator) pairs; expected errors, three sums; labels like the most likely class (R,), right labels
+    (R,), class mass (C,), counts, and expected classes (R, C)."""
     votes = np.ascontiguousarray(part.votes().T)  # (C, n): numpy reduces short rows slowly
-    most, (hard, repeats) = votes.max(axis=0), _hard(part)
+    hard, repeats = _hard(part)
     plain = votes if hard is part else np.ascontiguousarray(hard.votes().T)
     number = hard.labels_per_instance
     paired = number >= 2
     pairs = number * (number - 1.0)
     agreeing = (plain * (plain - 1.0)).sum(axis=0)
     return (
-        int(np.count_nonzero((votes == most).sum(axis=0) > 1)),
+        int(np.count_nonzero(tied_votes(votes.T))),
         int(np.count_nonzero(against_votes(votes.T, labels))),
         float((agreeing[paired] / pairs[paired]).sum()),
         int(np.count_nonzero(paired)),
         float(((pairs - agreeing)[paired] / (number[paired] - 1.0)).sum()),
         plain @ paired.astype(np.float64),
         repeats,
-        float(q.max(axis=1) @ (number > 0)),
+        *unchecked_errors(q.max(axis=1)[number > 0], part.n_classes, times),
         part.hits(consensus_shares(q)).sum(axis=1),
         part.hits(judging).sum(axis=1),
         part.mass(judging),
@@ -151,20 +178,59 @@ def _hard(part: MemoryCrowd) -> tuple[MemoryCrowd, int]:
     return MemoryCrowd(layout._replace(cells=layout.cells[rows], indptr=indptr, weight=None)), 0
 
 
-def figures(sums: Sums, n_labelled: int) -> tuple[Figures, int]:
-    """The summary of all parts, from `_sums`, and the number of repeats."""
-    ties, changed, shares, n_paired, observed, labels, repeats, certain = sums[:8]
+def figures(sums: Sums, n_labelled: int, given: Evidence, *, shares: bool) -> tuple[Figures, int]:
+    """The summary of all parts, from `_sums`, and the number of repeats; vote ``shares`` promise nothing."""
+    ties, changed, agreeing, n_paired, observed, labels, repeats, *errors = sums[:10]
     total = float(labels.sum())
     expected = total**2 - float(labels @ labels)
     alpha = 1.0 - (total - 1.0) * observed / expected if expected > 1e-12 * total**2 else float("nan")
-    return Figures(
-        ties, changed, alpha, shares / n_paired if n_paired else float("nan"), certain / max(n_labelled, 1)
-    ), repeats
+    raw = agreeing / n_paired if n_paired else float("nan")
+    certain = (float("nan"),) * 3
+    if given.enough and not shares and n_labelled:
+        found = unchecked((errors[0], errors[1], errors[2]), n_labelled)
+        certain = found.right, found.low, found.high
+    return Figures(ties, changed, alpha, raw, *certain, n_labelled, given), repeats
 
 
-def annotator_table(crowd: StreamedCrowd, model: Aggregator, judging: Question, sums: Sums) -> pa.Table:
+def evidence_of(crowd: StreamedCrowd, model: Aggregator) -> Evidence:
+    """`crowdwise.figures.evidence` of a streamed crowd; agreement is tested on as many partitions as are needed."""
+    if not crowd.n_annotations:
+        return Evidence("no labels")
+    if np.count_nonzero(crowd.label_counts.sum(axis=0)) < 2:
+        return Evidence("one class")
+    if not model.comparable_:
+        people = np.count_nonzero(crowd.labels_per_annotator)
+        return Evidence("one annotator" if people < 2 else "one label")
+    return by_chance_test(_sample(crowd))
+
+
+def _sample(crowd: StreamedCrowd) -> Annotations:
+    """The annotations of the first partitions, which hold instances in no order: at least `TESTED`, or all of them."""
+    instance, cell, weight = [], [], []
+    size, number = 0, 0
+    while size < TESTED and number < len(crowd.store):
+        layout = crowd.store.load(number).layout
+        instance.append(kernels.instances(layout).astype(np.int64) + size)  # apart from those of other partitions
+        cell.append(layout.cells.astype(np.int64))
+        weight.append(np.ones(len(layout.cells)) if layout.weight is None else layout.weight)
+        size, number = size + len(layout.cells), number + 1
+    annotator, label = np.divmod(np.concatenate(cell), crowd.n_classes)
+    weights = np.concatenate(weight)
+    return Annotations.from_triples(
+        np.concatenate(instance),
+        annotator,
+        label,
+        n_annotators=crowd.n_annotators,
+        n_classes=crowd.n_classes,
+        weight=None if np.all(weights == 1) else weights,
+    )
+
+
+def annotator_table(
+    crowd: StreamedCrowd, model: Aggregator, judging: Question, sums: Sums, given: Evidence
+) -> pa.Table:
     """`crowdwise.quality.annotators` from sums, worst first; also sets what the model derives from its posterior."""
-    agreeing, right, mass, counts, expected = sums[8:]
+    agreeing, right, mass, counts, expected = sums[10:]
     number = crowd.labels_per_annotator
     vars(model).setdefault("skill_", share(right, number, crowd.n_classes))
     vars(model).setdefault("class_prior_", mass / crowd.n_labelled)
@@ -184,6 +250,7 @@ def annotator_table(crowd: StreamedCrowd, model: Aggregator, judging: Question, 
         comparable=model.comparable_,
     )
     table = pa.table(profile(tally, 0.95))
+    table = table if given.enough else ungraded(table)
     return table.sort_by([("annotator_quality", "ascending"), ("num_examples_labeled", "descending")])
 
 

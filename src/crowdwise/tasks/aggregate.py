@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from crowdwise import agreement, quality, streaming
+from crowdwise import agreement, streaming
 from crowdwise.aggregation import recommend
 from crowdwise.aggregation.core.base import Aggregator, choose
 from crowdwise.aggregation.core.gold import gold_codes
-from crowdwise.aggregation.core.queries import against_votes
 from crowdwise.annotations import Annotations
 from crowdwise.data.codes import count
 from crowdwise.errors import CrowdwiseWarning, UsageError, spelled
+from crowdwise.figures import Evidence, RightShare, VoteFigures, Worth, annotator_profiles, believed, worth
 from crowdwise.readers import bare_suffix, write_labels, write_table
 from crowdwise.readers.write import LABEL_STUDIO, output_format
 from crowdwise.registry import AGGREGATORS
@@ -48,13 +49,16 @@ class GoldAccuracy:
     """How often labels are right where the truth is known."""
 
     accuracy: float
+    low: float
+    high: float
+    """Ends of the 95 % interval of ``accuracy`` (Wilson)."""
     majority: float
-    """Of majority votes."""
+    """Of majority votes; ties are shared."""
     instances: int
     crossed: bool
     """Gold was told to the method, so each half was measured with the other half given."""
-    claimed: float = float("nan")
-    """Mean confidence in these labels: what was promised, where ``accuracy`` is what is true."""
+    claimed: float | None = None
+    """Mean confidence in these labels: what was promised, where ``accuracy`` is what is true; None without evidence."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,9 @@ class Promise:
 
     confidence: float
     """Mean confidence in the labels."""
+    low: float
+    high: float
+    """Ends of its 95 % interval."""
     independent: float
     """The same if annotators erred independently, as models assume."""
     reason: str
@@ -81,11 +88,13 @@ class Aggregated:
     n_annotators: int
     figures: Figures
     """Ties, labels that are not those of the majority, Krippendorff's alpha and raw agreement."""
+    worth: Worth
+    """How many labels are right, which figure to believe, and why."""
     out: Path
     annotators_out: Path
     gold: GoldAccuracy | None = None
     promise: Promise | None = None
-    """What the labels promise; None for shares of votes."""
+    """What the labels promise; None for shares of votes, and if nothing can be said: see ``worth.why``."""
     work: Path | None = None
     """Folder in which a streamed table was prepared, where it is kept."""
 
@@ -161,20 +170,37 @@ def aggregate(
     crowd, known = export.annotations, export.gold
     with observer.step("inferring labels"):
         fitted = fit(method, crowd, known if informed else None, seed, models=export.models)
-        votes = crowd.votes()
-        majority = votes.argmax(axis=1)
-        labels = fitted.labels
-        measured = _accuracy(fitted, crowd, known, majority, seed, informed=informed) if known else None
-        tables = {out: label_table(crowd, fitted, proba=proba), profile: annotator_table(crowd, fitted.model)}
+        truth = gold_codes(crowd, known) if known else None
+        checked = _crossed(fitted, crowd, known, seed) if known and informed else None
+        found = labels_worth(fitted, crowd, truth, checked)
+        posterior = fitted.model.posterior_ if checked is None else checked
+        told = np.full(crowd.n_instances, found.evidence.enough or _only_shares(fitted.model))
+        if informed and truth is not None:
+            told |= truth >= 0
+        tables = {
+            out: label_table(crowd, fitted, proba=proba, told=told),
+            profile: annotator_table(crowd, fitted.model, found.evidence),
+        }
         alpha = agreement.krippendorff_alpha(crowd, n_bootstrap=0).value
         raw = agreement.raw_agreement(crowd, n_bootstrap=0).value
     write_together(tables, {out: partial(write_labels, to=to, export=export, model=fitted.name)})
-    ties = int(np.count_nonzero((votes == votes.max(axis=1)[:, None]).sum(axis=1) > 1))
-    promised = promise(fitted)
-    confidence = float(fitted.model.posterior_[votes.sum(axis=1) > 0].max(axis=1).mean())
-    figures = Figures(ties, int(np.count_nonzero(against_votes(votes, labels))), alpha, raw, confidence)
-    sizes = len(crowd), crowd.n_instances, crowd.n_annotators
-    return Aggregated(fitted.name, fitted.reason, *sizes, figures, out, profile, gold=measured, promise=promised)
+    expected = found.estimated
+    certain = (math.nan,) * 3 if expected is None else (expected.share, expected.low, expected.high)
+    votes = found.votes
+    figures = Figures(votes.tied, votes.differing, alpha, raw, *certain, votes.labelled, found.evidence)
+    return Aggregated(
+        method=fitted.name,
+        reason=fitted.reason,
+        n_annotations=len(crowd),
+        n_instances=crowd.n_instances,
+        n_annotators=crowd.n_annotators,
+        figures=figures,
+        worth=found,
+        out=out,
+        annotators_out=profile,
+        gold=_accuracy(found, posterior, truth, crossed=checked is not None),
+        promise=promise(fitted, found),
+    )
 
 
 def _streamed(
@@ -189,11 +215,33 @@ def _streamed(
     except KeyboardInterrupt:
         raise KeyboardInterrupt("run it again to go on where it stopped") from None
     observer.note(result.message)
-    sizes = result.n_annotations, result.n_instances, result.n_annotators
-    promised = _streamed_promise(result)
+    found = _streamed_worth(result)
     return Aggregated(
-        result.method, result.reason, *sizes, result.figures, out, profile, promise=promised, work=options["work"]
+        method=result.method,
+        reason=result.reason,
+        n_annotations=result.n_annotations,
+        n_instances=result.n_instances,
+        n_annotators=result.n_annotators,
+        figures=result.figures,
+        worth=found,
+        out=out,
+        annotators_out=profile,
+        promise=_streamed_promise(result, found),
+        work=options["work"],
     )
+
+
+def _streamed_worth(result: streaming.Streamed) -> Worth:
+    """What streamed labels are worth, of which only sums are known; nothing measures them."""
+    figures = result.figures
+    expected = None
+    if not math.isnan(figures.confidence):
+        expected = RightShare(
+            figures.confidence, figures.confidence_low, figures.confidence_high, "estimated", figures.labelled
+        )
+    right, why = believed(expected, None, figures.evidence, shares=_only_shares(result.model))
+    votes = VoteFigures(figures.labelled, figures.ties, figures.changed)
+    return Worth(figures.evidence, votes, right, expected, None, None, None, why)
 
 
 def _passes(ray: str | None, workers: int | None) -> Passes | None:
@@ -280,32 +328,48 @@ def fit(
     return Fit(method, None, AGGREGATORS[method](random_state=seed, **options).fit(crowd, gold))
 
 
-def promise(fitted: Fit) -> Promise | None:
-    """What a fitted aggregator promises about its labels, and why; None without labels, and for shares of votes."""
+def labels_worth(fitted: Fit, crowd: Annotations, truth: Codes | None = None, checked: Codes | None = None) -> Worth:
+    """What the labels of a fitted aggregator are worth.
+
+    If the aggregator was told gold, ``checked`` is a posterior (n, C) that saw none of an instance's own.
+    """
+    gold = 0 if truth is None or checked is None else int(np.count_nonzero(truth >= 0))
     model = fitted.model
+    return worth(
+        crowd,
+        model.posterior_,
+        truth,
+        label=fitted.labels,
+        checked=checked,
+        gold=gold,
+        estimate=not _only_shares(model),
+    )
+
+
+def promise(fitted: Fit, found: Worth) -> Promise | None:
+    """What a fitted aggregator promises about its labels, and why; None if there is no estimate."""
+    model, expected = fitted.model, found.estimated
+    if expected is None:
+        return None
     labelled = model.annotations_.labels_per_instance > 0
-    if not np.any(labelled) or model.posterior_.shape[1] < 2 or _only_shares(model):
-        return None
-    honest, raw = (float(q[labelled].max(axis=1).mean()) for q in (model.posterior_, model.raw_posterior_))
-    return Promise(honest, honest if model.holds_shares else raw, _why(model, comparable=model.comparable_))
+    raw = expected.share if model.holds_shares else float(model.raw_posterior_[labelled].max(axis=1).mean())
+    return Promise(expected.share, expected.low, expected.high, raw, _why(model))
 
 
-def _streamed_promise(result: streaming.Streamed) -> Promise | None:
+def _streamed_promise(result: streaming.Streamed, found: Worth) -> Promise | None:
     """`promise` of a streamed table, of which only the mean confidence is known."""
-    if not result.n_annotations or result.n_classes < 2 or _only_shares(result.model):
+    expected = found.estimated
+    if expected is None:
         return None
-    comparable = not np.isnan(result.figures.raw_agreement)
-    return Promise(result.figures.confidence, result.figures.confidence, _why(result.model, comparable=comparable))
+    return Promise(expected.share, expected.low, expected.high, expected.share, _why(result.model))
 
 
 def _only_shares(model: Aggregator) -> bool:
     return model.holds_shares and model.calibration == "none"
 
 
-def _why(model: Aggregator, *, comparable: bool) -> str:
+def _why(model: Aggregator) -> str:
     n_gold = model.tempering_.n_gold if hasattr(model, "tempering_") else 0
-    if not comparable:
-        return "a typical value: without a second label per instance or gold it cannot be estimated"
     if model.calibration == "none":
         return "as if annotators erred independently"
     if n_gold:
@@ -313,26 +377,32 @@ def _why(model: Aggregator, *, comparable: bool) -> str:
     return "as in crowds with known truth, where errors are not independent"
 
 
-def label_table(crowd: Annotations, fitted: Fit, *, proba: bool) -> pa.Table:
-    """One row per instance: instance, label, confidence, n_annotations; with ``proba`` also p_CLASS for each class."""
+def label_table(crowd: Annotations, fitted: Fit, *, proba: bool, told: Codes) -> pa.Table:
+    """One row per instance: instance, label, confidence, n_annotations; with ``proba`` also p_CLASS for each class.
+
+    Probabilities are null unless it is ``told`` (n,) whether the label is right: without evidence they would be made up.
+    """
     posterior, labels = fitted.model.posterior_, fitted.labels
     columns: dict[str, Any] = {
         "instance": crowd.instance_vocabulary.arrow,
         "label": crowd.class_vocabulary.take(labels),
-        "confidence": posterior[np.arange(len(labels)), labels],
+        "confidence": pa.array(posterior[np.arange(len(labels)), labels], mask=~told),
         "n_annotations": crowd.labels_per_instance if crowd.weight is None else crowd.annotators_per_instance,
     }
     if proba:
         names = crowd.class_vocabulary.arrow.to_pylist()
-        columns |= {f"p_{name}": np.ascontiguousarray(posterior[:, code]) for code, name in enumerate(names)}
+        columns |= {
+            f"p_{name}": pa.array(np.ascontiguousarray(posterior[:, code]), mask=~told)
+            for code, name in enumerate(names)
+        }
     return pa.table(columns)
 
 
-def annotator_table(crowd: Annotations, model: Aggregator, **more: Any) -> pa.Table:
-    """`quality.annotators`, worst first; ``more`` are its arguments."""
+def annotator_table(crowd: Annotations, model: Aggregator, given: Evidence, **more: Any) -> pa.Table:
+    """`quality.annotators`, worst first; ``more`` are its arguments. Without evidence, what would be made up is null."""
     small = 8.0 * crowd.n_annotators * crowd.n_classes**2 <= TABLES
     belief = model if small else model.judging_posterior_
-    table = quality.annotators(crowd, belief, **more)
+    table = annotator_profiles(crowd, belief, given, **more)
     return table.sort_by([("annotator_quality", "ascending"), ("num_examples_labeled", "descending")])
 
 
@@ -347,23 +417,30 @@ def write_together(
             writers.get(path, write_table)(table, staged[path])
 
 
-def _accuracy(
-    fitted: Fit, crowd: Annotations, gold: Mapping[Any, Any], majority: Codes, seed: int, *, informed: bool
-) -> GoldAccuracy | None:
-    """Accuracy on gold labels that the method did not see: where it is told gold, on each half when told the other."""
-    truth = gold_codes(crowd, gold)
-    known = np.flatnonzero(truth >= 0) if truth is not None else np.empty(0, np.int64)
-    if truth is None or not known.size:
+def _crossed(fitted: Fit, crowd: Annotations, gold: Mapping[Any, Any], seed: int) -> Codes:
+    """The posterior (n, C), where each half of the instances with gold is that of a method told only the other half."""
+    posterior = fitted.model.posterior_.copy()
+    pairs = list(gold.items())
+    for half, other in ((pairs[::2], pairs[1::2]), (pairs[1::2], pairs[::2])):
+        held = np.flatnonzero(gold_codes(crowd, dict(half)) >= 0)  # type: ignore[operator]
+        posterior[held] = _again(fitted, crowd, dict(other), seed).model.posterior_[held]
+    return posterior
+
+
+def _accuracy(found: Worth, posterior: Codes, truth: Codes | None, *, crossed: bool) -> GoldAccuracy | None:
+    """What was measured on gold labels that the method did not see, and what the ``posterior`` promised there."""
+    if truth is None or found.measured is None or found.majority is None:
         return None
-    labels, confidence = fitted.labels, fitted.model.posterior_.max(axis=1)
-    if informed:
-        pairs = list(gold.items())
-        for half, other in ((pairs[::2], pairs[1::2]), (pairs[1::2], pairs[::2])):
-            held = np.flatnonzero(gold_codes(crowd, dict(half)) >= 0)  # type: ignore[operator]
-            crossed = _again(fitted, crowd, dict(other), seed)
-            labels[held], confidence[held] = crossed.labels[held], crossed.model.posterior_[held].max(axis=1)
-    own, vote = (float(np.mean(codes[known] == truth[known])) for codes in (labels, majority))
-    return GoldAccuracy(own, vote, int(known.size), crossed=informed, claimed=float(confidence[known].mean()))
+    own, known = found.measured, truth >= 0
+    return GoldAccuracy(
+        accuracy=own.share,
+        low=own.low,
+        high=own.high,
+        majority=found.majority.share,
+        instances=own.items,
+        crossed=crossed,
+        claimed=None if found.estimated is None else float(posterior[known].max(axis=1).mean()),
+    )
 
 
 def _again(fitted: Fit, crowd: Annotations, gold: Mapping[Any, Any], seed: int) -> Fit:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from crowdwise.agreement import ChanceTest, Ordered, Scale, chance_test, scale_of
-from crowdwise.quality import ungraded
+from crowdwise.agreement import Ordered, Scale, scale_of
+from crowdwise.figures import Evidence, Person, evidence, people, verdicts
 from crowdwise.tasks.aggregate import annotator_table, fit, write_together
 from crowdwise.tasks.observer import SILENT, Observer
 from crowdwise.tasks.parameters import AUTO, check_aggregator, check_outputs
@@ -25,11 +25,12 @@ class Judged:
     table: pa.Table
     """`crowdwise.quality.annotators`, worst first."""
     out: Path | None
-    chance: ChanceTest
-    """Whether annotators agree more than by chance. If not, and no gold informs the method, nobody is graded."""
+    evidence: Evidence
+    """Whether skills can be estimated: if not, why, and nobody is graded."""
+    people: list[Person]
+    """Skills and verdicts, in the order of the table; empty if nobody is graded."""
     scale: Scale | None
     """The order of the classes, if they are ordered."""
-    graded: bool = True
 
 
 def judge_annotators(
@@ -55,14 +56,13 @@ def judge_annotators(
     check_aggregator(method)
     export = read_annotations(path, reading, observer, gold=gold, gold_column=gold_column)
     asked = gold is not None or gold_column is not None or bool((reading or {}).get("gold"))
+    crowd, known = export.annotations, export.gold if asked and export.gold else {}
     with observer.step("inferring labels"):
-        fitted = fit(method, export.annotations, export.gold if asked else None, seed, models=export.models)
+        fitted = fit(method, crowd, known or None, seed, models=export.models)
         times = {"timestamps": export.timestamps, "durations": export.durations}
-        scale = scale_of(export.annotations, ordered)
-        table = annotator_table(export.annotations, fitted.model, **times, gold=export.gold, ordered=ordered)
-        chance = chance_test(export.annotations, ordered=ordered, random_state=seed)
-        graded = not chance.within_chance or bool(asked and export.gold)
-        table = table if graded else ungraded(table)
+        given = evidence(crowd, gold=len(known), ordered=ordered)
+        table = annotator_table(crowd, fitted.model, given, **times, gold=export.gold, ordered=ordered)
     if out is not None:
         write_together({out: table})
-    return Judged(fitted.name, fitted.reason, table, out, chance, scale, graded)
+    judged = verdicts(people(table.to_pylist(), {str(name) for name in export.models}), crowd.n_classes)
+    return Judged(fitted.name, fitted.reason, table, out, given, judged, scale_of(crowd, ordered))

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from crowdwise import graph, presets, report
-from crowdwise.aggregation import MajorityVote
 from crowdwise.comparison.fits import one_thread
 from crowdwise.data.training import TrainingData, from_dataset
 from crowdwise.errors import ConfigError
+from crowdwise.figures import measured
 from crowdwise.methods.core.base import CrowdClassifier
 from crowdwise.methods.taidtm import TAIDTM
 from crowdwise.registry import METHODS
@@ -39,7 +39,7 @@ class Demonstrated:
     methods: dict[str, dict[str, Any]]
     """Name of each method -> test_accuracy, labels_right, confidence (mean, claimed for these labels) and seconds."""
     votes_right: float
-    """Share of the instances whose majority vote is right; ties count in part."""
+    """Share of the instances whose majority vote is right; ties are shared."""
     groups: dict[str, Any]
     """Groups of annotators, true and found, and how well the annotator graph joins the true ones."""
     files: dict[str, Path]
@@ -62,7 +62,7 @@ def demonstrate(out: str | Path, *, seed: int = 0, quick: bool = False, observer
         observer.note("a few epochs only: the accuracies mean nothing")
 
     truth = data.crowd.y
-    votes_right = float(MajorityVote().fit(data.annotations).posterior_[np.arange(len(truth)), truth].mean())
+    votes_right = _share(data.annotations.votes(), truth)
     results: dict[str, dict[str, Any]] = {}
     models: dict[str, CrowdClassifier] = {}
     for name in SHOWN:
@@ -78,7 +78,7 @@ def demonstrate(out: str | Path, *, seed: int = 0, quick: bool = False, observer
             accuracy = model.score(data.X_test, model.classes_[data.y_test])
         results[name] = {
             "test_accuracy": accuracy,
-            "labels_right": float(np.mean(model.labels_ == model.classes_[truth])),
+            "labels_right": _share(model.posterior_, truth),
             "confidence": float(model.label_confidence_.mean()),
             "seconds": round(time.perf_counter() - begun, 2),
         }
@@ -127,6 +127,13 @@ def _introduction(data: TrainingData, crowd: SimulatedCrowd) -> str:
         f"{len(np.unique(crowd.groups))} groups that err alike, {len(annotations):,} labels, {100 * wrong:.0f} % of them "
         "wrong"
     )
+
+
+def _share(scores: Any, truth: Any) -> float:
+    """How many labels are right: of votes or probabilities (n, C)."""
+    found = measured(scores, truth)
+    assert found is not None, "every digit has a true class"
+    return found.share
 
 
 def _groups(model: TAIDTM, crowd: SimulatedCrowd) -> dict[str, Any]:

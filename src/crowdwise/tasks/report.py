@@ -10,6 +10,7 @@ from typing import Any
 
 from crowdwise.data.codes import count
 from crowdwise.errors import ConfigError, UsageError, spelled
+from crowdwise.figures import Worth
 from crowdwise.readers import STDIN
 from crowdwise.report.content import Content, compared, comparison, empty, gather, training
 from crowdwise.report.page import render, write
@@ -33,6 +34,8 @@ class Reported:
     """What a reader should know before trusting the figures."""
     labels: bool
     """The page is about a file of labels, which can be aggregated."""
+    worth: Worth | None
+    """How many labels are right, which figure to believe, and why; None without a crowd."""
 
 
 def write_report(request: Request, out: str | Path, *, observer: Observer = SILENT) -> Reported:
@@ -42,7 +45,7 @@ def write_report(request: Request, out: str | Path, *, observer: Observer = SILE
     page = _make(request, observer)
     write(page, out)
     labels = request.path.is_file() and not is_result(request.path)
-    return Reported(out, page.overview.get("warnings", []), labels)
+    return Reported(out, page.overview.get("warnings", []), labels, page.worth)
 
 
 def serve_report(

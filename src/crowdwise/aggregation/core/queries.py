@@ -76,6 +76,16 @@ def against_votes(votes: npt.NDArray[Any], labels: npt.NDArray[Any]) -> npt.NDAr
     return np.asarray(votes[np.arange(len(votes)), labels] < votes.max(axis=1))
 
 
+def tied_votes(votes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Of which instances (n,) two classes or more have most votes (n, C); where nobody voted, nothing is tied.
+
+    >>> tied_votes(np.array([[2, 1], [1, 1], [0, 0]])).tolist()
+    [False, True, False]
+    """
+    most = votes.max(axis=1, initial=0)
+    return np.asarray(((votes == most[:, None]).sum(axis=1) > 1) & (most > 0))
+
+
 # sums
 
 
