@@ -58,8 +58,8 @@ class Yardstick:
 def yardstick(proportions: Floats, classes: Sequence[Any]) -> Yardstick | None:
     """The yardstick for items with these class proportions (C,); None with fewer than two classes.
 
-    >>> yardstick(np.array([0.72, 0.18, 0.1]), ["G", "PG", "R"])
-    Yardstick(share=0.72, answer='G')
+    >>> print(yardstick(np.array([72, 18, 10]), ["G", "PG", "R"]))
+    always “G”: right in 72%
     >>> yardstick(np.array([0.5, 0.5]), ["no", "yes"])
     Yardstick(share=0.5, answer=None)
     """

@@ -52,16 +52,16 @@ def worth(
     *,
     label: Codes | None = None,
     confidence: Floats | None = None,
-    checked: Floats | None = None,
+    scores: npt.NDArray[Any] | None = None,
     gold: int = 0,
     ordered: Ordered = "auto",
     estimate: bool = True,
 ) -> Worth:
     """What labels with this posterior (n, C) are worth; ``truth`` (n,) holds true classes, -1 if unknown.
 
-    ``label`` (n,) and ``confidence`` (n,) are those of the posterior by default. If the method was
-    told so many ``gold`` labels, ``checked`` is a posterior that was not. ``estimate`` is off if the posterior holds vote
-    shares, which are no probabilities.
+    ``label`` (n,) and ``confidence`` (n,) are those of the posterior by default. ``scores`` (n, C) are measured in place of the
+    posterior, if that was told true labels (``gold`` of them) or broke the ties of votes. ``estimate`` is off if the posterior
+    holds vote shares, which are no probabilities.
     """
     classes, votes = crowd.n_classes, crowd.votes()
     labelled = crowd.labels_per_instance > 0 if len(crowd) else np.ones(crowd.n_instances, bool)
@@ -73,7 +73,7 @@ def worth(
     given = evidence(crowd, gold=gold, ordered=ordered)
     enough = given.enough or given.kind == "no labels"  # labels whose annotations are missing still have a confidence
     expected = estimated(confidence[labelled], classes) if enough and estimate else None
-    found = measured(posterior if checked is None else checked, known) if classes > 1 else None
+    found = measured(posterior if scores is None else scores, known) if classes > 1 else None
     right, why = believed(expected, found, given, shares=not estimate)
     if found is not None and found is right:
         proportions = np.bincount(known[known >= 0], minlength=classes)
@@ -101,9 +101,11 @@ def believed(
         reason = "Vote shares are not probabilities of being right." if shares and given.enough else given.sentence
         few = "" if found is None else f" {_few(found)}"
         return None, f"{reason}{few}"
-    words = "Estimated from agreement, not checked against true labels: errors that annotators share stay unseen."
     if found is None:
-        return expected, words
+        return expected, (
+            "Estimated from agreement, not checked against true labels: errors that annotators share stay unseen."
+        )
+    words = "Estimated from agreement: errors that annotators share stay unseen."
     if found.holds(expected.share):
         return expected, f"{words} {_few(found)}"
     return expected, f"{words} {_few(found)} They contradict the estimate: check more items before you rely on it."

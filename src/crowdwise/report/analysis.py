@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from crowdwise.report.transitions import Transitions
 
 
+COMBINED = "The classifier's prediction, combined with each label through its annotator's matrix."
 SMOOTHING = 2.0  # labels of the average annotator, added to each row of a counted matrix
 TABLES = 1e9  # bytes of confusion matrices; above that, only the shown annotators get one
 
@@ -60,6 +61,7 @@ class Analysis:
             self.source.truth,
             label=self.label,
             confidence=1 - self.doubt,
+            scores=self.source.annotations.votes() if isinstance(self.fitted, MajorityVote) else None,
             estimate=not self.shares,
         )
 
@@ -96,7 +98,7 @@ class Analysis:
         A classifier without a model of annotators counts for one half.
         """
         belief = self.posterior
-        if self.predicted is not None and self.transitions is None:
+        if self.predicted is not None and self.fitted is not None:
             belief = (belief + self.predicted) / 2
         if not belief.size:
             return np.ones(len(belief))
@@ -143,10 +145,11 @@ def analyse(source: Source, method: str = "auto", *, seed: int = 0) -> Analysis:
         transitions = Transitions.of(model, source.X)
         if transitions is not None:
             belief, right = posterior(predicted, crowd, transitions)
-            belief = _honest(crowd, belief)
-            reason = "The classifier's prediction, combined with each label through its annotator's matrix."
+            belief = _honest(crowd, belief) if source.posterior is None else source.posterior
             confusion = mean_matrices(crowd, transitions, np.arange(crowd.n_annotators)) if fits else None
-            return Analysis(source, model.name, reason, belief, confusion, predicted, transitions, right)
+            return Analysis(source, model.name, COMBINED, belief, confusion, predicted, transitions, right)
+        if source.posterior is not None:
+            return Analysis(source, model.name, COMBINED, source.posterior, predicted=predicted)
     (name, reason, fitted), warned = with_warnings(lambda: _aggregate(crowd, method, seed, source.models))
     if model is not None:
         name = f"{name}, beside the classifier of {model.name}"

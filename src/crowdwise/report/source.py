@@ -104,15 +104,25 @@ def from_dataset(data: Dataset) -> Source:
     return Source(data.name, data.annotations, message, truth, **_seen(data.X_train, data.kind == "text"))
 
 
-def from_training(data: TrainingData, model: CrowdClassifier | None, title: str) -> Source:
-    """The data of a training run, and the trained classifier."""
+def from_training(data: TrainingData, model: CrowdClassifier | None, title: str, *, same: bool = True) -> Source:
+    """The data of a training run, and the trained classifier; ``same``: in the rows that it was trained on."""
     annotations, truth = data.annotations, None
     if data.crowd is not None:
         truth = data.crowd.y.astype(np.int32)
     elif data.gold is not None:
         truth = np.full(annotations.n_instances, -1, np.int32)
         truth[data.gold[0]] = annotations.class_codes(data.gold[1])
-    return Source(title, annotations, data.message, truth, X=data.X, model=model, **_seen(data.X, text=False))
+    known = same and model is not None and hasattr(model, "posterior_")
+    return Source(
+        title,
+        annotations,
+        data.message,
+        truth,
+        posterior=model.posterior_ if known and model is not None else None,
+        X=data.X,
+        model=model,
+        **_seen(data.X, text=False),
+    )
 
 
 def with_instances(source: Source, X: Any) -> Source:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise import agreement, streaming
-from crowdwise.aggregation import recommend
+from crowdwise.aggregation import MajorityVote, recommend
 from crowdwise.aggregation.core.base import Aggregator, choose
 from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.annotations import Annotations
@@ -333,14 +333,14 @@ def labels_worth(fitted: Fit, crowd: Annotations, truth: Codes | None = None, ch
 
     If the aggregator was told gold, ``checked`` is a posterior (n, C) that saw none of an instance's own.
     """
-    gold = 0 if truth is None or checked is None else int(np.count_nonzero(truth >= 0))
     model = fitted.model
+    gold = 0 if truth is None or checked is None else int(np.count_nonzero(truth >= 0))
     return worth(
         crowd,
         model.posterior_,
         truth,
         label=fitted.labels,
-        checked=checked,
+        scores=crowd.votes() if isinstance(model, MajorityVote) else checked,
         gold=gold,
         estimate=not _only_shares(model),
     )

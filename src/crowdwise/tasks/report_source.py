@@ -193,7 +193,7 @@ def _run_from_python(request: Request, model: CrowdClassifier | None, observer: 
     encoder = model.intake_.encoder
     data = _joined(request, request.annotations, "" if encoder is None else encoder.takes)
     observer.note(data.message)
-    return from_training(_known_to(model, data), model, title)
+    return from_training(_known_to(model, data), model, title, same=False)
 
 
 def _known_to(model: CrowdClassifier, data: TrainingData) -> TrainingData:
