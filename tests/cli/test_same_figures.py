@@ -156,3 +156,22 @@ def test_the_demo_and_its_report_count_right_votes_alike(monkeypatch: pytest.Mon
     assert rows["taidtm"] == pytest.approx(found.methods["taidtm"]["labels_right"])
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["votes_right"] == found.votes_right
+
+
+def test_grades_are_a_scale_in_report_and_aggregate(cli: Any, write: Any) -> None:
+    rng = np.random.default_rng(3)
+    grades = np.array(["none", "mild", "moderate", "severe"])
+    truth = rng.integers(0, 4, 100)
+    said = np.clip(truth[:, None] + np.rint(rng.normal(0, 0.8, (100, 4))).astype(int), 0, 3)
+    path = write([(f"i{item}", f"w{who}", grades[said[item, who]], "") for item in range(100) for who in range(4)])
+    order = "none < mild < moderate < severe"
+    printed = cli("aggregate", path, "-o", "labels.csv").output
+    found = json.loads(cli("aggregate", path, "-o", "labels.csv", "--json").stdout)
+    assert order in printed
+    assert f"Krippendorff's alpha {found['ordinal_alpha']:.3f} as a scale" in printed
+    assert found["ordinal_alpha"] > found["figures"]["alpha"] + 0.2
+    page = json.loads(cli("report", path, "-o", "page.html", "--json").stdout)
+    assert page["worth"]["near"] == pytest.approx(found["worth"]["near"])
+    assert any(order in warning for warning in page["warnings"])
+    plain = json.loads(cli("report", path, "-o", "page.html", "--ordered", "no", "--json").stdout)
+    assert plain["worth"]["near"] is None

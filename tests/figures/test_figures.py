@@ -190,3 +190,23 @@ def test_models_get_no_verdict_and_set_no_bar() -> None:
     found = judged(model, person("ann", 900, 0.8), person("bob", 900, 0.8), person("cy", 900, 0.79))
     assert found["gpt"] is None
     assert Verdict.STOP not in found.values()
+
+
+# ordered classes
+
+
+def test_labels_one_step_off_are_counted_on_a_scale_only() -> None:
+    """By hand: of four items with one clear class each, two are right and one is a step off."""
+    grades = ["mild", "none", "severe"]  # in the order of the vocabulary
+    rows = [["none", "none"], ["mild", "mild"], ["severe", "severe"], ["none", "none"]] * 10
+    crowd = Annotations.from_dense(rows)
+    assert crowd.classes.tolist() == sorted(grades)
+    code = {name: place for place, name in enumerate(crowd.classes.tolist())}
+    truth = np.array([code[name] for name in ["none", "severe", "severe", "severe"]] * 10)
+    found = figures.worth(crowd, quality.majority_posterior(crowd), truth)
+    assert str(found.scale) == "none < mild < severe"
+    assert found.right is not None
+    assert found.near is not None
+    assert (found.right.share, found.near.share) == (0.5, 0.75)
+    names = figures.worth(crowd, quality.majority_posterior(crowd), truth, ordered="no")
+    assert (names.scale, names.near) == (None, None)

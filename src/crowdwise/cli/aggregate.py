@@ -12,6 +12,7 @@ from crowdwise.cli.options import Files, GoldColumn, Method, Ray, Seed, Workers,
 
 if TYPE_CHECKING:
     from crowdwise.figures import Worth
+    from crowdwise.streaming import Figures
     from crowdwise.tasks.aggregate import GoldAccuracy, Promise
 
 
@@ -67,7 +68,8 @@ def aggregate(
         "Summary",
         {
             "annotations": f"{total:,}: {total / n:.1f} per instance, {total / result.n_annotators:.1f} per annotator",
-            "agreement": f"Krippendorff's alpha {number(figures.alpha)}, raw agreement {number(figures.raw_agreement)}",
+            "classes": None if found.scale is None else f"{found.scale} ({found.scale.reason})",
+            "agreement": _agreement(figures, result.ordinal_alpha),
             "ties": f"{share(figures.ties, n)} have two or more classes with most votes",
             "method": result.method,
             "why": result.reason,
@@ -84,13 +86,22 @@ def aggregate(
     return result
 
 
+def _agreement(figures: Figures, ordinal: float | None) -> str:
+    """Alpha of names, and of steps on a scale if the classes are ordered."""
+    alpha = f"Krippendorff's alpha {number(figures.alpha)}"
+    if ordinal is not None:
+        alpha = f"Krippendorff's alpha {number(ordinal)} as a scale, {number(figures.alpha)} as names"
+    return f"{alpha}, raw agreement {number(figures.raw_agreement)}"
+
+
 def _right(found: Worth) -> str:
     """The share of right labels to believe, and why."""
     if found.right is None:
         return f"unknown. {found.why}"
     share, low, high = found.right.share, found.right.low, found.right.high
     about = "about " if found.right.basis == "estimated" else ""
-    return f"{about}{share:.1%} of the labels, between {low:.1%} and {high:.1%}. {found.why}"
+    near = "" if found.near is None else f" {found.near.share:.1%} are right or one step off."
+    return f"{about}{share:.1%} of the labels, between {low:.1%} and {high:.1%}.{near} {found.why}"
 
 
 def _estimate(promise: Promise, found: Worth) -> str | None:

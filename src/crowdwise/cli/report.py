@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import Terminal, complain, say, verb
-from crowdwise.cli.options import Method, Root, Seed, as_words, reads
+from crowdwise.cli.options import Method, Ordered, Root, Seed, as_words, order, reads
 
 
 @verb
@@ -51,6 +51,7 @@ def report(
         float | None,
         typer.Option(min=0, help="Price of a label, for what further ones would cost.", show_default=False),
     ] = None,
+    ordered: Ordered = "auto",
     seed: Seed = 0,
     serve: Annotated[
         bool, typer.Option("--serve", help="Show it on localhost, anew whenever INPUT changes, until Ctrl-C.")
@@ -62,7 +63,9 @@ def report(
     from crowdwise.tasks.report import Request, serve_report, write_report
 
     folder = None if root is None else Path(root)
-    request = Request(what, annotations, inputs, bench, method, reading, budget, seed, cost=cost, root=folder)
+    request = Request(
+        what, annotations, inputs, bench, method, reading, budget, seed, cost=cost, root=folder, ordered=order(ordered)
+    )
     if serve:
         return serve_report(
             request, port, out, ready=lambda address: say(f"{address}  (Ctrl-C ends it)"), observer=Terminal()

@@ -32,26 +32,29 @@ class RightShare:
         return self.low <= share <= self.high
 
 
-def shared_hits(scores: npt.NDArray[Any], truth: npt.NDArray[Any]) -> Floats:
+def shared_hits(scores: npt.NDArray[Any], truth: npt.NDArray[Any], credit: Floats | None = None) -> Floats:
     """How right the best class of every row of ``scores`` (n, C) is, (n,): 1, 0, or 1/k if k classes share the first place.
 
-    ``truth`` (n,) holds codes of the true classes; -1, unknown, is never right.
+    ``truth`` (n,) holds codes of the true classes; -1, unknown, is never right. ``credit`` (C, C) says what a class (row) is
+    worth where another one (column) is true; by default 1 for the same and 0 for others.
 
     >>> shared_hits(np.array([[2, 1], [1, 1], [0, 3]]), np.array([0, 0, 0])).tolist()
     [1.0, 0.5, 0.0]
     """
-    if not scores.shape[1]:
+    classes = scores.shape[1]
+    if not classes:
         return np.zeros(len(scores))
     first = scores >= scores.max(axis=1, keepdims=True) - TIE_TOLERANCE
-    right = first[np.arange(len(truth)), truth] & (truth >= 0)
+    worth = (np.eye(classes) if credit is None else credit)[:, truth].T  # (n, C)
+    right = np.where(truth >= 0, (first * worth).sum(axis=1), 0.0)
     return np.asarray(right / first.sum(axis=1))
 
 
-def measured(scores: npt.NDArray[Any], truth: npt.NDArray[Any]) -> RightShare | None:
+def measured(scores: npt.NDArray[Any], truth: npt.NDArray[Any], credit: Floats | None = None) -> RightShare | None:
     """The share of right labels among the items whose true class is known (others: -1), with Wilson's interval.
 
     The label of an item is the class with the highest of its ``scores`` (n, C), which are votes or probabilities; ties are
-    shared. None without a true label.
+    shared; ``credit`` is that of `shared_hits`. None without a true label.
 
     >>> measured(np.array([[2, 1], [1, 1], [0, 3]]), np.array([0, 0, -1])).share
     0.75
@@ -59,7 +62,7 @@ def measured(scores: npt.NDArray[Any], truth: npt.NDArray[Any]) -> RightShare | 
     known = np.flatnonzero(truth >= 0)
     if not len(known):
         return None
-    right = float(shared_hits(scores[known], truth[known]).sum())
+    right = float(shared_hits(scores[known], truth[known], credit).sum())
     low, high = wilson(right, len(known))
     return RightShare(right / len(known), float(low), float(high), "measured", len(known))
 

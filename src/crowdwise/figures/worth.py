@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from crowdwise.agreement import Ordered
+from crowdwise.agreement import Ordered, Scale, scale_of
 from crowdwise.annotations import Annotations
 from crowdwise.data.types import Floats
 from crowdwise.figures.evidence import ENOUGH, Evidence, evidence
@@ -36,6 +36,10 @@ class Worth:
     """The best answer that does not look at the item."""
     why: str
     """Which figure to believe, and why; or why there is none."""
+    scale: Scale | None = None
+    """The order of the classes, if they are ordered."""
+    near: RightShare | None = None
+    """The share of labels that are right or one step of the scale off, on the basis of ``right``; None without a scale."""
 
     @property
     def contradicted(self) -> bool:
@@ -70,10 +74,12 @@ def worth(
     confidence = posterior.max(axis=1, initial=0) if confidence is None else confidence
     known = np.full(crowd.n_instances, -1) if truth is None else np.where(labelled, truth, -1)
 
+    scale = scale_of(crowd, ordered) if len(crowd) else None
     given = evidence(crowd, gold=gold, ordered=ordered)
     enough = given.enough or given.kind == "no labels"  # labels whose annotations are missing still have a confidence
     expected = estimated(confidence[labelled], classes) if enough and estimate else None
-    found = measured(posterior if scores is None else scores, known) if classes > 1 else None
+    scores = posterior if scores is None else scores
+    found = measured(scores, known) if classes > 1 else None
     right, why = believed(expected, found, given, shares=not estimate)
     if found is not None and found is right:
         proportions = np.bincount(known[known >= 0], minlength=classes)
@@ -88,7 +94,21 @@ def worth(
         majority=measured(votes, known) if found is not None and len(crowd) else None,
         yardstick=None if right is None else yardstick(proportions.astype(np.float64), crowd.classes.tolist()),
         why=why,
+        scale=scale,
+        near=None if scale is None or right is None else _near(right, scale, scores, known, posterior, label, labelled),
     )
+
+
+def _near(
+    right: RightShare, scale: Scale, scores: Any, known: Codes, posterior: Floats, label: Codes, labelled: Any
+) -> RightShare | None:
+    """How many labels are at most one step from the true class, measured or estimated as those that are ``right``."""
+    step = np.argsort(np.argsort(scale.values, kind="stable"), kind="stable")
+    close = (np.abs(step[:, None] - step) <= 1).astype(np.float64)  # (C, C)
+    if right.basis == "measured":
+        return measured(scores, known, close)
+    confidence = np.einsum("nc,nc->n", posterior, close[label])[labelled]
+    return estimated(np.clip(confidence, 0, 1), posterior.shape[1])
 
 
 def believed(

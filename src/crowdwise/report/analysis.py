@@ -17,7 +17,7 @@ from crowdwise.aggregation.core.queries import choose
 from crowdwise.aggregation.majority_vote import MajorityVote
 from crowdwise.annotations import Annotations
 from crowdwise.data.types import Floats, Ints
-from crowdwise.figures import Evidence, RightShare, Worth, evidence, measured, worth
+from crowdwise.figures import Evidence, RightShare, Worth, measured, worth
 from crowdwise.registry import AGGREGATORS
 from crowdwise.report.source import Source
 
@@ -62,13 +62,14 @@ class Analysis:
             label=self.label,
             confidence=1 - self.doubt,
             scores=self.source.annotations.votes() if isinstance(self.fitted, MajorityVote) else None,
+            ordered=self.source.ordered,
             estimate=not self.shares,
         )
 
     @cached_property
     def evidence(self) -> Evidence:
         """Whether the labels themselves tell right from wrong; if not, probabilities and skills would be made up."""
-        return evidence(self.source.annotations)
+        return self.worth.evidence
 
     @property
     def comparable(self) -> bool:

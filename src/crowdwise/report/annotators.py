@@ -37,6 +37,7 @@ COLUMNS = {  # of `quality.annotators` -> of a row
     "confused_class": "confused",
     "confused_with": "with",
     "spammer_score": "spammer",
+    "mean_absolute_error": "off",
     "bias": "bias",
     "overused_class": "overused",
     "seconds_per_label": "seconds",
@@ -78,6 +79,7 @@ def profiles(analysis: Analysis) -> ShownAnnotators:
         timestamps=source.timestamps,
         durations=source.durations,
         gold=None if analysis.comparable else source.gold,
+        ordered=source.ordered,
     )
     profiles = table.take(shown).to_pylist()
     rows = [_row(row, str(row["annotator"])) for row in profiles]

@@ -47,7 +47,8 @@ def _right(analysis: Analysis) -> dict[str, str]:
     assert right is not None, "there is a share to show"
     title = "of the labels are right" if right.basis == "measured" else "of the labels are expected to be right"
     compared = "" if stick is None else f" For comparison, {stick}."
-    words = f"Between {percent(right.low)} and {percent(right.high)}. {worth.why}{compared}"
+    near = "" if worth.near is None else f" {percent(worth.near.share)} are right or one step off."
+    words = f"Between {percent(right.low)} and {percent(right.high)}.{near} {worth.why}{compared}"
     return _finding(percent(right.share), title, words, "overview")
 
 

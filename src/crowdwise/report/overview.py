@@ -18,6 +18,7 @@ from crowdwise.report.analysis import Analysis
 from crowdwise.report.limits import number
 
 RESAMPLES = 200  # for the intervals of agreement
+KRIPPENDORFF = "Krippendorff's alpha"
 LARGE = 500_000  # labels; no intervals above that
 HURRIED = 0.25  # of the crowd's median seconds per label
 NAMED = 5  # names in a list
@@ -70,7 +71,7 @@ def _agreement(analysis: Analysis, seed: int) -> list[dict[str, Any]]:
     if analysis.evidence.kind not in ("labels", "chance"):
         return []
     resamples = RESAMPLES if len(crowd) <= LARGE else 0
-    report = agreement.report(crowd, n_bootstrap=resamples, random_state=seed)
+    report = agreement.report(crowd, ordered=analysis.source.ordered, n_bootstrap=resamples, random_state=seed)
     return [
         {
             "measure": row.measure,
@@ -109,15 +110,21 @@ def _warnings(analysis: Analysis, rows: Sequence[dict[str, Any]], measured: Sequ
     labelled = analysis.worth.votes.labelled
     if not analysis.comparable:
         return [*found, analysis.evidence.sentence, *_oddities(crowd)]
-    alpha = next((row["value"] for row in measured if row["measure"].startswith("Krippendorff")), math.nan)
+    alphas = [row for row in measured if row["measure"].startswith("Krippendorff")]
+    scale = analysis.worth.scale
+    if scale is not None:
+        alphas = [row for row in alphas if "ordinal" in row["measure"]] or alphas
+        found.append(f"The classes are ordered ({scale.reason}): {scale}.")
+    alpha = alphas[0]["value"] if alphas else math.nan
+    name = f"{alphas[0]['measure'] if scale is not None else KRIPPENDORFF} {alpha:.2f}" if alphas else ""
     if alpha < 0.4:
         found.append(
-            f"Annotators agree little (Krippendorff's alpha {alpha:.2f}, where 1 is perfect and 0 is chance). "
+            f"Annotators agree little ({name}, where 1 is perfect and 0 is chance). "
             "The task may be hard, or its instructions unclear."
         )
     elif alpha < 0.667:
         found.append(
-            f"Annotators agree moderately (Krippendorff's alpha {alpha:.2f}); conclusions are commonly called tentative "
+            f"Annotators agree moderately ({name}); conclusions are commonly called tentative "
             "from 0.667 on, and reliable from 0.8 on."
         )
     if analysis.worth.contradicted:

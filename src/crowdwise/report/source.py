@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from crowdwise.aggregation.core.gold import gold_codes
+from crowdwise.agreement import Ordered
 from crowdwise.annotations import Annotations
 from crowdwise.data.types import Floats
 from crowdwise.errors import DataError
@@ -56,6 +57,8 @@ class Source:
     """A classifier trained on the annotations of ``X``."""
     profiles: pa.Table | None = None
     """An earlier table of annotators, if their labels are missing."""
+    ordered: Ordered = "auto"
+    """Whether the classes are ordered, and how: see `crowdwise.agreement.scale_of`."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """Further lines of the overview."""
 

@@ -221,7 +221,7 @@ def _sample(crowd: StreamedCrowd) -> Annotations:
         annotator,
         label,
         n_annotators=crowd.n_annotators,
-        n_classes=crowd.n_classes,
+        classes=crowd.store.vocabulary("classes").arrow.to_pylist(),
         weight=None if np.all(weights == 1) else weights,
     )
 

@@ -88,6 +88,8 @@ class Aggregated:
     n_annotators: int
     figures: Figures
     """Ties, labels that are not those of the majority, Krippendorff's alpha and raw agreement."""
+    ordinal_alpha: float | None
+    """Krippendorff's alpha of the classes as a scale, if they are ordered; None if not, and of streamed tables."""
     worth: Worth
     """How many labels are right, which figure to believe, and why."""
     out: Path
@@ -183,6 +185,9 @@ def aggregate(
         }
         alpha = agreement.krippendorff_alpha(crowd, n_bootstrap=0).value
         raw = agreement.raw_agreement(crowd, n_bootstrap=0).value
+        scale, ordinal = found.scale, None
+        if scale is not None:
+            ordinal = agreement.krippendorff_alpha(crowd, "ordinal", values=scale.values, n_bootstrap=0).value
     write_together(tables, {out: partial(write_labels, to=to, export=export, model=fitted.name)})
     expected = found.estimated
     certain = (math.nan,) * 3 if expected is None else (expected.share, expected.low, expected.high)
@@ -195,6 +200,7 @@ def aggregate(
         n_instances=crowd.n_instances,
         n_annotators=crowd.n_annotators,
         figures=figures,
+        ordinal_alpha=ordinal,
         worth=found,
         out=out,
         annotators_out=profile,
@@ -223,6 +229,7 @@ def _streamed(
         n_instances=result.n_instances,
         n_annotators=result.n_annotators,
         figures=result.figures,
+        ordinal_alpha=None,
         worth=found,
         out=out,
         annotators_out=profile,

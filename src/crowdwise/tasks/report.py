@@ -104,6 +104,7 @@ def _about_crowd(request: Request, observer: Observer) -> Content:
     found = find(request, observer)
     if isinstance(found, Content):
         return found
+    found = dataclasses.replace(found, ordered=request.ordered)
     return gather(found, method=request.method, budget=request.budget, seed=request.seed, cost=request.cost)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from crowdwise import datasets
+from crowdwise.agreement import Ordered
 from crowdwise.annotations import Annotations
 from crowdwise.data.codes import count
 from crowdwise.data.factorise import Vocabulary
@@ -51,6 +52,8 @@ class Request:
     """Price of a label."""
     root: Path | None = None
     """Folder of the pictures; by default that of the file."""
+    ordered: Ordered = "auto"
+    """Whether the classes are ordered, and how."""
 
     @property
     def path(self) -> Path:

@@ -7,10 +7,12 @@ const columns = [
   { key: "name", title: "Annotator" },
   { key: "labels", title: "Labels", number: true },
   { key: "skill", title: "Skill", number: true },
+  { key: "verdict", title: "What to do" },
   { key: "agreement", title: "Agrees", number: true, hint: "share of labels that are the consensus" },
   { key: "worst", title: "Worst class" },
   { key: "confused", title: "Confuses" },
   { key: "spammer", title: "Spammer", number: true, hint: "1: labels do not depend on the item; 0: perfect" },
+  { key: "off", title: "Off by", number: true, hint: "mean distance from the true class, in steps of the scale" },
   { key: "seconds", title: "Seconds", number: true, hint: "median time per label" },
   { key: "drift", title: "Drift", number: true, hint: "change of skill from the first label to the last" },
   { key: "group", title: "Group", number: true },
@@ -47,7 +49,7 @@ function cell(row, id, column) {
   const value = row[column.key];
   const content = {
     name: () => [make("button", { type: "button", class: "plain data", tabindex: -1, title: row.name.length > 20 ? row.name : null }, row.name), row.kind ? make("span", { class: "tag" }, row.kind) : null],
-    labels: () => count(value), agreement: () => percent(value), confused: () => confusion(row, (name) => short(name, 16)), spammer: () => value.toFixed(2),
+    labels: () => count(value), agreement: () => percent(value), confused: () => confusion(row, (name) => short(name, 16)), spammer: () => value.toFixed(2), off: () => value.toFixed(2), verdict: () => value,
     skill: () => [percent(value), ...(row.low == null ? [] : [make("span", { class: "hidden" }, `, ${percent(row.low)} to ${percent(row.high)}`), skillBar(row)])],
     worst: () => [own(short(value)), ` (${percent(row.worstSkill)})`], seconds: () => value.toFixed(1), drift: () => signed(value), group: () => [dot(value), ` ${value + 1}`],
   }[column.key];
