@@ -174,7 +174,7 @@ def _gold_of_file(name: str, data: bytes, crowd: Crowd, options: Mapping[str, An
     truth = find(free, GOLD) or find(free, LABEL)
     if own is None or truth is None:
         raise Refused("no column of gold")
-    seen = {one for one, *_ in crowd.rows}
+    seen = crowd.items
     chosen = dict(crowd.names)
     gold: dict[str, str] = {}
     for record in table.records:

@@ -54,6 +54,8 @@ class Crowd:
     open: str = ""
     gold_open: bool = False
     """Whether each file by itself decides what is gold, which the message says."""
+    items: set[str] = field(default_factory=set)
+    """Every item with a label, also if all of its rows weigh 0."""
     key: Keyed = by_value
     """Key of a label, once it has its new name."""
     named: Callable[[Any], Any] = str
@@ -97,6 +99,7 @@ def settle(parts: Sequence[Read], options: Mapping[str, Any]) -> Crowd:
     every = [row.label for row in rows]
     if not options.get("models", True):
         rows = [row for row in rows if not row.model]
+    there = {shown(row.instance) for row in rows}  # also items whose rows all weigh 0
     rows = [row for row in rows if row.weight > 0]
     if not rows:
         raise Refused("no annotations")
@@ -107,24 +110,24 @@ def settle(parts: Sequence[Read], options: Mapping[str, Any]) -> Crowd:
     names, key = _classes(labels, options, all(part.is_text for part in parts))
     triples = [(shown(row.instance), shown(row.annotator), key(row.label), row.weight) for row in rows]
     chosen = _names(every, key) if options.get("classes") is None else names
-    gold = _gold(parts, rows, named, key, names, chosen)
+    gold = _gold(parts, there, named, key, names, chosen)
     shares = options.get("duplicates") or "keep"
     triples = _without_repeats(triples, shares, {shown(row.annotator) for row in rows if row.model})
-    seen = {instance for instance, *_ in triples}
     texts: dict[str, str | None] = {}
     for part in parts:
         for row in part.rows:
-            if row.text is not None and shown(row.instance) in seen:
+            if row.text is not None and shown(row.instance) in there:
                 texts.setdefault(shown(row.instance), shown(row.text))
-        texts = {one: text for one, text in part.texts.items() if one in seen} | texts
+        texts = {one: text for one, text in part.texts.items() if one in there} | texts
     return Crowd(
         triples,
         names,
-        {one: truth for one, truth in gold.items() if one in seen},
+        {one: truth for one, truth in gold.items() if one in there},
         texts,
         {shown(row.annotator) for row in rows if row.model},
         next((part.open for part in parts if part.open), ""),
         len(parts) > 1 and not any(part.gold_asked for part in parts),
+        there,
         key,
         named,
     )
@@ -181,7 +184,7 @@ def _names(labels: list[Any], key: Keyed) -> dict[str, set[str]]:
 
 def _gold(
     parts: Sequence[Read],
-    rows: list[Row],
+    labelled: set[str],
     named: Callable[[Any], Any],
     key: Keyed,
     names: dict[str, set[str]],
@@ -190,7 +193,6 @@ def _gold(
     """Instance -> key of its true class; a column that only looks like gold is taken if it fits."""
     found: dict[str, str] = {}
     dropped: set[str] = set()
-    labelled = {shown(row.instance) for row in rows}
     for part in parts:
         own = [(shown(row.instance), row.gold) for row in part.rows if named(row.label) is not None]
         own = [(one, named(value)) for one, value in [*own, *part.gold.items()]]

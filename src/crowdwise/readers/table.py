@@ -173,10 +173,10 @@ def _header_among_rows(columns: Sequence[Column]) -> list[str]:
 
 
 def _all_of_one(every: Annotations, columns: Mapping[str, str]) -> list[str]:
-    """A remark on labels that are all of one instance, or all by one annotator, who repeats himself."""
+    """A remark on labels that are all of one instance, or all by one annotator, where most repeat an earlier one."""
     remarks = []
     for role, size in (("instance", every.n_instances), ("annotator", every.n_annotators)):
-        if size == 1 and every.n_duplicates:
+        if size == 1 and 2 * every.n_duplicates >= len(every):
             vocabulary = every.instance_vocabulary if role == "instance" else every.annotator_vocabulary
             remarks.append(
                 f"all labels have the same {role}, {vocabulary.arrow[0].as_py()!r}: if {columns[role]!r} is not the column of "
