@@ -20,7 +20,7 @@ from crowdwise.aggregation import (
     Wawa,
     recommend,
 )
-from crowdwise.aggregation.core import correlation, tempering
+from crowdwise.aggregation.core import correlation, queries, tempering
 from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.core.dependence import alike, effective_votes, error_correlations
 from crowdwise.annotations import Annotations
@@ -249,7 +249,14 @@ def test_a_committee_is_the_mean_of_its_members() -> None:
     matrices = HierarchicalDawidSkene().fit(crowd, gold)
     subtypes = [EBCC(random_state=seed, n_restarts=1).fit(crowd, gold) for seed in range(2)]
     mean = (subtypes[0].posterior_ + subtypes[1].posterior_) / 2
-    assert_allclose(model.posterior_, (votes + wawa + matrices.posterior_ + mean) / 4)
+    chosen = (votes + wawa + matrices.posterior_ + mean) / 4
+    calibrated = [method(calibration="crowd").fit(crowd, gold).posterior_ for method in (MajorityVote, Wawa)]
+    sure = (sum(calibrated) + matrices.posterior_ + mean) / 4
+    assert_array_equal(model.posterior_.argmax(axis=1), chosen.argmax(axis=1))
+    top = np.arange(200), chosen.argmax(axis=1)
+    assert np.mean(np.abs(model.posterior_[top] - sure[top]) < 1e-9) > 0.95
+    odds = np.sort(chosen, axis=1)[:, :2], np.sort(model.posterior_, axis=1)[:, :2]
+    assert_allclose(odds[1][1:, 0] / odds[1][1:, 1], odds[0][1:, 0] / odds[0][1:, 1])
     raw = (subtypes[0].raw_posterior_ + subtypes[1].raw_posterior_) / 2
     assert_allclose(model.raw_posterior_, (matrices.raw_posterior_ + raw) / 2)
     assert model.posterior_[0, truth[0]] == 1.0
@@ -258,6 +265,25 @@ def test_a_committee_is_the_mean_of_its_members() -> None:
         Committee(members=("wawa",)).fit(crowd)
     with pytest.raises(ConfigError, match="member of itself"):
         Committee(members=("wawa", "committee")).fit(crowd)
+
+
+def test_confidence_of_another_posterior_by_hand() -> None:
+    layout = MemoryCrowd.of(Annotations.from_triples([0, 1, 2, 3, 4], [0] * 5, [0] * 5, n_instances=6, n_classes=3)).layout
+    layout = layout._replace(gold=np.array([-1, -1, -1, -1, 2, -1], np.int32))
+    posterior = np.array([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [1, 0, 0], [0.2, 0.2, 0.6], [0.6, 0.3, 0.1]])
+    other = np.array([[0.7, 0.2, 0.1], [0.9, 0.1, 0.0], [0.9, 0.1, 0], [0.6, 0.2, 0.2], [0.9, 0.1, 0], [0.9, 0.1, 0]])
+    expected = [
+        [0.7, 0.18, 0.12],  # the others share 0.3 as 3 to 2
+        [2 / 8, 3 / 8, 3 / 8],  # 0.1 would not be the most probable class: as much as the next one
+        [0.4, 0.4, 0.2],  # a tie
+        [1, 0, 0],  # nothing is left to be shared
+        [0, 0, 1],  # gold
+        [0.6, 0.3, 0.1],  # no labels
+    ]
+    found = queries.with_confidence(layout, posterior, other)
+    assert_allclose(found, expected, atol=2e-6)
+    assert queries.choose(found, "first", np.random.default_rng(0)).tolist() == [0, 1, 0, 0, 2, 0]
+    assert found[1, 1] > found[1, 2] + queries.TIE_TOLERANCE
 
 
 def test_a_committee_of_a_large_crowd_leaves_out_what_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:

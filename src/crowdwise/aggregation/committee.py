@@ -26,23 +26,28 @@ UNSTABLE = 0.03  # share of labels that depend on random starts above which it i
 
 
 class Opinion(NamedTuple):
-    """What a member says: posteriors (n, C), with confidence of its own and as the method has it."""
+    """A fitted member, and what it contributes: (n, C) each."""
 
     member: Aggregator
-    posterior: Floats
+    label: Floats
+    """To the label: its posterior, or its shares of votes."""
+    confidence: Floats
+    """To the confidence: its posterior, or the probabilities that follow from its shares."""
     raw: Floats
+    """Its posterior as if errors were independent, or its shares of votes."""
 
 
 @AGGREGATORS.register("committee")
 @dataclass(kw_only=True, eq=False, repr=False)
 class Committee(Aggregator):
-    """The mean posterior of several methods: q_i = (1 / M) Σ_m q_i^m.
+    """The class with the largest mean posterior of several methods: (1 / M) Σ_m q_i^m.
 
     One confusion matrix per annotator misreads annotators with few labels and takes a common bias for knowledge; subtypes
     cost where labels are few; votes know no annotators. Where members agree, so does the committee; where they do not, the
     surer ones win, and its confidence is low. Members count alike: weights by what they foretell of labels that were left
-    out favour those that explain hard instances by matrices. Voting members give shares of votes, as their confidence is
-    the least that a label deserves.
+    out favour those that explain hard instances by matrices. Of voting members, shares of votes choose the label: the
+    methods that know annotators decide where votes are close. The probability of the chosen class is the mean of what all
+    members give it, of voting members the probability that follows from the shares.
 
     Random starts do not depend on ``random_state``: members that need them are fitted twice, from starts that are always
     the same, and count by the mean of both. Also fitted: ``members_`` by name, and ``spread_``, the share of labels that
@@ -70,9 +75,11 @@ class Committee(Aggregator):
         self.members_ = {name: each[0].member for name, each in opinions.items()}
         first = self.members_[names[0]]
         self.confusion_, self.class_prior_ = first.confusion_, first.class_prior_
-        said = [[opinion.posterior for opinion in each] for each in opinions.values()]
-        self.spread_ = self._spread(crowd, said)
-        self._mean: Floats = crowd.rows(queries.mean, *(_mean(crowd, each) for each in said))
+        labels = [[opinion.label for opinion in each] for each in opinions.values()]
+        self.spread_ = self._spread(crowd, labels)
+        chosen = crowd.rows(queries.mean, *(_mean(crowd, each) for each in labels))
+        surely = [_mean(crowd, [opinion.confidence for opinion in each]) for each in opinions.values()]
+        self._mean: Floats = crowd.rows(queries.with_confidence, chosen, crowd.rows(queries.mean, *surely))
         own = [each for each in opinions.values() if not each[0].member.holds_shares] or list(opinions.values())
         raw = [_mean(crowd, [opinion.raw for opinion in each]) for each in own]
         return crowd.rows(queries.mean, *raw)  # type: ignore[no-any-return]
@@ -86,9 +93,7 @@ class Committee(Aggregator):
         """What a member says: once, or from each of two sets of starts."""
         kind: type[Aggregator] = AGGREGATORS[name]
         defaults = kind().get_params()
-        asked: dict[str, Any] = {"tie": self.tie}
-        if not kind.holds_shares:
-            asked["calibration"] = self.calibration
+        asked: dict[str, Any] = {"tie": self.tie, "calibration": self.calibration}
         if "n_jobs" in defaults:
             asked["n_jobs"] = self.n_jobs
         seeds = [0]
@@ -103,7 +108,8 @@ class Committee(Aggregator):
             for seed in seeds:
                 member: Aggregator = kind(**asked, random_state=seed)
                 member.fit_crowd(crowd.for_member(member))
-                found.append(Opinion(member, member.posterior_, member.raw_posterior_))
+                given = member.raw_posterior_ if kind.holds_shares else member.posterior_
+                found.append(Opinion(member, given, member.posterior_, member.raw_posterior_))
         return found
 
     def _spread(self, crowd: Crowd, said: list[list[Floats]]) -> float:

@@ -16,6 +16,7 @@ from crowdwise.aggregation.core.kernels import Floats, Layout
 
 Tie = Literal["first", "random"]
 TIE_TOLERANCE = 1e-9  # posteriors closer than this are a tie: rounding must not decide
+NO_TIE = 1e-6  # what keeps a class the most probable one
 
 # arrays over instances
 
@@ -41,6 +42,28 @@ def mean(layout: Layout, *posteriors: Floats) -> Floats:
         total += posterior
     total /= len(posteriors)
     return total
+
+
+def with_confidence(layout: Layout, posterior: Floats, other: Floats) -> Floats:
+    """A posterior (n, C) whose most probable classes are as probable as in the ``other`` one; a copy.
+
+    They stay the most probable ones, and the other classes keep their proportions. Ties, instances without labels and gold
+    instances stay as they are.
+    """
+    rows, most = np.arange(len(posterior)), choose(posterior, "first", np.random.default_rng(0))
+    result = posterior.copy()
+    result[rows, most] = 0.0
+    rest = result.sum(axis=1)
+    largest = result.max(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        least = largest / (rest + largest)  # as probable as the next class
+        right = np.maximum(other[rows, most], least + NO_TIE)
+        result *= ((1.0 - right) / rest)[:, None]
+    result[rows, most] = right
+    tied = largest >= posterior[rows, most] - TIE_TOLERANCE
+    kept = tied | (rest < kernels.TINY) | (np.diff(layout.indptr) == 0)
+    result[kept] = posterior[kept]
+    return clamp(layout, result)
 
 
 def clamp(layout: Layout, posterior: Floats) -> Floats:
