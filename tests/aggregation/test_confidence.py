@@ -268,9 +268,13 @@ def test_a_committee_is_the_mean_of_its_members() -> None:
 
 
 def test_confidence_of_another_posterior_by_hand() -> None:
-    layout = MemoryCrowd.of(Annotations.from_triples([0, 1, 2, 3, 4], [0] * 5, [0] * 5, n_instances=6, n_classes=3)).layout
+    layout = MemoryCrowd.of(
+        Annotations.from_triples([0, 1, 2, 3, 4], [0] * 5, [0] * 5, n_instances=6, n_classes=3)
+    ).layout
     layout = layout._replace(gold=np.array([-1, -1, -1, -1, 2, -1], np.int32))
-    posterior = np.array([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [1, 0, 0], [0.2, 0.2, 0.6], [0.6, 0.3, 0.1]])
+    posterior = np.array(
+        [[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.4, 0.4, 0.2], [1, 0, 0], [0.2, 0.2, 0.6], [0.6, 0.3, 0.1]]
+    )
     other = np.array([[0.7, 0.2, 0.1], [0.9, 0.1, 0.0], [0.9, 0.1, 0], [0.6, 0.2, 0.2], [0.9, 0.1, 0], [0.9, 0.1, 0]])
     expected = [
         [0.7, 0.18, 0.12],  # the others share 0.3 as 3 to 2

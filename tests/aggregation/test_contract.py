@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.registry import AGGREGATORS
+from crowdwise.simulate.varied import KINDS, varied
 from fixtures import t1, t2
 from tolerances import DOUBLE
 
@@ -100,6 +101,24 @@ def clear() -> tuple[Annotations, Any]:
 @pytest.mark.parametrize("crowd", [t1(), t2()], ids=["T1", "T2"])
 def test_hand_made_crowds_give_finite_rows_that_sum_to_one(name: str, crowd: Annotations) -> None:
     check_fitted(make(name).fit(crowd), crowd)
+
+
+@pytest.fixture(scope="module")
+def varied_crowds() -> list[Annotations]:
+    """Small crowds of every kind, in turn."""
+    drawn = (varied([5, seed], KINDS[seed % 3]).annotations for seed in range(60))
+    return [crowd for crowd in drawn if len(crowd) < 1_500][:9]
+
+
+@every
+@pytest.mark.filterwarnings("ignore:errors common to a group cannot be seen")
+def test_posteriors_of_varied_crowds_are_distributions(name: str, varied_crowds: list[Annotations]) -> None:
+    assert len(varied_crowds) == 9
+    for crowd in varied_crowds:
+        posterior = make(name).fit(crowd).posterior_
+        assert np.all(np.isfinite(posterior))
+        assert np.all(posterior >= 0)
+        np.testing.assert_allclose(posterior.sum(axis=1), 1.0, atol=1e-9)
 
 
 @every

@@ -2,6 +2,7 @@
 
 Every process returns a :class:`SimulatedCrowd`. :func:`aidn` is the annotator- and instance-dependent noise of the TAIDTM
 paper; the others are class-conditional: each annotator has one matrix T[p, q] = P(label q | true class p).
+:func:`varied` draws crowds of many kinds, for measuring methods on crowds that nobody chose.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from crowdwise.simulate.aidn import aidn, label_distribution
 from crowdwise.simulate.confusion import adversarial, confusion_matrices, correlated, hammer_spammer, one_coin
 from crowdwise.simulate.crowd import SimulatedCrowd
 from crowdwise.simulate.pairs import draw_pairs
+from crowdwise.simulate.varied import VariedCrowd, varied
 
 __all__ = [
     "SimulatedCrowd",
+    "VariedCrowd",
     "adversarial",
     "aidn",
     "confusion_matrices",
@@ -23,6 +26,7 @@ __all__ = [
     "hammer_spammer",
     "label_distribution",
     "one_coin",
+    "varied",
 ]
 
 
