@@ -83,6 +83,9 @@ RUNS = {
     "bench-table": "bench table bench.toml --out bench/tiny --format csv",
     "bench-markdown": "bench table bench.toml --out bench/tiny --metric validation_agreement --format markdown",
     "bench-figures": "bench figures bench.toml --out bench/tiny",
+    "bench-missing": "bench missing --experiment table8",
+    "bench-missing-what": "bench missing --experiment tabel8",
+    "bench-fill-nothing": "bench fill --minutes 0",
     "bench-workers": "bench run bench.toml --workers 2",
 }
 SETUP = {"aggregate-stream": "convert crowd.csv crowd.parquet"}  # made before, so that the order here is the reader's

@@ -78,7 +78,7 @@ class Processes(Pool):
         sharing = -(-self.jobs // max(self.gpus, 1))  # of a GPU, or of all processors
         arguments = (theirs, list(family), self.out, self.threads, sharing, gpu, os.getpid())
         process = self.context.Process(target=_work, args=arguments, daemon=True)
-        with _uninterrupted():
+        with uninterrupted():
             process.start()
         theirs.close()  # so that the connection ends with the process
         self.workers.append(_Worker(process, ours, family, gpu))
@@ -117,7 +117,7 @@ def _work(
     line: Connection, family: list[Cell], out: Path, threads: int, sharing: int, gpu: int | None, parent: int
 ) -> None:
     """A worker process: run families of cells until there are none."""
-    _die_with(parent)
+    die_with(parent)
     import torch
 
     if gpu is not None:
@@ -150,7 +150,7 @@ def least_used(used: Sequence[int | None], gpus: int) -> int | None:
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
+def uninterrupted() -> Iterator[None]:
     """Processes started here ignore Ctrl-C; the parent handles it."""
     resource_tracker.ensure_running()  # starting it would lift the block
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -160,7 +160,7 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _die_with(parent: int) -> None:
+def die_with(parent: int) -> None:
     """Have this process killed together with its parent, so that it cannot interfere with a new run."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

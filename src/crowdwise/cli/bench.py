@@ -129,6 +129,62 @@ def table(
     return list(csv.DictReader(io.StringIO(rendering.to_csv(made))))
 
 
+Filled = Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="Folder of the runs that `fill` does.")]
+Known = Annotated[
+    list[Path] | None,
+    typer.Option("--records", metavar="PATH", help="Further records: a file, or a folder of files. May be repeated."),
+]
+Only = Annotated[
+    list[str] | None, typer.Option("--experiment", metavar="NAME", help="Only this experiment. May be repeated.")
+]
+
+
+@app.command()
+@verb
+def missing(out: Filled = Path("bench/paper"), records: Known = None, experiment: Only = None) -> Any:
+    """List the entries of the paper's tables that have no record, too few seeds or fewer epochs than the paper."""
+    from crowdwise.tasks import bench as tasks
+
+    entries = tasks.missing(out=out, records=records, experiments=experiment or [])
+    summary = tasks.summary_of(entries)
+    for line in summary.lines:
+        say(line)
+    return summary.rows
+
+
+@app.command()
+@verb
+def fill(
+    minutes: Annotated[float, typer.Option(help="For how long. What is unfinished then goes on the next time.")],
+    out: Filled = Path("bench/paper"),
+    records: Known = None,
+    experiment: Only = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Runs at a time; by default as many as pay, which the first ones show.")
+    ] = None,
+) -> Any:
+    """Run what `bench missing` lists and this machine can do, for a limited time.
+
+    Several processes may work in one folder; a run that was interrupted goes on from its last epoch.
+    """
+    from crowdwise.tasks import bench as tasks
+
+    entries = tasks.missing(out=out, records=records, experiments=experiment or [])
+    cells = [cell for entry in entries for cell in entry.cells]
+    try:
+        with _display(cells) as watch:
+            done = tasks.fill(minutes, out=out, records=records, experiments=experiment or [], jobs=jobs, watch=watch)
+    except KeyboardInterrupt:
+        again = shlex.join(["crowdwise", *sys.argv[1:]])
+        raise KeyboardInterrupt(f"finished runs are kept; go on with  {again}") from None
+    failed = [record for record in done.records if "error" in record]
+    say(
+        f"{len(done.records) - len(failed)} runs finished, {len(failed)} failed, {done.left} left; "
+        f"{done.jobs} at a time in the end; records in {out / 'records.jsonl'}"
+    )
+    return {"finished": len(done.records) - len(failed), "failed": len(failed), "left": done.left, "jobs": done.jobs}
+
+
 @app.command()
 @verb
 def figures(

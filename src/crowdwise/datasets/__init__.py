@@ -10,9 +10,9 @@ Dataset 'digits': image, 10 classes
   licence CC BY 4.0
 """
 
-from crowdwise.datasets.base import DATASETS, Dataset, load, names
+from crowdwise.datasets.base import DATASETS, Dataset, is_here, load, names
 from crowdwise.datasets.download import fetch
 from crowdwise.datasets.image_folder import ImageFolder
 from crowdwise.datasets.transforms import prepare
 
-__all__ = ["DATASETS", "Dataset", "ImageFolder", "fetch", "load", "names", "prepare"]
+__all__ = ["DATASETS", "Dataset", "ImageFolder", "fetch", "is_here", "load", "names", "prepare"]

@@ -141,3 +141,30 @@ def load(name: str, *, root: str | os.PathLike[str] | None = None, download: boo
         raise
     except (ValueError, TypeError, LookupError, OverflowError) as error:  # arrays of unexpected shapes and types
         raise DatasetError(f"the files of data set {name!r} are damaged: {error}") from error
+
+
+def is_here(name: str, *, root: str | os.PathLike[str] | None = None, **options: Any) -> bool:
+    """Whether the files that a data set begins with are on this machine; nothing is read.
+
+    >>> is_here("digits")
+    True
+    """
+    try:
+        DATASETS[name](_Looking(name, None if root is None else Path(root).expanduser()), **options)
+    except DatasetError:
+        return False
+    except _Found:
+        pass
+    return True
+
+
+class _Found(Exception):
+    """The files of a data set are there."""
+
+
+class _Looking(Files):
+    """Ends a loader as soon as its files are found."""
+
+    def find(self, *alternatives: Any, **where: Any) -> tuple[Path, ...]:
+        super().find(*alternatives, **where)
+        raise _Found

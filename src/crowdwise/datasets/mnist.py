@@ -53,10 +53,23 @@ def _read(files: Files, **where: Any) -> dict[str, Any]:
 
 
 @DATASETS.register("fashion-mnist")
-def fashion_mnist(files: Files) -> Dataset:
-    """Fashion-MNIST: 60,000 / 10,000 grey images of clothes, 28 x 28, 10 classes."""
+def fashion_mnist(files: Files, n_train: int | None = None) -> Dataset:
+    """Fashion-MNIST: 60,000 / 10,000 grey images of clothes, 28 x 28, 10 classes.
+
+    ``n_train`` takes so many of the training images, the same share of each class, and all test images: a smaller
+    data set, named ``fashion-mnist-6000`` for instance.
+    """
+    parts = _read(
+        files,
+        remotes=FASHION_MNIST,
+        folders=("FashionMNIST/raw",),
+        system="/usr/share/datasets/fashion-mnist",
+        hint="on Debian and Ubuntu: apt-get install dataset-fashion-mnist",
+    )
+    if n_train is not None:
+        parts |= _fewer(parts["X_train"], parts["y_train"], n_train)
     return Dataset(
-        name="fashion-mnist",
+        name="fashion-mnist" if n_train is None else f"fashion-mnist-{n_train}",
         kind="image",
         class_names=(
             *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
@@ -67,14 +80,16 @@ def fashion_mnist(files: Files) -> Dataset:
         licence="MIT",
         citation="Xiao, Rasul, Vollgraf: Fashion-MNIST, a novel image dataset for benchmarking machine learning "
         "algorithms. arXiv:1708.07747, 2017",
-        **_read(
-            files,
-            remotes=FASHION_MNIST,
-            folders=("FashionMNIST/raw",),
-            system="/usr/share/datasets/fashion-mnist",
-            hint="on Debian and Ubuntu: apt-get install dataset-fashion-mnist",
-        ),
+        **parts,
     )
+
+
+def _fewer(X: Array, y: Array, n: int) -> dict[str, Any]:
+    """``n`` of the training images, stratified by class."""
+    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n < len(y):
+        raise ConfigError(f"n_train of fashion-mnist must be a whole number from 1 to {len(y) - 1:,}, got {n!r}")
+    _, chosen = stratified_split(y, n_test=n)
+    return part_fields(train=(X[chosen], y[chosen]))
 
 
 @DATASETS.register("k-mnist")

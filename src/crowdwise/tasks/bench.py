@@ -8,15 +8,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from crowdwise.bench import runner
+from crowdwise.bench import coverage, filling, runner
 from crowdwise.bench.cells import Cell
+from crowdwise.bench.coverage import TableEntry
 from crowdwise.bench.experiments import Experiment, load_experiment, names, settable
+from crowdwise.bench.filling import Filled
+from crowdwise.bench.processes import n_gpus
+from crowdwise.bench.records import RECORDS
 from crowdwise.bench.runner import Watch
-from crowdwise.errors import ConfigError, UsageError, spelled
+from crowdwise.constraints import PositiveFloat, check_value
+from crowdwise.errors import ConfigError, UsageError, spelled, suggest
 from crowdwise.registry import METHODS
+from crowdwise.storage.documents import read_json_lines
 from crowdwise.tasks.parameters import check_parameters, refuse_unknown
 
 Records = list[dict[str, Any]]
+FILLED = Path("bench/paper")
+"""The folder of the runs that `fill` does."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,126 @@ def plan(
     for cell in cells:
         check_parameters(cell.method, cell.parameters)
     return Benchmark(experiment, cells, _folder(experiment, out))
+
+
+def missing(
+    *, out: str | Path = FILLED, records: Sequence[Path] | None = None, experiments: Sequence[str] = ()
+) -> list[TableEntry]:
+    """Every entry of the paper's tables and figures, with the runs that it has in the folder ``out`` and in ``records``."""
+    for name in experiments:
+        if name not in coverage.EXPERIMENTS:
+            raise ConfigError(
+                f"no experiment of the paper is called {name!r} (there are "
+                f"{', '.join(coverage.EXPERIMENTS)}){suggest(name, coverage.EXPERIMENTS)}",
+                parameter="experiment",
+            )
+    folder = Path(out)
+    found = runner.read_records(folder) if (folder / RECORDS).is_file() else []
+    found += [record for path in records or () for record in any_records(path)]
+    return coverage.entries(found, tuple(experiments) or coverage.EXPERIMENTS)
+
+
+def fill(
+    minutes: float,
+    *,
+    out: str | Path = FILLED,
+    records: Sequence[Path] | None = None,
+    experiments: Sequence[str] = (),
+    jobs: int | None = None,
+    watch: Watch | None = None,
+) -> Filled:
+    """Run what `missing` finds and this machine can do, for so many minutes."""
+    check_value("minutes", minutes, PositiveFloat)
+    entries = missing(out=out, records=records, experiments=experiments)
+    cells = coverage.to_fill(entries, gpu=n_gpus() > 0)
+    places = [cell for entry in entries for cell in entry.cells]
+    return filling.fill(cells, Path(out), 60 * minutes, jobs=jobs, watch=watch, places=places)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What is missing, in words and as data."""
+
+    lines: list[str]
+    rows: list[dict[str, Any]]
+
+
+def summary_of(entries: Sequence[TableEntry]) -> Summary:
+    """How many entries are complete, and the others by what they lack; those without data here in a list of their own."""
+    lines, rows = _totals(entries), []
+    absent = [entry for entry in entries if entry.lack != "complete" and coverage.absent(entry)]
+    for heading, lack in (
+        ("No record", "no record"),
+        ("Too few seeds", "too few seeds"),
+        ("Fewer epochs", "fewer epochs"),
+    ):
+        here = [entry for entry in entries if entry.lack == lack and entry not in absent]
+        lines += _listed(f"{heading}: {_entries(here)}", here)
+        rows += [_row(entry, lack) for entry in here]
+    lines += _listed(f"The data are not on this machine: {_entries(absent)}", absent)
+    rows += [_row(entry, "no data") for entry in absent]
+    return Summary(lines, rows)
+
+
+def _totals(entries: Sequence[TableEntry]) -> list[str]:
+    """A line for each group of tables: entries, those with a record, those that are complete."""
+    groups: dict[str, Sequence[str]] = {
+        "Tables 1 to 3": coverage.TABLES[:3],
+        "Tables 4 to 8": coverage.TABLES[3:],
+        "Figures of groups and sparsity": coverage.FIGURES,
+        "The same on small data": coverage.STAND_INS,
+    }
+    lines = []
+    for title, of in groups.items():
+        ours = [entry for entry in entries if entry.experiment in of]
+        if not ours:
+            continue
+        some = sum(entry.lack != "no record" for entry in ours)
+        complete = sum(entry.lack == "complete" for entry in ours)
+        lines.append(f"{title}: {_entries(ours)}, {some} with a record, {complete} complete")
+    return lines
+
+
+def _listed(heading: str, entries: Sequence[TableEntry]) -> list[str]:
+    """A heading and a line for each column; columns that lack the same share a line."""
+    if not entries:
+        return []
+    rows: dict[tuple[str, str], list[str]] = {}
+    for entry in entries:
+        counts = f" ({len(entry.full)} of {len(entry.cells)} seeds)" if entry.full else ""
+        rows.setdefault((entry.experiment, entry.column), []).append(f"{entry.row}{counts}")
+    columns: dict[tuple[str, str], list[str]] = {}
+    for (experiment, column), lacking in rows.items():
+        columns.setdefault((experiment, ", ".join(lacking)), []).append(column)
+    lines = [f"  {name}: {', '.join(found)}: {text}" for (name, text), found in columns.items()]
+    return ["", heading, *lines]
+
+
+def _entries(entries: Sequence[TableEntry]) -> str:
+    return f"{len(entries)} entr{'y' if len(entries) == 1 else 'ies'}"
+
+
+def _row(entry: TableEntry, lack: str) -> dict[str, Any]:
+    return {
+        "experiment": entry.experiment,
+        "column": entry.column,
+        "row": entry.row,
+        "lack": lack,
+        "seeds": len(entry.cells),
+        "done": len(entry.full),
+        "fewer_epochs": len(entry.short),
+        "needs_gpu": coverage.needs_gpu(entry.cells[0]),
+    }
+
+
+def any_records(path: Path) -> Records:
+    """The runs among the lines of a file, or of all files of a folder but those of trials, which led to a setting."""
+    if not path.exists():
+        raise ConfigError(f"{path}: there are no records", parameter="records")
+    files = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+    kept = [file for file in files if "trials" not in file.stem or file == path]
+    lines = [line for file in kept for _, line in read_json_lines(file)]
+    return [line for line in lines if isinstance(line, dict) and isinstance(line.get("parameters"), dict)]
 
 
 def check_cluster(ray: str | None, jobs: int | None, workers: int | None, gpus_per_run: float | None) -> None:
