@@ -234,6 +234,22 @@ def test_a_panel_of_models_alone_counts_as_one_vote_and_says_so() -> None:
     assert calibration(DawidSkene().fit(models).raw_posterior_[rest], truth[rest], n_bins=10).ece > 0.1
 
 
+def test_a_panel_weighs_labels() -> None:
+    """Labels that weigh nearly nothing are as if they were not there, also where exponents are learnt."""
+    crowd, _ = models_and_people(0, 150)
+    rng = np.random.default_rng(1)
+    more = rng.integers(0, 150, 200), rng.integers(0, 13, 200), rng.integers(0, 3, 200)
+    triples = [
+        np.append(*columns) for columns in zip((crowd.instance, crowd.annotator, crowd.label), more, strict=True)
+    ]
+    weight = np.append(np.ones(len(crowd)), np.full(200, 1e-6))
+    plain = Panel(models=[0, 1, 2], max_iter=20, tol=0).fit(crowd)
+    weighted = Panel(models=[0, 1, 2], max_iter=20, tol=0).fit(Annotations.from_triples(*triples, weight=weight))
+    assert plain.exponents_from_ == weighted.exponents_from_ == "the consensus of people"
+    assert_allclose(weighted.exponents_, plain.exponents_)
+    assert_allclose(weighted.raw_posterior_, plain.raw_posterior_, atol=1e-3)
+
+
 def test_a_panel_refuses_strangers() -> None:
     with pytest.raises(ConfigError, match="none of the annotators named is in this crowd, such as 'gpt'"):
         Panel(models=["gpt", "claude"]).fit([[0, 1], [1, 1]])

@@ -208,7 +208,8 @@ def _only(layout: Layout, chosen: npt.NDArray[np.bool_]) -> Layout:
     """The labels of the ``chosen`` (R,) annotators, without gold."""
     kept = chosen[layout.cells // layout.shape[1]]
     indptr = np.append(0, np.cumsum(kept))[layout.indptr]
-    return layout._replace(cells=layout.cells[kept], indptr=indptr, gold=np.empty(0, np.int32))
+    weight = None if layout.weight is None else layout.weight[kept]
+    return layout._replace(cells=layout.cells[kept], indptr=indptr, gold=np.empty(0, np.int32), weight=weight)
 
 
 def _matrices(layout: Layout, reference: Floats) -> tuple[Floats, Floats]:

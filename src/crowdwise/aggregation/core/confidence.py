@@ -85,17 +85,18 @@ def calibrate(model: Aggregator, *, folds: int = 5, random_state: int | np.rando
 
 
 def _foretold(learnt: Aggregator, held: Crowd) -> Floats:
-    """Log-probability of the labels of unseen instances given their other labels, by temperature."""
+    """Log-probability of the labels of unseen instances given their other labels, by temperature; by weight."""
     layout, c = held.layout, held.n_classes
     emission = np.maximum(learnt.confusion_.transpose(0, 2, 1).reshape(-1, c), FLOOR)
     logs = np.log(emission)
     instance = kernels.instances(layout)
-    chosen = np.flatnonzero((held.labels_per_instance > 1)[instance])
+    chosen = np.flatnonzero((np.diff(layout.indptr) > 1)[instance])
     chosen = chosen[:: len(chosen) // _ENOUGH + 1]
     cells = layout.cells[chosen]
+    weight = np.ones(len(chosen)) if layout.weight is None else layout.weight[chosen]
     everything = kernels.incidence(layout) @ logs + np.log(np.maximum(learnt.class_prior_, FLOOR))
-    others = everything[instance[chosen]] - logs[cells]  # (labels, C) without the label itself
-    likelihood = [np.log((_softmax(others, t) * emission[cells]).sum(axis=1)).sum() for t in _TEMPERATURES]
+    others = everything[instance[chosen]] - weight[:, None] * logs[cells]  # (labels, C) without the label itself
+    likelihood = [weight @ np.log((_softmax(others, t) * emission[cells]).sum(axis=1)) for t in _TEMPERATURES]
     return np.array(likelihood)
 
 
