@@ -14,7 +14,7 @@ import torch
 from scipy.special import log_softmax, logsumexp, softmax
 from torch import Tensor, nn
 
-from crowdwise.aggregation.core.queries import against_votes
+from crowdwise.aggregation.core.queries import against_votes, tied_votes
 from crowdwise.annotations import Annotations
 from crowdwise.engine import Engine
 from crowdwise.engine.evaluation import evaluate
@@ -163,14 +163,15 @@ def label_table(annotations: Any, posterior: Any, classes: Any = None) -> pa.Tab
     expected = crowd.n_instances, len(known)
     if posterior.shape != expected:
         raise DataError(f"posterior has shape {posterior.shape}, but the annotations need {expected} (n, C)")
-    votes, place = np.zeros(expected, dtype=np.int64), _codes(crowd.classes, known)
-    votes[:, place[place >= 0]] = crowd.votes()[:, place >= 0]
+    given, place = crowd.votes(), _codes(crowd.classes, known)
+    votes = np.zeros(expected, dtype=given.dtype)  # numbers of labels, or sums of weights
+    votes[:, place[place >= 0]] = given[:, place >= 0]
     label, confidence = posterior.argmax(1), posterior.max(1)
-    unlabelled, top = votes.sum(1) == 0, votes.max(1)
+    unlabelled = votes.sum(1) == 0
     reasons = [
         (unlabelled, "no labels"),
         (against_votes(votes, label), "against the votes"),
-        ((votes == top[:, None]).sum(1) > 1, "tied votes"),
+        (tied_votes(votes), "tied votes"),
         (confidence < _UNSURE, "low confidence"),
     ]
     doubt = np.select([mask for mask, _ in reasons], [reason for _, reason in reasons], default="")
