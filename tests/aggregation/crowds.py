@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from scipy.special import gammaln, logsumexp
 
 from crowdwise.aggregation.core import kernels
+from crowdwise.aggregation.core.crowd import MemoryCrowd
+from crowdwise.aggregation.core.kernels import Layout
 from crowdwise.annotations import Annotations
 
 LABEL_ONLY = ("agg_bluebird", "agg_cf_weather", "agg_dog", "agg_rte", "agg_web")
 Codes = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
 
 
 def simulated(
@@ -76,3 +80,49 @@ def compile_always(monkeypatch: pytest.MonkeyPatch) -> None:
 def compile_never(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use scipy on crowds of any size."""
     monkeypatch.setattr(kernels, "SMALL", 10**12)
+
+
+def drawn(seed: int, n: int = 24, r: int = 6, c: int = 3, labels: int = 90, weighted: bool = False) -> Layout:
+    """A crowd with silent annotators, instances without labels, repeats and, if wanted, weights."""
+    rng = np.random.default_rng(seed)
+    triples = rng.integers(0, [n, r, c], (labels, 3)).T
+    sizes = {"n_instances": n + 2, "n_annotators": r + 1, "n_classes": c}
+    weight = rng.choice([0.5, 1.0, 1.0, 2.5], labels) if weighted else None
+    return MemoryCrowd.of(Annotations.from_triples(*triples, **sizes, weight=weight)).layout
+
+
+def rows_of(layout: Layout) -> list[list[tuple[int, int, float]]]:
+    """Annotator, label and weight of the annotations of every instance."""
+    c = layout.shape[1]
+    weight = np.ones(len(layout.cells)) if layout.weight is None else layout.weight
+    cells = layout.cells.astype(int).tolist()
+    return [
+        [(cells[e] // c, cells[e] % c, float(weight[e])) for e in range(*layout.indptr[i : i + 2].tolist())]
+        for i in range(len(layout.indptr) - 1)
+    ]
+
+
+def em_by_hand(layout: Layout, emission: Floats, prior: Floats) -> tuple[Floats, Floats, Floats, float]:
+    """Posterior, counts, mass and log-likelihood of `kernels.em_step`, in logarithms and loops."""
+    width = len(prior) // layout.shape[1]
+    counts, mass, value = np.zeros(emission.shape), np.zeros(len(prior)), 0.0
+    posterior = np.zeros((len(layout.indptr) - 1, len(prior)))
+    for i, row in enumerate(rows_of(layout)):
+        scores = np.log(prior)
+        for j, y, w in row:
+            scores = scores + w * np.log(emission[j, y])
+        if layout.gold.size and layout.gold[i] >= 0:
+            scores[np.arange(len(prior)) // width != layout.gold[i]] = -np.inf
+        posterior[i] = np.exp(scores - logsumexp(scores))
+        for j, y, w in row:
+            counts[j, y] += w * posterior[i]
+        if row:
+            mass += posterior[i]
+            value += float(logsumexp(scores))
+    return posterior, counts, mass, value
+
+
+def urn(votes: float, vote: float, rho: float) -> float:
+    """h(v) of `crowdwise.aggregation.core.tempering`."""
+    s, a = 1 / rho - 1, 1 / (1 + np.exp(-vote))
+    return float(gammaln(s * a + votes) - gammaln(s * (1 - a) + votes))

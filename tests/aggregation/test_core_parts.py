@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from crowds import simulated
+from crowds import drawn, em_by_hand, rows_of, simulated, urn
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.special import gammaln, logsumexp
+from scipy.special import logsumexp
 
 from crowdwise.aggregation import (
     AnnotatorHistory,
@@ -21,11 +20,10 @@ from crowdwise.aggregation import (
     Wawa,
     calibrate,
 )
-from crowdwise.aggregation.core import correlation, dependence, kernels, patterns, queries, tempering
+from crowdwise.aggregation.core import correlation, dependence, patterns, queries, tempering
 from crowdwise.aggregation.core.base import IterativeAggregator, State
 from crowdwise.aggregation.core.confidence import _foretold
 from crowdwise.aggregation.core.crowd import Crowd, MemoryCrowd, confusion, resolve_threads
-from crowdwise.aggregation.core.kernels import Layout
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError
 from crowdwise.system import n_cores
@@ -33,152 +31,9 @@ from fixtures import t2
 from tolerances import DOUBLE
 
 Floats = npt.NDArray[np.float64]
-both = pytest.mark.parametrize("compiled", [False, True])
 
 
-def drawn(seed: int, n: int = 24, r: int = 6, c: int = 3, labels: int = 90, weighted: bool = False) -> Layout:
-    """A crowd with silent annotators, instances without labels, repeats and, if wanted, weights."""
-    rng = np.random.default_rng(seed)
-    triples = rng.integers(0, [n, r, c], (labels, 3)).T
-    sizes = {"n_instances": n + 2, "n_annotators": r + 1, "n_classes": c}
-    weight = rng.choice([0.5, 1.0, 1.0, 2.5], labels) if weighted else None
-    return MemoryCrowd.of(Annotations.from_triples(*triples, **sizes, weight=weight)).layout
-
-
-def rows_of(layout: Layout) -> list[list[tuple[int, int, float]]]:
-    """Annotator, label and weight of the annotations of every instance."""
-    c = layout.shape[1]
-    weight = np.ones(len(layout.cells)) if layout.weight is None else layout.weight
-    cells = layout.cells.astype(int).tolist()
-    return [
-        [(cells[e] // c, cells[e] % c, float(weight[e])) for e in range(*layout.indptr[i : i + 2].tolist())]
-        for i in range(len(layout.indptr) - 1)
-    ]
-
-
-def em_by_hand(layout: Layout, emission: Floats, prior: Floats) -> tuple[Floats, Floats, Floats, float]:
-    """Posterior, counts, mass and log-likelihood of `kernels.em_step`, in logarithms and loops."""
-    width = len(prior) // layout.shape[1]
-    counts, mass, value = np.zeros(emission.shape), np.zeros(len(prior)), 0.0
-    posterior = np.zeros((len(layout.indptr) - 1, len(prior)))
-    for i, row in enumerate(rows_of(layout)):
-        scores = np.log(prior)
-        for j, y, w in row:
-            scores = scores + w * np.log(emission[j, y])
-        if layout.gold.size and layout.gold[i] >= 0:
-            scores[np.arange(len(prior)) // width != layout.gold[i]] = -np.inf
-        posterior[i] = np.exp(scores - logsumexp(scores))
-        for j, y, w in row:
-            counts[j, y] += w * posterior[i]
-        if row:
-            mass += posterior[i]
-            value += float(logsumexp(scores))
-    return posterior, counts, mass, value
-
-
-# -- kernels -----------------------------------------------------------------------------------------------------------
-
-
-@both
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("width", "threads"), [(1, 1), (3, 2)])
-def test_a_step_of_em_by_hand(compiled: bool, weighted: bool, width: int, threads: int) -> None:
-    layout = drawn(3, weighted=weighted)
-    rng = np.random.default_rng(width)
-    gold = np.where(np.arange(26) % 5 == 0, rng.integers(0, 3, 26), -1).astype(np.int32)
-    layout = layout._replace(compiled=compiled, gold=gold, threads=threads)
-    emission, prior = rng.random((7, 3, 3 * width)) + 0.01, rng.random(3 * width) + 0.01
-    found, expected = kernels.em_step(layout, emission, prior), em_by_hand(layout, emission, prior)
-    for one, other in zip(found, expected, strict=True):
-        assert_allclose(one, other, rtol=DOUBLE, atol=DOUBLE)
-    before = rng.random((7, 3, 3 * width))
-    onto = before.copy()
-    kernels.em_step(layout, emission, prior, onto=onto)
-    assert_allclose(onto, before + expected[1], rtol=DOUBLE)
-    assert_allclose(kernels.confusion_counts(layout, expected[0]), expected[1], rtol=DOUBLE, atol=DOUBLE)
-    onto = before.copy()
-    kernels.confusion_counts(layout, expected[0], onto)
-    assert_allclose(onto, before + expected[1], rtol=DOUBLE)
-
-
-@both
-@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e30])
-def test_log_likelihoods_survive_many_instances_of_any_size(compiled: bool, scale: float) -> None:
-    """The logarithm of a product is taken before it leaves the range of numbers, at either end."""
-    crowd = Annotations.from_triples(np.arange(40), np.arange(40) % 4, np.arange(40) % 2, n_classes=2)
-    layout = MemoryCrowd.of(crowd).layout._replace(compiled=compiled)
-    emission = scale * (np.random.default_rng(0).random((4, 2, 2)) + 0.1)
-    expected = em_by_hand(layout, emission, np.array([0.3, 0.7]))
-    found = kernels.em_step(layout, emission, np.array([0.3, 0.7]))
-    assert found.log_likelihood == pytest.approx(expected[3], rel=DOUBLE)
-    ratio = scale * np.array([[1.0, 2.0]] * 4)
-    value = sum(np.log(0.3 * ratio[0, 0] + 0.7) if i % 2 == 0 else np.log(0.3 + 0.7 * ratio[0, 1]) for i in range(40))
-    assert kernels.vote_step(layout, ratio, np.array([0.3, 0.7])).log_likelihood == pytest.approx(value, rel=DOUBLE)
-
-
-@both
-@pytest.mark.parametrize("known", [-1, 0, 1])
-def test_a_class_that_underflows_on_the_way_may_still_win(compiled: bool, known: int) -> None:
-    """Sixteen labels against class 0, then more labels that speak for it even louder."""
-    labels = np.repeat([0, 1, 2], [16, 16, 16])
-    crowd = Annotations.from_triples(np.zeros(48, int), np.arange(48), labels, n_classes=3)
-    layout = MemoryCrowd.of(crowd).layout._replace(compiled=compiled, gold=np.array([known], np.int32))
-    emission = np.full((48, 3, 3), 0.5)
-    emission[:16, 0] = 1e-40, 1e-15, 1e-16  # over all sixteen: 1e-640, 1e-240, 1e-256
-    emission[16:32, 1] = 1e-1, 1e-40, 1e-39
-    prior = np.array([0.2, 0.3, 0.5])
-    found, expected = kernels.em_step(layout, emission, prior), em_by_hand(layout, emission, prior)
-    assert_allclose(found.posterior, expected[0], atol=DOUBLE)
-    assert found.log_likelihood == pytest.approx(expected[3], rel=DOUBLE)
-
-
-@both
-@pytest.mark.parametrize("weighted", [False, True])
-def test_votes_hits_and_counts_of_labels_by_hand(compiled: bool, weighted: bool) -> None:
-    layout = drawn(5, weighted=weighted)._replace(compiled=compiled, threads=1)
-    rng = np.random.default_rng(0)
-    weight, posterior = rng.random((7, 3)), rng.dirichlet(np.ones(3), 26)
-    votes, heavy, hits, given = np.zeros((26, 3)), np.zeros((26, 3)), np.zeros((7, 3)), np.zeros((7, 3))
-    for i, row in enumerate(rows_of(layout)):
-        for j, y, w in row:
-            votes[i, y] += w
-            heavy[i, y] += w * weight[j, y]
-            hits[j, y] += w * posterior[i, y]
-            given[j, y] += w
-    assert_allclose(kernels.votes(layout), votes)
-    assert_allclose(kernels.votes(layout, weight), heavy)
-    assert_allclose(kernels.hits(layout, posterior), hits)
-    assert_allclose(kernels.label_counts(layout), given)
-    assert_allclose(tempering.label_numbers(layout), votes.sum(axis=1))
-    best = rng.integers(0, 3, 26)
-    agreed = [
-        sum(w for i, row in enumerate(rows_of(layout)) for k, y, w in row if k == j and y == best[i]) for j in range(7)
-    ]
-    assert_allclose(queries.agreements(layout, best), agreed)
-    chosen = rng.random(26) < 0.5
-    within = [
-        sum(w for i, row in enumerate(rows_of(layout)) for k, _, w in row if k == j and chosen[i]) for j in range(7)
-    ]
-    assert_allclose(queries.labels_within(layout, chosen), within)
-    assert_allclose(queries.mass(layout, posterior), posterior[votes.sum(axis=1) > 0].sum(axis=0))
-
-
-@both
-def test_trimmed_means_by_hand(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "use_numba", lambda _: compiled)
-    rng = np.random.default_rng(1)
-    size = rng.integers(0, 12, 40)
-    borders = np.append(0, np.cumsum(size))
-    values, centre = rng.integers(0, 6, borders[-1]).astype(float), rng.integers(0, 6, 40) + rng.choice([0.0, 0.5], 40)
-    for trim in (0, 1, 3):
-        expected = []
-        for g in range(40):
-            row = sorted(values[borders[g] : borders[g + 1]].tolist())
-            low = min(trim, sum(value < centre[g] for value in row))
-            high = min(trim, sum(value > centre[g] for value in row))
-            kept = row[low : len(row) - high]
-            expected.append(sum(kept) / len(kept) if kept else centre[g])
-        assert_allclose(kernels.trimmed_means(borders, values, centre, trim), expected)
+# -- parts of a layout ------------------------------------------------------------------------------------------------
 
 
 def test_some_instances_are_the_crowd_of_them_alone() -> None:
@@ -289,44 +144,6 @@ def test_weighted_majority_where_no_vote_weighs_anything() -> None:
 # -- tempering ---------------------------------------------------------------------------------------------------------
 
 
-def urn(votes: float, vote: float, rho: float) -> float:
-    """h(v) of the module's docstring."""
-    s, a = 1 / rho - 1, 1 / (1 + np.exp(-vote))
-    return float(gammaln(s * a + votes) - gammaln(s * (1 - a) + votes))
-
-
-@both
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("shared", [False, True])
-def test_tempering_by_its_formula(compiled: bool, weighted: bool, shared: bool) -> None:
-    layout = drawn(7, weighted=weighted)._replace(compiled=compiled)
-    rng = np.random.default_rng(2)
-    posterior = rng.dirichlet(np.full(3, 0.5), 26)
-    posterior[:2] = [0.5, 0.5, 0.0], [0.0, 1.0, 0.0]  # nothing is left for the others
-    share = rng.random(7) + 0.1 if shared else None
-    vote, rho = 1.1, 0.3
-    found = tempering.tempered(layout, posterior, vote, rho, share)
-    for i, row in enumerate(rows_of(layout)):
-        if not row:
-            assert_allclose(found[i], posterior[i])
-            continue
-        number = sum(w * (1.0 if share is None else share[j]) for j, _, w in row)
-        order = np.sort(posterior[i])[::-1]
-        top, second = max(order[0], 1e-13), max(order[1], 1e-13)
-        lead = np.log(top / second) / vote
-        size = max(number, lead)
-        against = np.exp(urn((size - lead) / 2, vote, rho) - urn((size + lead) / 2, vote, rho))
-        against = max(against, order[1] / top) + max(1 - order[0] - order[1], 0) / top
-        most = int(posterior[i].argmax())
-        right = 1 / (1 + against)
-        others = np.delete(posterior[i], most)
-        others = np.full(2, 0.5) if others.sum() == 0 else others / others.sum()
-        assert found[i, most] == pytest.approx(right, rel=1e-5)
-        assert_allclose(np.delete(found[i], most), (1 - right) * others, rtol=1e-5, atol=1e-12)
-    halfway = tempering.halfway(layout, posterior, vote, rho, share)
-    assert_allclose(halfway, (posterior + found) / 2)
-
-
 def test_tempered_shares_by_the_formula() -> None:
     """Against the class with most votes stands what no votes say, once, and what the votes of others say beyond that."""
     table = [0] * 6 + [1] * 3 + [2], [0, 1, 2, 3, 4, 5, 0, 1, 2, 0], [0, 0, 0, 1, 1, 2, 2, 2, 2, 1]
@@ -344,31 +161,6 @@ def test_tempered_shares_by_the_formula() -> None:
     assert_allclose(found[0, 1] / found[0, 2], 2.0)
     assert_allclose(found[3], 1 / 3)
     assert_array_equal(found.argmax(axis=1)[:3], [0, 2, 1])
-
-
-@both
-@pytest.mark.parametrize("weighted", [False, True])
-def test_evidence_of_votes_by_brute_force(compiled: bool, weighted: bool) -> None:
-    layout = drawn(8, weighted=weighted)
-    gold = np.where(np.arange(26) % 4 == 1, 2, -1).astype(np.int32)
-    layout = layout._replace(compiled=compiled, gold=gold)
-    rng = np.random.default_rng(3)
-    posterior, share = rng.dirichlet(np.full(3, 0.4), 26), rng.random(7)
-    posterior[2] = 0.4, 0.4, 0.2
-    for weight, every in itertools.product((None, share), (1, 3)):
-        along = squared = 0.0
-        for i, row in enumerate(rows_of(layout)):
-            if gold[i] >= 0 or not row or i % every:
-                continue
-            votes = np.zeros(3)
-            for j, y, w in row:
-                votes[y] += w * (1.0 if weight is None else weight[j])
-            order, most = np.sort(posterior[i]), int(posterior[i].argmax())
-            lead = votes[most] - np.delete(votes, most).max()
-            along += lead * np.log(max(order[-1], 1e-13) / max(order[-2], 1e-13))
-            squared += lead**2
-        assert_allclose(tempering.vote_evidence(layout, posterior, weight, every), (along, squared))
-    assert tempering.vote_evidence(layout._replace(shape=(21, 1)), np.ones((26, 1))) == (0.0, 0.0)
 
 
 def test_sharpening_is_a_few_rounds_of_em() -> None:
