@@ -418,7 +418,7 @@ def _edits(one: str, other: str, most: int) -> int:
             row.append(least)
         if min(row) > most:
             return most + 1
-    return row[-1]
+    return min(row[-1], most + 1)
 
 
 def _some_of(names: Iterable[Any], limit: int = 8) -> str:
