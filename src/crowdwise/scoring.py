@@ -2,7 +2,8 @@
 
 Without the truth, predictions are judged by the labels that a crowd gave to the same instances. A label counts as much as its
 annotator is better than chance: w_j = (C s_j - 1) / (C - 1), or 0 where that is negative, with the skill s_j from hierarchical
-Dawid-Skene. The skill-weighted agreement of predictions c_i is sum_i sum_j w_j [y_ij = c_i] / sum_i sum_j w_j.
+Dawid-Skene. The skill-weighted agreement of predictions c_i is sum_i sum_j w_j [y_ij = c_i] / sum_i sum_j w_j. Where labels have
+weights of their own, w_j is multiplied by them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def annotator_weights(annotations: Annotations) -> Floats:
 def support_of(annotations: Annotations, weight: Floats) -> Floats:
     """The weight of the labels for each class of each instance: (n, C)."""
     support = np.zeros((annotations.n_instances, annotations.n_classes))
-    np.add.at(support, (annotations.instance, annotations.label), weight[annotations.annotator])
+    by_label = weight[annotations.annotator]
+    if annotations.weight is not None:
+        by_label = by_label * annotations.weight
+    np.add.at(support, (annotations.instance, annotations.label), by_label)
     return support
 
 

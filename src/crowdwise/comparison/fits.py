@@ -213,6 +213,8 @@ def fingerprint(X: Any, annotations: Annotations) -> str:
     found = hashlib.sha256()
     for part in (annotations.instance, annotations.annotator, annotations.label):
         found.update(np.ascontiguousarray(part).tobytes())
+    if annotations.weight is not None:
+        found.update(np.ascontiguousarray(annotations.weight).tobytes())
     found.update(repr((annotations.classes.tolist(), annotations.n_annotators, annotations.n_instances)).encode())
     if is_sparse(X):
         matrix = X.tocsr()

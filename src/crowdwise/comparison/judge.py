@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import norm
 
+from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.hierarchical import HierarchicalDawidSkene
 from crowdwise.aggregation.majority_vote import MajorityVote
 from crowdwise.annotations import Annotations
@@ -122,6 +123,10 @@ def expectation(annotations: Annotations, predicted: Array, gold: Array | None) 
     annotator is, and how sure labels are. Where there are gold labels, these are counted instead.
     """
     at = np.flatnonzero(predicted >= 0)
+    weight = None
+    if annotations.weight is not None:  # a prediction weighs as much as annotators' labels usually do
+        usual = 1.0 / MemoryCrowd.of(annotations).scale
+        weight = np.append(annotations.weight, np.full(len(at), usual, annotations.weight.dtype))
     joined = Annotations.from_triples(
         np.concatenate([annotations.instance, at]),
         np.concatenate([annotations.annotator, np.full(len(at), annotations.n_annotators)]),
@@ -129,6 +134,7 @@ def expectation(annotations: Annotations, predicted: Array, gold: Array | None) 
         n_instances=annotations.n_instances,
         n_annotators=annotations.n_annotators + 1,
         n_classes=annotations.n_classes,
+        weight=weight,
     )
     together = HierarchicalDawidSkene(random_state=0).fit(joined)
     votes = MajorityVote(random_state=0).fit(annotations).posterior_.argmax(1)
@@ -138,7 +144,9 @@ def expectation(annotations: Annotations, predicted: Array, gold: Array | None) 
         both = labelled[gold[labelled] >= 0]
         right = together.posterior_.argmax(1) == gold
         return Expectation(float((predicted == gold)[known].mean()), _mean(right[both]), _mean((votes == gold)[both]))
-    if annotations.labels_per_instance.max(initial=0) < 2:  # a single label or the classifier: either could be right
+    if (
+        annotations.annotators_per_instance.max(initial=0) < 2
+    ):  # a single label or the classifier: either could be right
         return Expectation(math.nan, math.nan, math.nan)
     posterior = together.posterior_
     return Expectation(
