@@ -39,6 +39,7 @@ TAIDTM_QUICK = QUICK | {
     "min_examples": 5,
     "lr": 0.05,
     "warmup_lr": 0.05,
+    "classifier_start": "sharpened",
 }
 
 
@@ -46,7 +47,11 @@ def quick(method: str) -> dict[str, object]:
     """Parameters with which a method trains in a moment."""
     from crowdwise.registry import METHODS
 
-    return {key: value for key, value in TAIDTM_QUICK.items() if key in METHODS[method].__dataclass_fields__}
+    known = METHODS[method].__dataclass_fields__
+    found = {key: value for key, value in TAIDTM_QUICK.items() if key in known}
+    if method in ("forward", "reweight"):  # whose starts are others
+        found.pop("classifier_start")
+    return found
 
 
 INTERRUPTED_TAIDTM = """

@@ -174,6 +174,27 @@ def test_own_backbone(method, tmp_path):
     np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
 
 
+def own_backbone() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(6, 10), torch.nn.Tanh())
+
+
+@every_method
+def test_the_seed_decides_the_weights_of_a_backbone_that_a_function_makes(method, tmp_path):
+    X, annotations, _ = crowd()
+    first = make(method, backbone=own_backbone).fit(X, annotations)
+    torch.rand(3)  # the state of torch's own generator does not matter
+    again = make(method, backbone=own_backbone).fit(X, annotations)
+    np.testing.assert_array_equal(first.predict_proba(X), again.predict_proba(X))
+    loaded = crowdwise.load(first.save(tmp_path / "model"), backbone=own_backbone)
+    np.testing.assert_array_equal(loaded.predict_proba(X), first.predict_proba(X))
+
+
+def test_a_function_that_makes_no_module_is_refused():
+    X, annotations, _ = crowd()
+    with pytest.raises(ConfigError, match="must make a module, but it made None"):
+        make("ce", backbone=lambda: None).fit(X, annotations)
+
+
 def test_score_against_annotations_is_skill_weighted_agreement():
     X, annotations, _ = crowd()
     model = fitted("ce")

@@ -132,14 +132,16 @@ def test_the_learning_rate_of_the_last_stage_follows_the_input():
         Problem.make(data, annotations, device=torch.device("cpu"), seed=0) for data in (X, np.zeros((40, 8, 8)))
     )
     paper = {"recipe": "paper"}
-    assert [crowdwise.TAIDTM(**paper).training(each).lr for each in (features, images)] == [0.01, 0.05]
-    assert [crowdwise.TAIDTM(**paper, lr=0.2).training(each).lr for each in (features, images)] == [0.2, 0.2]
-    as_published = (
+    as_printed = (
+        crowdwise.TAIDTM(**paper),
         crowdwise.TAIDTM(**paper, protocol="reference"),
+        crowdwise.BLTM(**paper),
         crowdwise.BLTM(**paper, variant="original"),
         crowdwise.CE(**paper),
     )
-    assert [model.training(images).lr for model in as_published] == [0.01] * 3
+    for model in as_printed:
+        assert [model.training(each).lr for each in (features, images)] == [0.01] * 2
+    assert [crowdwise.TAIDTM(**paper, lr=0.2).training(each).lr for each in (features, images)] == [0.2, 0.2]
     assert [crowdwise.TAIDTM().training(each).lr for each in (features, images)] == [2 * FEATURES.lr, PICTURES.lr]
 
 
@@ -345,6 +347,38 @@ def test_reference_protocol_runs_the_stages_of_the_authors_code():
     reference = crowdwise.TAIDTM(protocol="reference", milestones=(40, 55), warmup_epochs=5)
     schedule = reference.rates(PAPER.with_values({"milestones": (40, 55)}))
     assert [schedule(e) for e in (35, 36, 50, 51)] == pytest.approx([1, 0.1, 0.1, 0.01])
+
+
+@pytest.mark.parametrize("protocol", ["paper", "reference"])
+def test_frozen_layers_see_batches_in_training_mode_only_in_the_authors_code(protocol, monkeypatch):
+    """Batch norm below the mapped heads: cached features in evaluation mode, or the statistics of each batch."""
+    original, seen = crowdwise.TAIDTM.fit_mapping, []
+
+    def watched(self, engine, transition, distilled, annotators, rank=None):
+        generator = original(self, engine, transition, distilled, annotators, rank)
+        stage = next(generator)
+        layers = {f"below.{name}": value.clone() for name, value in transition.backbone.state_dict().items()}
+        yield stage
+        after = {f"below.{name}": value for name, value in transition.backbone.state_dict().items()}
+        moved = {name for name, value in layers.items() if not torch.equal(value, after[name])}
+        seen.append((stage.units.inputs.take(torch.arange(2)).ndim, {name.rsplit(".", 1)[1] for name in moved}))
+
+    monkeypatch.setattr(crowdwise.TAIDTM, "fit_mapping", watched)
+    X, annotations, _ = crowd(image=True)
+    options = {"backbone": "cnn", "backbone_options": {"channels": 4, "hidden": 16}}
+    crowdwise.TAIDTM(**(TAIDTM_QUICK | {"epochs": 1}), **options, protocol=protocol).fit(X, annotations)
+    statistics = {"running_mean", "running_var", "num_batches_tracked"}
+    assert seen == [(2, set()) if protocol == "paper" else (4, statistics)]
+
+
+def test_with_the_papers_recipe_the_classifier_starts_at_random():
+    X, annotations, _ = crowd()
+    quick = {name: value for name, value in TAIDTM_QUICK.items() if name != "classifier_start"} | {"epochs": 1}
+    plain = crowdwise.TAIDTM(**quick).fit(X, annotations)
+    random = crowdwise.TAIDTM(**quick, classifier_start="random").fit(X, annotations)
+    np.testing.assert_array_equal(plain.predict_proba(X), random.predict_proba(X))
+    warm = crowdwise.TAIDTM(**quick, classifier_start="warm-up").fit(X, annotations)
+    assert not np.array_equal(plain.predict_proba(X), warm.predict_proba(X))
 
 
 def test_paper_schedule():

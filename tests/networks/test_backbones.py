@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.networks import Classifier, build_backbone
-from crowdwise.networks.backbones import BatchNorm
+from crowdwise.networks.backbones import BACKBONES, BatchNorm
 from tolerances import SINGLE
 
 
@@ -109,3 +109,16 @@ def test_a_batch_of_one_instance_is_trained_on_with_the_running_statistics(name,
     assert torch.isfinite(trained).all()
     if name == "mlp":
         torch.testing.assert_close(trained, backbone.eval()(one))
+
+
+@pytest.mark.parametrize(("side", "stem", "below_the_pool"), [(224, "large", 7), (64, "large", 2), (28, "small", 4)])
+def test_a_large_stem_shrinks_the_picture_by_four_before_the_blocks(side, stem, below_the_pool):
+    network = BACKBONES["resnet18"]((3, side, side), stem=stem)
+    above = torch.nn.Sequential(*[layer for layer in network if not isinstance(layer, torch.nn.Flatten)][:-1])
+    with torch.no_grad():
+        assert above.eval()(torch.zeros(1, 3, side, side)).shape == (1, 512, below_the_pool, below_the_pool)
+
+
+def test_an_unknown_stem_is_named():
+    with pytest.raises(ConfigError, match="stem"):
+        BACKBONES["resnet18"]((3, 64, 64), stem="huge")

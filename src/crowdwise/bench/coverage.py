@@ -23,7 +23,8 @@ TABLES = tuple(f"table{number}" for number in paper.TITLES)
 FIGURES = ("groups", "sparsity")
 STAND_INS = ("small-neighbours", "small-groups", "small-sparsity")
 """Table 7 and the figures on data that a CPU can train on."""
-EXPERIMENTS = (*TABLES, *FIGURES, *STAND_INS)
+AS_PRINTED = ("printed",)
+EXPERIMENTS = (*TABLES, *FIGURES, *STAND_INS, *AS_PRINTED)
 _BESIDE = ("epochs", "verbose", "device")  # parameters that are compared on their own, or not at all
 
 

@@ -132,7 +132,11 @@ def explicit_parameters(parameters: Mapping[str, Any], shape: tuple[int, ...]) -
         return dict(parameters)
     usual = "standardise" if len(shape) > 1 else "none"
     prepare = parameters.get("prepare", "auto")
-    return {**parameters, "prepare": usual if prepare == "auto" else prepare, "recipe": "paper"}
+    found = {**parameters, "prepare": usual if prepare == "auto" else prepare, "recipe": "paper"}
+    own = (parameters.get("variant", "reference"), parameters.get("protocol", "paper"))
+    if len(shape) > 1 and "classifier_start" in found and own == ("reference", "paper") and found.get("lr") is None:
+        found["lr"] = 0.05  # then the rate of BLTM and TAIDTM on pictures
+    return found
 
 
 class RunDirectory:

@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from crowdwise.constraints import NonNegativeFloat, NonNegativeInt, Probability
-from crowdwise.engine import Batch, Engine, Group, Problem, Stage, StageResult
+from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
 from crowdwise.engine.device import side_by_side
-from crowdwise.engine.recipe import Recipe
 from crowdwise.engine.tensors import Units
 from crowdwise.errors import ConfigError, CrowdwiseWarning, TrainingError
 from crowdwise.methods.bltm_original import RevisedNetwork, fit_original
@@ -75,11 +74,12 @@ class BLTM(CrowdClassifier):
     class_prior: Sequence[NonNegativeFloat] | None = None
     """Uniform by default."""
     classifier_start: Literal["sharpened", "calibrated", "warm-up", "random"] | None = None
-    """Where the corrected classifier starts: at the ``"warm-up"`` classifier (the authors' code), at ``"random"`` weights (the
-    paper's Algorithm 1), or at the warm-up classifier with its logits scaled up, ``"sharpened"`` to a mean confidence of 0.9
-    (the default), or ``"calibrated"`` to the confidence that it deserves by the annotations (the default with the recipe for
-    features). A warmed-up classifier gives the *noisy* posterior; trained on through noise as it is, it pulls T towards the
-    identity and then memorises. Random weights may settle on permuted classes where heads had few examples."""
+    """Where the corrected classifier starts: at ``"random"`` weights (the paper's Algorithm 1, and the default with
+    ``recipe="paper"``), at the ``"warm-up"`` classifier (the authors' code), or at the warm-up classifier with its logits
+    scaled up, ``"sharpened"`` to a mean confidence of 0.9 (the default for pictures), or ``"calibrated"`` to the confidence
+    that it deserves by the annotations (the default for features). A warmed-up classifier gives the *noisy* posterior;
+    trained on through noise as it is, it pulls T towards the identity and then memorises. Random weights may settle on
+    permuted classes where heads had few examples."""
 
     @property
     def distilled_(self) -> tuple[np.ndarray, np.ndarray]:
@@ -200,7 +200,9 @@ class BLTM(CrowdClassifier):
 
     def start_classifier(self, engine: Engine, warm: Classifier) -> Classifier:
         """The classifier that a correction stage starts from."""
-        usual = "calibrated" if self.for_features(engine.problem.shape) else "sharpened"
+        usual = "random" if self.recipe == "paper" else "sharpened"
+        if self.for_features(engine.problem.shape):
+            usual = "calibrated"
         start = self.classifier_start or usual
         if start == "random":
             return self.new_classifier(engine, "classifier")
@@ -228,11 +230,6 @@ class BLTM(CrowdClassifier):
         also = {"transition": Group(transition, recipe.lr, recipe.weight_decay)}
         stage = self.classifier_stage(engine, classifier, loss, name=name, also=also)
         return dataclasses.replace(stage, keeps_classes=True)
-
-    def rate(self, problem: Problem, recipe: Recipe) -> float:
-        pictures = len(problem.shape) > 1 and self.variant == "reference"
-        memorises = self.recipe == "paper" and self.lr is None and pictures  # the paper's own 0.01 does, on pictures
-        return 0.05 if memorises else super().rate(problem, recipe)
 
     def new_transition(self, shape: tuple[int, ...]) -> TransitionNetwork:
         options = self.network_options(shape)

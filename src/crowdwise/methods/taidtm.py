@@ -224,9 +224,6 @@ class TAIDTM(BLTM):
         """``k``, or what suits a crowd of this size."""
         return min(max(n_annotators // (60 if features else 6), 1), 50) if self.k is None else self.k
 
-    def rate(self, problem: Problem, recipe: Recipe) -> float:
-        return recipe.lr if self.protocol == "reference" else super().rate(problem, recipe)
-
     def confusions(
         self, engine: Engine, distilled: Units
     ) -> Generator[Stage, StageResult, npt.NDArray[np.float64] | None]:
@@ -273,8 +270,15 @@ class TAIDTM(BLTM):
         annotators: AnnotatorGraph,
         rank: int | None = None,
     ) -> Generator[Stage, StageResult, None]:
-        """Minimise L3: learn the mapping from the annotator graph to heads, over frozen and cached features."""
-        cached = distilled.with_inputs(engine.evaluate(transition, distilled, transition.features))
+        """Minimise L3: learn the mapping from the annotator graph to heads, over frozen and cached features.
+
+        In the authors' code the frozen layers are in training mode: batch norm takes the statistics of each batch, and
+        its running ones drift.
+        """
+        as_published = self.protocol == "reference"
+        examples = distilled
+        if not as_published:
+            examples = distilled.with_inputs(engine.evaluate(transition, distilled, transition.features))
         global_head = transition.head
         assert isinstance(global_head, GlobalHead)
         transition.head = build(
@@ -290,16 +294,24 @@ class TAIDTM(BLTM):
             ),
         )
 
+        groups = {"heads": Group(transition.head, self.gcn_lr)}
+        if as_published:  # no gradient reaches them, but their running statistics belong to the stage's result
+            groups["layers"] = Group(nn.ModuleList([transition.backbone, transition.bottleneck]), 0.0)
+
         def loss(batch: Batch) -> Tensor:
-            logits = transition.row_logits(batch.x, batch.target, batch.row, batch.annotator)
+            g = batch.x
+            if as_published:
+                with torch.no_grad():
+                    g = transition.features(batch.x)
+            logits = transition.row_logits(g, batch.target, batch.row, batch.annotator)
             return batch.mean(row_loss(logits, batch.label))
 
         recipe = self.training(engine.problem)
         yield Stage(
             "mapped heads",
-            cached,
+            examples,
             loss,
-            {"heads": Group(transition.head, self.gcn_lr)},
+            groups,
             recipe.enough_epochs(self.gcn_epochs, usual=10, steps=200, examples=len(distilled)),
             recipe.batch_size,
             momentum=recipe.momentum,

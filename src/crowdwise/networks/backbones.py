@@ -9,12 +9,13 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from crowdwise.constraints import check_value
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.networks.layers import ByteDropout
 from crowdwise.registry import Registry
@@ -96,10 +97,21 @@ class BasicBlock(nn.Module):
         return result
 
 
-def _resnet(shape: tuple[int, ...], blocks: tuple[int, ...], dropout: float) -> nn.Module:
-    """CIFAR-style residual network: first convolution 3x3, stride 1, padding 0, no max-pool; 512 features."""
-    _require_image(shape, "resnet", smallest=4)
+Stem = Literal["small", "large"]
+
+
+def _resnet(shape: tuple[int, ...], blocks: tuple[int, ...], dropout: float, stem: Stem) -> nn.Module:
+    """Residual network with 512 features.
+
+    Its first convolution is 3x3, stride 1, padding 0, without max-pool, for small images; with ``stem="large"`` it is
+    7x7, stride 2, padding 3, and a max-pool of stride 2 follows.
+    """
+    _require_image(shape, "resnet", smallest=4 if stem == "small" else 32)
+    check_value("stem", stem, Stem)
     layers: list[nn.Module] = [nn.Conv2d(shape[0], 64, 3, bias=False), BatchNorm(64, relu=True), nn.Identity()]
+    if stem == "large":
+        layers[0] = nn.Conv2d(shape[0], 64, 7, stride=2, padding=3, bias=False)
+        layers[2] = nn.MaxPool2d(3, stride=2, padding=1)
     channels_in = 64
     for stage, (channels, count) in enumerate(zip((64, 128, 256, 512), blocks, strict=True)):
         for block in range(count):
@@ -110,15 +122,15 @@ def _resnet(shape: tuple[int, ...], blocks: tuple[int, ...], dropout: float) -> 
 
 
 @BACKBONES.register("resnet18")
-def resnet18(shape: tuple[int, ...], *, dropout: float = 0.0) -> nn.Module:
-    """ResNet-18 for small images, as the paper uses for 28x28 greyscale pictures."""
-    return _resnet(shape, (2, 2, 2, 2), dropout)
+def resnet18(shape: tuple[int, ...], *, dropout: float = 0.0, stem: Stem = "small") -> nn.Module:
+    """ResNet-18 for small images, as the paper uses for 28x28 greyscale pictures; ``stem="large"`` for large ones."""
+    return _resnet(shape, (2, 2, 2, 2), dropout, stem)
 
 
 @BACKBONES.register("resnet34")
-def resnet34(shape: tuple[int, ...], *, dropout: float = 0.0) -> nn.Module:
-    """ResNet-34 for small images, as the paper uses for 32x32 colour pictures."""
-    return _resnet(shape, (3, 4, 6, 3), dropout)
+def resnet34(shape: tuple[int, ...], *, dropout: float = 0.0, stem: Stem = "small") -> nn.Module:
+    """ResNet-34 for small images, as the paper uses for 32x32 colour pictures; ``stem="large"`` for large ones."""
+    return _resnet(shape, (3, 4, 6, 3), dropout, stem)
 
 
 class RowNorm(nn.BatchNorm1d):

@@ -80,9 +80,10 @@ class CrowdClassifier(Saved):
     encoder: Any = "auto"
     """What turns texts, pictures and tables into numbers: ``"tfidf"``, ``"pixels"``, ``"table"``, an encoder with settings
     of its own (`crowdwise.encoders`), a transformer or pipeline of scikit-learn, ``"none"``, or ``"auto"``: by what X is."""
-    backbone: str | nn.Module = "auto"
-    """``"resnet18"``, ``"resnet34"``, ``"cnn"``, ``"mlp"``, a module that maps (B, ...) to (B, d) (each network starts as a
-    copy of it), or ``"auto"``: mlp for feature vectors, cnn for images."""
+    backbone: str | nn.Module | Callable[[], nn.Module] = "auto"
+    """``"resnet18"``, ``"resnet34"``, ``"cnn"``, ``"mlp"``, a module that maps (B, ...) to (B, d), a function that makes one,
+    or ``"auto"``: mlp for feature vectors, cnn for images. Each network starts as a copy of a module, whose weights the seed
+    does not decide; a function is called anew for each network, and its weights follow from ``random_state``."""
     backbone_options: Mapping[str, Any] | None = None
     """Arguments of the named backbone, ``{"hidden": 128, "dropout": 0.5}`` for instance."""
     prepare: str = "auto"
@@ -276,6 +277,8 @@ class CrowdClassifier(Saved):
             parameters.pop(neutral)
         if isinstance(self.backbone, nn.Module):
             parameters["backbone"] = f"module:{type(self.backbone).__name__}"
+        elif not isinstance(self.backbone, str):
+            parameters["backbone"] = f"module:{getattr(self.backbone, '__qualname__', type(self.backbone).__name__)}"
         parameters["encoder"] = encoders.describe(self.encoder)
         for name, value in parameters.items():
             if isinstance(value, tuple):
@@ -327,13 +330,18 @@ class CrowdClassifier(Saved):
         """Arguments of the backbone: ``backbone_options``, and the dropout of the parameters or the recipe."""
         options = dict(self.backbone_options or {})
         dropout = self.dropout
-        if dropout is None and not isinstance(self.backbone, nn.Module) and takes_dropout(self.backbone, shape):
+        if dropout is None and isinstance(self.backbone, str) and takes_dropout(self.backbone, shape):
             dropout = self._recipe(shape).dropout
         return {"dropout": dropout, **options} if dropout else options
 
     def _backbone(self) -> str | nn.Module:
-        if not isinstance(self.backbone, nn.Module):
+        if isinstance(self.backbone, str):
             return self.backbone
+        if not isinstance(self.backbone, nn.Module):
+            made = self.backbone()
+            if not isinstance(made, nn.Module):
+                raise ConfigError(f"the function given as backbone must make a module, but it made {made!r}")
+            return made
         own = copy.deepcopy(self.backbone)
         return own.to("meta") if torch.get_default_device().type == "meta" else own
 
@@ -403,8 +411,8 @@ class CrowdClassifier(Saved):
         )
 
     def decided_by(self, problem: Problem, *names: str) -> dict[str, Any] | None:
-        """The named parameters and those that every stage depends on, for `Stage.shared`; None with a module as backbone."""
-        if isinstance(self.backbone, nn.Module):
+        """The named parameters and those that every stage depends on, for `Stage.shared`; None with an own backbone."""
+        if not isinstance(self.backbone, str):
             return None
         own = ("backbone", "prepare", "reduction", "validation_fraction", "precision", "networks", *names)
         recipe = self.training(problem)

@@ -152,7 +152,11 @@ def _restored(make: Callable[[], Any], tensors: Mapping[str, Tensor]) -> Any:
 
 
 def load(
-    path: str | Path, *, backbone: nn.Module | None = None, encoder: Any = None, device: str = "auto"
+    path: str | Path,
+    *,
+    backbone: nn.Module | Callable[[], nn.Module] | None = None,
+    encoder: Any = None,
+    device: str = "auto",
 ) -> CrowdClassifier:
     """Read a model that `CrowdClassifier.save` wrote. Nothing in the files is executed.
 
