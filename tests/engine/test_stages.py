@@ -122,6 +122,26 @@ def test_stages_go_on_with_the_results_of_those_before() -> None:
     assert (results[0].history, results[0].best_epoch, results[0].agreement) == ([], -1, None)
 
 
+@pytest.mark.parametrize("image", [False, True])
+def test_small_products_take_one_thread(image: bool) -> None:
+    X, annotations, _ = crowd(30, image=image)
+    made = Problem.make(X, annotations, device=torch.device("cpu"), seed=0, validation_fraction=0.0)
+    classifier, seen = nn.Sequential(nn.Flatten(), nn.Linear(X[0].size, 3)), []
+
+    def loss(batch: Batch) -> Tensor:
+        seen.append(torch.get_num_threads())
+        return batch.mean(F.cross_entropy(classifier(batch.x)[batch.row], batch.label, reduction="none"))
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        run(made, Stage("plain", made.train, loss, {"classifier": Group(classifier)}, epochs=1))
+        assert set(seen) == {3 if image else 1}
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_callback_ends_this_stage_and_passes_over_those_that_follow() -> None:
     made, classifier = problem(), linear()
     seen: list[Any] = []
