@@ -323,7 +323,7 @@ def test_only_the_second_medium_crowd_waits_for_the_compiler(monkeypatch: pytest
     monkeypatch.setattr(kernels, "PATIENT", 1_000)
     monkeypatch.setattr(kernels._patience, "exhausted", False)
     monkeypatch.setattr(compiled, "cached_on_disk", lambda: False)
-    assert [kernels.use_numba(size) for size in (5, 2_000, 100, 100, 5)] == [False, True, False, True, False]
+    assert [kernels.use_numba(size) for size in (9, 1_000, 10, 999, 9)] == [False, True, False, True, False]
     monkeypatch.setattr(kernels._patience, "exhausted", False)
     monkeypatch.setattr(compiled, "cached_on_disk", lambda: True)
     assert kernels.use_numba(100)

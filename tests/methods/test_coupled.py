@@ -9,9 +9,10 @@ from torch.nn import functional as F
 
 from crowdwise import Annotations
 from crowdwise.engine.problem import Problem
+from crowdwise.methods import concord
 from crowdwise.methods.concord import CommonAndOwn, folds, volume_loss, wanted_shares
 from crowdwise.methods.core.coupled import CoupledLoss, Evidence, volume_and_slope
-from tolerances import SINGLE
+from tolerances import SINGLE, TRAINED
 
 
 def plain_loss(logits, matrices, given: Evidence):
@@ -66,6 +67,28 @@ def test_loss_and_derivatives_equal_those_of_autograd(n_annotators, balanced):
     )
     for mine, theirs in pairs_of_gradients:
         torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=SINGLE)
+
+
+@pytest.mark.parametrize("options", [{}, {"class_weight": "balanced"}, {"volume": 0.0, "coupled": 0.5, "decay": 2.0}])
+def test_training_by_autograd_and_by_written_out_derivatives_is_the_same(options, monkeypatch):
+    """Several networks on one process take the quick form; where others compute too, autograd does the work."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 60)
+    X = (3 * np.eye(3)[y] + rng.normal(size=(60, 3))).astype(np.float32)
+    i, j = np.nonzero(rng.random((60, 4)) < 0.7)
+    labels = np.where(rng.random(len(i)) < 0.8, y[i], rng.integers(0, 3, len(i)))
+    annotations = Annotations.from_triples(i, j, labels, n_instances=60, weight=rng.choice([0.5, 1.0, 2.0], len(i)))
+    settings = {"networks": 3, "epochs": 6, "batch_size": 16, "dropout": 0.0, "verbose": 0, "device": "cpu"} | options
+    models = []
+    for processes in (1, 2):
+        monkeypatch.setattr(concord, "world_size", lambda n=processes: n)
+        models.append(concord.Concord(**settings).fit(X, annotations))
+    quick, plain = ([record["loss"] for record in model.history_] for model in models)
+    assert plain == pytest.approx(quick, rel=TRAINED)
+    assert len(set(quick)) == 6
+    for values in ("predict_proba", "transition"):
+        one, other = (getattr(model, values)(X) for model in models)
+        np.testing.assert_allclose(other, one, atol=10 * TRAINED)
 
 
 def test_a_volume_beyond_the_limit_has_no_slope():
