@@ -12,6 +12,7 @@ import pytest
 
 from crowdwise.errors import CrowdwiseWarning, ReadError
 from crowdwise.readers import read, write, write_table
+from crowdwise.tasks.aggregate import aggregate
 
 HEADER = "item,worker,label,weight"
 
@@ -75,12 +76,25 @@ class TestColumn:
             assert export.durations is not None
             assert export.durations.tolist() == [6, 8]
 
-    def test_an_item_whose_rows_all_weigh_0_keeps_its_own_text(self, tmp_path: Path) -> None:
-        rows = ("1,a,x,1,one", "2,a,x,0,", "2,b,x,0,two", "3,a,y,2,", "3,b,y,0,three", "4,b,y,0,")
-        export = read(put(tmp_path, *rows, header=f"{HEADER},text"))
+    @pytest.mark.parametrize("gold", [False, True])
+    def test_an_item_whose_rows_all_weigh_0_has_no_label_and_is_not_there(self, tmp_path: Path, gold: bool) -> None:
+        rows = ("1,a,x,1,one,x", "2,a,x,0,,y", "2,b,x,0,two,y", "3,a,y,2,,y", "3,b,y,0,three,y", "4,b,y,0,,x")
+        path = put(tmp_path, *rows, header=f"{HEADER},text,truth")
+        export = read(path, gold="truth" if gold else None)
         assert export.texts is not None
         texts = dict(zip(export.annotations.instances.tolist(), export.texts.to_pylist(), strict=True))
-        assert texts == {1: "one", 2: "two", 3: "three", 4: None}
+        assert texts == {1: "one", 3: "three"}
+        assert export.annotations.annotators.tolist() == ["a"]
+        assert export.gold == {1: "x", 3: "y"}
+        assert "left out: 4 of weight 0" in export.message
+        out = tmp_path / "out.csv"
+        aggregate(path, out, method="majority-vote")
+        assert [line.split(",")[0] for line in out.read_text().splitlines()[1:]] == ["1", "3"]
+
+    def test_weights_of_rows_without_a_label_are_not_looked_at(self, tmp_path: Path) -> None:
+        export = read(put(tmp_path, "1,a,x,2", "1,b,,much", "1,c,?,-1", "1,d,y,1"), missing=["?"])
+        assert export.annotations.weight is not None
+        assert export.annotations.weight.tolist() == [2, 1]
 
     def test_without_any_weight_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(ReadError, match="column 'weight': all weights are 0"):

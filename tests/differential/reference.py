@@ -121,7 +121,7 @@ def _long(table: Table, files: Mapping[str, bytes], options: Mapping[str, Any]) 
                 record[chosen["instance"]],
                 record[chosen["annotator"]],
                 label,
-                _weight(record[heavy]) if heavy is not None and not is_blank(label) else 1.0,
+                record[heavy] if heavy is not None else 1.0,
                 said == "model",
                 record[text] if text is not None else None,
                 record[truth] if truth is not None else None,
@@ -130,16 +130,6 @@ def _long(table: Table, files: Mapping[str, bytes], options: Mapping[str, Any]) 
     models = {shown(row.annotator) for row in rows if row.model}
     rows = [Row(**(vars(row) | {"model": shown(row.annotator) in models})) for row in rows]
     return Read(rows, table.is_text, gold_asked=asked_for_gold)
-
-
-def _weight(value: Any) -> float:
-    """How much of a label a row is."""
-    found = number(value)
-    if found is None and isinstance(value, str):
-        found = number(value.replace(",", ".", 1))
-    if found is None or found < 0:
-        raise Refused(f"weight {value!r}")
-    return float(found)
 
 
 def _matrix(rows: list[list[Any]]) -> Read:

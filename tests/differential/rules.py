@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from differential.values import Refused, alike, by_value, is_blank, shown, tidy, written
+from differential.values import Refused, alike, by_value, is_blank, number, shown, tidy, written
 
 Keyed = Callable[[Any], str]
 
@@ -20,7 +20,8 @@ class Row:
     instance: Any
     annotator: Any
     label: Any
-    weight: float = 1.0
+    weight: Any = 1.0
+    """As it is written: only that of a row with a label has to be a number."""
     model: bool = False
     text: Any = None
     gold: Any = None
@@ -55,7 +56,7 @@ class Crowd:
     gold_open: bool = False
     """Whether each file by itself decides what is gold, which the message says."""
     items: set[str] = field(default_factory=set)
-    """Every item with a label, also if all of its rows weigh 0."""
+    """Every item with a label that counts."""
     key: Keyed = by_value
     """Key of a label, once it has its new name."""
     named: Callable[[Any], Any] = str
@@ -93,14 +94,15 @@ def settle(parts: Sequence[Read], options: Mapping[str, Any]) -> Crowd:
 
     rows = [replace(row, label=named(row.label)) for row in rows]
     rows = [row for row in rows if row.label is not None]
+    rows = [replace(row, weight=weight_of(row.weight)) for row in rows]
     truth_values = all(shown(row.label).lower() in ("true", "false") for row in rows)
     if truth_values and any(isinstance(row.label, bool) for row in rows):  # "True" in one file is true in another
-        rows = [replace(row, label=shown(row.label).lower()) for row in rows]
+        rows = [replace(row, label=shown(row.label).lower() == "true") for row in rows]
     every = [row.label for row in rows]
     if not options.get("models", True):
         rows = [row for row in rows if not row.model]
-    there = {shown(row.instance) for row in rows}  # also items whose rows all weigh 0
     rows = [row for row in rows if row.weight > 0]
+    there = {shown(row.instance) for row in rows}
     if not rows:
         raise Refused("no annotations")
     for row in rows:
@@ -131,6 +133,16 @@ def settle(parts: Sequence[Read], options: Mapping[str, Any]) -> Crowd:
         key,
         named,
     )
+
+
+def weight_of(value: Any) -> float:
+    """How much of a label a row is."""
+    found = number(value)
+    if found is None and isinstance(value, str):
+        found = number(value.replace(",", ".", 1))
+    if found is None or found < 0:
+        raise Refused(f"weight {value!r}")
+    return float(found)
 
 
 def _absent(value: Any) -> bool:

@@ -91,6 +91,7 @@ def _export(
         column = Column.of(loaded[roles["weight"]], f"column {roles['weight']!r}", where)
         every, kept, remark = _weighted(every, column, required=options.weight is not None)
         loaded = loaded if kept is None else {name: some_rows(values, kept) for name, values in loaded.items()}
+        gold = _of_known(gold, every)
     more = {role: loaded[name] for role, name in roles.items()}
     models = _models(every.annotator, more.get("kind"))
     annotations, rows = without_repeats(every, options.duplicates, where)
@@ -103,8 +104,7 @@ def _export(
         n_rows, models = int(people.sum()), set()
         remark += f"; left out: {int((~people).sum()):,} by models"
         annotations = _recoded(annotations.where(people), every)  # models are no longer annotators
-        seen = set(annotations.instance_vocabulary.arrow.to_pylist())
-        gold = None if gold is None else {one: truth for one, truth in gold.items() if one in seen}
+        gold = _of_known(gold, annotations)
     if options.duplicates == "keep":
         remark += _about_copies(every, loaded if options.details else None)
     times, durations, confidences = (
@@ -134,6 +134,14 @@ def _export(
         pictures=pictures,
         extra=_extra({name: column for name, column in loaded.items() if name not in own.values()}, rows, options),
     )
+
+
+def _of_known(gold: dict[Any, Any] | None, annotations: Annotations) -> dict[Any, Any] | None:
+    """Gold of the instances that have annotations."""
+    if gold is None:
+        return None
+    known = set(annotations.instance_vocabulary.arrow.to_pylist())
+    return {one: truth for one, truth in gold.items() if one in known}
 
 
 def _recoded(annotations: Annotations, every: Annotations) -> Annotations:
@@ -182,6 +190,7 @@ def _weighted(every: Annotations, column: Column, *, required: bool) -> tuple[An
     """The annotations with the weights of a column, their rows, and a remark.
 
     A column not asked for that holds no number at all is something else, and ignored; one that holds some must hold them all.
+    Rows of weight 0 count nothing: an instance or annotator that has no others is not there.
     """
     column, remark = _numbers(column)
     try:
@@ -193,7 +202,10 @@ def _weighted(every: Annotations, column: Column, *, required: bool) -> tuple[An
     if not weight.any():
         raise ReadError(f"{column.name}: all weights are 0")
     rows = np.flatnonzero(weight)
-    kept = every if len(rows) == len(every) else every.where(weight > 0)
+    kept = every
+    if len(rows) < len(every):
+        kept = _recoded(every.where(weight > 0), every)
+        remark += f"; left out: {len(every) - len(rows):,} of weight 0"
     return (kept if np.all(weight[rows] == 1) else replace(kept, weight=weight[rows])), rows, remark
 
 
