@@ -208,3 +208,57 @@ def test_serving_until_interrupted(
     finally:
         process.kill()
         process.communicate()
+
+
+def test_every_table_of_labels_that_a_command_writes_can_be_reported(
+    cli: Any, files: dict[str, Path], tmp_path: Path
+) -> None:
+    labels = files["named"].read_text().splitlines()
+    answers = {line.split(",")[0]: line.split(",")[2] for line in labels[1:] if line.split(",")[1] == "0"}
+    (tmp_path / "answers.csv").write_text("item,label\n" + "".join(f"{i},{y}\n" for i, y in answers.items()))
+    data = ("--inputs", files["X"], "--annotations", files["rows"])
+    cli("train", "--method", "ce", *data, "--epochs", 1, "--set", "recipe=paper", "-o", "run")
+    cli("predict", "run", files["X"], "--annotations", files["rows"], "-o", "predicted.csv")
+    cli("route", files["named"], "-o", "routed.parquet", "--answers", "answers.csv", "-m", "majority-vote")
+    for table in ("run/labels.csv", "predicted.csv", "routed.parquet"):
+        cli("report", table, "-o", "page.html")
+        rows = page_data(tmp_path / "page.html")["items"]["rows"]
+        assert len(rows) == 80
+        written = crowdwise.readers.load_columns(tmp_path / table, list)
+        said = dict(zip(map(str, written["instance"].to_pylist()), written["label"].to_pylist(), strict=True))
+        names = page_data(tmp_path / "page.html")["classes"]
+        assert {row["id"]: names[row["likely"][0][0]] for row in rows} == said
+
+
+def test_labels_without_a_confidence_make_no_report(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "few.csv").write_text("item,worker,label\n1,a,x\n1,b,y\n2,a,y\n2,b,x\n3,a,x\n3,b,x\n")
+    cli("aggregate", "few.csv", "-o", "labels.csv")
+    output = cli("report", "labels.csv", code=1).output
+    assert "labels.csv, record 1: the label has no confidence" in output
+
+
+UNUSED = {
+    "named.csv": ("--annotations",),
+    "labels.csv": ("--inputs", "--root", "--method", "--sheet", "--map", "--clean", "--gold"),
+    "run": ("--annotations", "--inputs", "--root", "--sheet", "--map", "--clean", "--gold"),
+    "bench": ("--annotations", "--inputs", "--root", "--method", "--sheet", "--map", "--clean", "--gold"),
+    "comparison": ("--annotations", "--inputs", "--root", "--method", "--sheet", "--map", "--clean", "--gold"),
+    "digits": ("--annotations", "--inputs", "--root", "--sheet", "--map", "--clean", "--gold"),
+}
+
+
+def test_an_option_that_means_nothing_for_an_input_is_refused_by_name(
+    cli: Any, files: dict[str, Path], tmp_path: Path
+) -> None:
+    cli("aggregate", files["named"], "-o", "labels.csv", "-m", "majority-vote")
+    train = ("train", "--method", "ce", "--inputs", files["X"], "--annotations", files["rows"])
+    cli(*train, "--epochs", 1, "--set", "recipe=paper", "-o", "run")
+    for folder, file in (("bench", "records.jsonl"), ("comparison", "comparison.json")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / file).write_text("{}\n")
+    values = {"--method": "dawid-skene", "--map": "cat=dog", "--clean": None, "--sheet": "x", "--gold": "label"}
+    for what, options in UNUSED.items():
+        for option in options:
+            value = values.get(option, tmp_path)
+            output = cli("report", what, option, *([] if value is None else [value]), code=2).output
+            assert f"{option} is not used: {what} is" in " ".join(output.replace("│", " ").split())

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import Terminal, complain, say, verb
-from crowdwise.cli.options import Method, Ordered, Root, Seed, as_words, order, reads
+from crowdwise.cli.options import Method, Ordered, Root, Seed, as_words, asked, order, reads
 
 
 @verb
@@ -63,6 +63,7 @@ def report(
     from crowdwise.tasks.report import Request, serve_report, write_report
 
     folder = None if root is None else Path(root)
+    reading = asked(reading)
     request = Request(
         what, annotations, inputs, bench, method, reading, budget, seed, cost=cost, root=folder, ordered=order(ordered)
     )

@@ -44,7 +44,7 @@ def write_report(request: Request, out: str | Path, *, observer: Observer = SILE
     check_outputs([out], [request.path, request.annotations, request.inputs], tables=False)
     page = _make(request, observer)
     write(page, out)
-    labels = request.path.is_file() and not is_result(request.path)
+    labels = request.path.is_file() and not is_result(request.path, request.reading)
     return Reported(out, page.overview.get("warnings", []), labels, page.worth)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,16 @@ from crowdwise.agreement import Ordered
 from crowdwise.annotations import Annotations
 from crowdwise.data.codes import count
 from crowdwise.data.factorise import Vocabulary
-from crowdwise.errors import ConfigError, DataError, DatasetError, ReadError, spelled, suggest
+from crowdwise.data.frames import ALIASES, find_column
+from crowdwise.errors import (
+    ConfigError,
+    DataError,
+    DatasetError,
+    ReadError,
+    UsageError,
+    spelled,
+    suggest,
+)
 from crowdwise.readers import FORMATS, STDIN, InputFile, bare_suffix, load_columns
 from crowdwise.report.content import Content, about_comparison, about_model, empty
 from crowdwise.report.source import Source, from_dataset, from_export, from_training, with_instances
@@ -30,7 +39,8 @@ if TYPE_CHECKING:
     from crowdwise.methods.core.base import CrowdClassifier
 
 MARKER = "comparison.json"  # of a folder of `crowdwise compare`
-RESULT = ("instance", "label", "confidence", "n_annotations")  # columns that `crowdwise aggregate` writes
+RESULT = ("instance", "label", "confidence")  # columns of every table of labels that crowdwise writes
+LABELS = ("reading", "inputs", "root", "method")  # what a report about annotations may be told
 
 
 @dataclass(frozen=True)
@@ -86,15 +96,19 @@ def find(request: Request, observer: Observer) -> Source | Content:
     """The crowd that the input is about; content where there is no crowd, but a benchmark or a model."""
     path = request.path
     if request.what == STDIN:
+        _refuse_unused(request, "the annotations", ("reading", "root", "method"))
         return dataclasses.replace(_labels(path, request, observer), title="standard input")
     if path.is_dir():
         if request.is_run:
             return _run(request, observer)
         if request.records is not None:
+            _refuse_unused(request, "a benchmark", ())
             return empty(path.resolve().name)
         if (path / MARKER).is_file():
+            _refuse_unused(request, "a comparison", ())
             return _comparison(path)
         try:
+            _refuse_unused(request, "the annotations", LABELS)
             return _labels(path, request, observer)
         except ReadError as error:
             missing = (
@@ -103,8 +117,12 @@ def find(request: Request, observer: Observer) -> Source | Content:
             )
             raise DataError(f"{missing}, nor is it read as labels: {error}") from error
     if path.is_file():
-        return _result(request, observer) if is_result(path) else _labels(path, request, observer)
+        if is_result(path, request.reading):
+            return _result(request, observer)
+        _refuse_unused(request, "the annotations", LABELS)
+        return _labels(path, request, observer)
     if request.what in datasets.names():
+        _refuse_unused(request, "a data set", ("method",))
         try:
             return from_dataset(datasets.load(request.what))
         except DatasetError as error:
@@ -112,6 +130,21 @@ def find(request: Request, observer: Observer) -> Source | Content:
     raise ConfigError(
         f"there is no file or directory {path}, nor a data set of that name{suggest(request.what, datasets.names())}"
     )
+
+
+def _refuse_unused(request: Request, what: str, used: Sequence[str]) -> None:
+    """Refuse options of a request that mean nothing for such an input, which ``what`` names."""
+    given = {
+        "annotations": request.annotations,
+        "inputs": request.inputs,
+        "root": request.root,
+        "method": None if request.method == "auto" else request.method,
+    }
+    if "reading" not in used:
+        given |= request.reading
+    for name, value in given.items():
+        if value is not None and name not in used:
+            raise UsageError(f"{spelled(name)} is not used: {request.what} is {what}", parameter=name)
 
 
 def _comparison(path: Path) -> Content:
@@ -130,9 +163,15 @@ def _comparison(path: Path) -> Content:
     return page
 
 
-def is_result(path: Path) -> bool:
-    """Whether a table has the columns that `crowdwise aggregate` writes."""
-    return bare_suffix(path) in FORMATS and set(RESULT) <= set(InputFile(path).names)
+def is_result(path: Path, reading: Reading | None = None) -> bool:
+    """Whether a file is a table of labels: of `aggregate`, `train`, `predict --annotations`, `route` or `review`.
+
+    Such a table has no column of annotators, neither by its name nor by what the user says.
+    """
+    if bare_suffix(path) not in FORMATS or (reading or {}).get("annotator") is not None:
+        return False
+    names = InputFile(path).names
+    return set(RESULT) <= set(names) and find_column(ALIASES["annotator"], names) is None
 
 
 def _labels(path: Path, request: Request, observer: Observer) -> Source:
@@ -170,7 +209,10 @@ def _run(request: Request, observer: Observer) -> Source | Content:
     path = request.path
     model = crowdwise.load(path) if finished(path) else None
     if not resumable(path):
+        alone = () if request.annotations is None else (*LABELS, "annotations")
+        _refuse_unused(request, "a run started from Python", ("method", *alone))
         return _run_from_python(request, model, observer)
+    _refuse_unused(request, "a run that knows its data", ("method",))
     plan = Plan.read(path)
     source = from_training(plan.load(path), model, path.resolve().name)
     facts = {"classifier": plan.method, "seed": str(plan.seed)}
@@ -224,7 +266,9 @@ def _known_to(model: CrowdClassifier, data: TrainingData) -> TrainingData:
 def _result(request: Request, observer: Observer) -> Source:
     """A table of labels with confidence; with the annotations behind it where they are given."""
     path = request.path
-    found = load_columns(path, lambda names: [each for each in names if each in RESULT[:3] or each.startswith("p_")])
+    behind = () if request.annotations is None else (*LABELS, "annotations")
+    _refuse_unused(request, "a table of labels", behind)
+    found = load_columns(path, lambda names: [each for each in names if each in RESULT or each.startswith("p_")])
     loaded = {name: _plain(column) for name, column in found.items()}
     classes = [name[2:] for name in loaded if name.startswith("p_")] or sorted(set(map(str, loaded["label"])))
     method = f"the labels of {path.name}"
@@ -247,6 +291,12 @@ def _posterior(crowd: Annotations, loaded: Mapping[str, Any], classes: list[str]
     """Posterior (n, C) from the columns p_CLASS, or from label and confidence: the rest is then shared by the others."""
     labels, confidence = loaded["label"], np.array(loaded["confidence"], np.float64)
     rows = {str(name): row for row, name in enumerate(loaded["instance"])}
+    unknown = np.flatnonzero(np.isnan(confidence))
+    if len(unknown):
+        raise DataError(
+            f"{path}, record {int(unknown[0]) + 1}: the label has no confidence, as the annotations did not show "
+            f"how many labels are right; make the report of the annotations themselves"
+        )
     try:
         order = np.array([rows[str(name)] for name in crowd.instances.tolist()], np.int64)
         code = {str(name): place for place, name in enumerate(crowd.classes.tolist())}
