@@ -240,7 +240,9 @@ def _quoted(text: str) -> str:
 
 
 def typed_alike(case: Case) -> bool:
-    """Whether options can be typed as they are: a blank at the end, or = in an old name, would be read otherwise."""
+    """Whether options can be typed as they are: = in a new name would be read otherwise."""
+    if any("=" in new for new in case.options.get("map", {}).values()):
+        return False
     given = [*case.options.get("map", {}), *(case.options.get("missing") or [])]
     given += [*case.options.get("classes", []), *case.options.get("columns", [])]
     return not any("\n" in one or one.startswith("-") for one in given)
