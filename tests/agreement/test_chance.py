@@ -168,3 +168,27 @@ def test_few_items_cannot_show_agreement() -> None:
     share = float(np.mean(pairings))
     assert share == pytest.approx(1 / 15)
     assert test.p_value == pytest.approx(share, rel=0.6)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_order_of_rows_and_instances_changes_nothing(weighted: bool) -> None:
+    """A streamed table and one in memory hold the same labels in other orders: the verdict is that of the labels."""
+    rng = np.random.default_rng(5)
+    instance, annotator = rng.integers(0, 20, 80), rng.integers(0, 5, 80)  # with repeats that contradict each other
+    label = np.where(rng.random(80) < 0.3, instance % 3, rng.integers(0, 3, 80))
+    weight = rng.choice([0.5, 1.25, 1.75], 80) if weighted else np.ones(80)
+    tests = []
+    for shuffled in (np.arange(80), rng.permutation(80), rng.permutation(80)):
+        renamed = rng.permutation(20)[instance]
+        triples = renamed[shuffled], annotator[shuffled], label[shuffled]
+        tests.append(agreement.chance_test(Annotations.from_triples(*triples, n_classes=3, weight=weight[shuffled])))
+    assert tests[0].p_value == tests[1].p_value == tests[2].p_value
+    assert tests[0].alpha == pytest.approx(tests[1].alpha, abs=1e-12)
+
+
+def test_of_contradicting_repeats_the_most_frequent_label_counts() -> None:
+    kept = [(0, 0, 1), (0, 1, 0), (1, 0, 0), (1, 1, 0), (2, 0, 1), (2, 1, 1)]
+    repeated = [(0, 0, 0), *kept, (0, 0, 1)]  # annotator 0 called item 0 once 0, and twice 1
+    assert agreement.chance_test(Annotations.from_triples(*zip(*repeated, strict=True))) == agreement.chance_test(
+        Annotations.from_triples(*zip(*kept, strict=True))
+    )

@@ -85,7 +85,7 @@ def test_a_folder_is_streamed_and_the_parts_are_kept_where_asked(cli: Any, table
         (
             ["--method", "ebcc", "--stream"],
             1,
-            "ebcc cannot be streamed: it needs all annotations at once; these can: crh",
+            "ebcc cannot be streamed: it needs all annotations at once; these can: committee, crh",
         ),
         (["--stream", "--memory", "lots"], 1, "memory must be a size of 16MB or more"),
         (["--stream", "--label", "colour"], 1, "no column 'colour' for the label"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,10 @@ def test_exports_can_be_aggregated_and_judged(cli: Any, tmp_path: Path, file: st
     labels = load_columns(Path("labels.csv"), lambda names: names)["label"].to_pylist()
     assert labels == (["1", "0", "1"] if file == "matrix.npy" else ["pos", "neg", "pos"])
     assert "Fleiss" in cli("agreement", path, "--bootstrap", 0, "--format", SAMPLES[file][0]).output
-    assert "Annotators, worst first" in cli("annotators", path, "--method", "wawa").output
+    shown = cli("annotators", path, "--method", "wawa").output
+    assert "Skill is unknown" in shown  # seven labels of three items show no skill
+    names = [str(name) for name in read(path).annotations.annotators.tolist()]
+    assert all(re.search(rf"^ +{name} +\d", shown, re.MULTILINE) for name in names)
 
 
 def test_consensus_goes_back_to_label_studio_and_is_not_read_as_a_vote(cli: Any, tmp_path: Path) -> None:

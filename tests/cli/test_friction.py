@@ -122,7 +122,7 @@ LINES: dict[str, list[Callable[[Any], None]]] = {
     "aggregate headless.csv -o out.csv --columns item,annotator,label": [right()],
     "convert messy.csv out.csv": [
         says("look like one class (--clean merges them)", "(--missing N/A leaves it out)", "12 without a label"),
-        classes("out.csv", "CAT", "DOG", "cat", "cat ", "dog", "dog ", "N/A"),
+        classes("out.csv", "CAT", "DOG", "cat", "dog", "N/A"),
     ],
     'convert messy.csv out.csv --clean --missing "N/A,-"': [
         says("are read as 'cat'"),

@@ -83,7 +83,14 @@ OWN = {
     "--gold",
     "--map",
     "--out",
+    "--ordered",  # named by say_scale, which only verbs with this option call
 }  # declared there
+
+
+def test_verbs_that_say_the_order_of_classes_have_the_option_that_it_names() -> None:
+    using = [verb for verb in options() if "say_scale(" in (SOURCE / "cli" / f"{verb}.py").read_text(encoding="utf-8")]
+    assert using
+    assert all("--ordered" in options()[verb] for verb in using)
 
 
 def test_parameters_are_spelled_as_the_verb_has_them() -> None:

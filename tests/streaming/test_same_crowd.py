@@ -239,7 +239,7 @@ def test_models_are_known_when_streamed(tmp_path: Path, name: str) -> None:
 
 def test_one_model_is_an_annotator_like_others(tmp_path: Path) -> None:
     path = with_kinds(tmp_path, 1)
-    assert streamed(path, out=tmp_path / "o.parquet").method == "hierarchical-dawid-skene"
+    assert streamed(path, out=tmp_path / "o.parquet").method == "committee"
 
 
 def test_models_are_still_known_after_an_interruption(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

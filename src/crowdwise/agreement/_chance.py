@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from crowdwise.agreement._measures import Level, alpha_statistic
 from crowdwise.agreement._scales import Ordered, scale_of
@@ -25,6 +25,7 @@ FEWEST_DRAWS = 199
 ENOUGH = 20  # draws as large as the observed value, after which the p-value is known well enough
 FIRST_DRAWS = 39  # draws after which agreement far above all of them is called so
 FAR = 6.0  # standard deviations above their mean
+MIXING = np.uint64(0x9E3779B97F4A7C15)  # odd: multiplying by it permutes the 64-bit integers
 
 ChanceLevel = Literal["auto", "nominal", "ordinal", "interval"]
 
@@ -90,8 +91,8 @@ def chance_test(
 
     ``level`` and ``values`` are as in `krippendorff_alpha`: "ordinal" and "interval" find agreement of ordered classes
     even if annotators seldom choose the same one. By default, the level is ordinal if the classes are ordered (by `scale_of`
-    with ``ordered``), and nominal if not. If an annotator labelled an instance several times, the first label
-    counts.
+    with ``ordered``), and nominal if not. If an annotator labelled an instance several times, the label given most
+    often counts, and of equals the first class. The order of rows does not change the result of up to 50,000 labels.
 
     >>> rng = np.random.default_rng(1)
     >>> chance_test(rng.integers(0, 4, (100, 3))).within_chance
@@ -108,7 +109,9 @@ def chance_test(
         level = "nominal" if scale is None else "ordinal"
         if scale is not None and values is None:
             values = scale.values
-    crowd = _comparable_part(crowd.hard(), rng)
+    if len(crowd) <= MOST_LABELS:  # of more labels, random instances are tested anyway
+        crowd = _in_canonical_order(crowd)
+    crowd = _comparable_part(crowd, rng)
     votes = Votes.of(crowd)
     with np.errstate(divide="ignore", invalid="ignore"):  # an undefined alpha is NaN
         alpha = float(alpha_statistic(crowd, votes, level, values)(votes.count[None].astype(np.float64))[0])
@@ -131,9 +134,33 @@ def chance_test(
     return ChanceTest(alpha, p_value, size, len(crowd), significance)
 
 
+def _in_canonical_order(crowd: Annotations) -> Annotations:
+    """The same annotations, in an order of instances and rows that depends on annotators and labels alone.
+
+    Random draws then meet the same rows, so that a streamed table and one in memory get the same p-value.
+    """
+    cell = cells(crowd.annotator, crowd.n_classes, crowd.label)
+    mixed = cell.astype(np.uint64) * MIXING
+    mixed ^= mixed >> np.uint64(29)
+    content = np.zeros(crowd.n_instances, np.uint64)  # a hash of each instance's cells, in any order
+    np.add.at(content, crowd.instance, mixed * MIXING)
+    order = np.argsort(content, kind="stable")
+    place = np.empty(crowd.n_instances, np.int32)
+    place[order] = np.arange(crowd.n_instances, dtype=np.int32)
+    rows = np.lexsort((cell, place[crowd.instance]))
+    return replace(
+        crowd,
+        instance=place[crowd.instance][rows],
+        annotator=crowd.annotator[rows],
+        label=crowd.label[rows],
+        instance_vocabulary=crowd.instance_vocabulary.subset(order),
+        weight=None if crowd.weight is None else crowd.weight[rows],
+    )
+
+
 def _comparable_part(crowd: Annotations, rng: np.random.Generator) -> Annotations:
-    """The first label of every pair, of instances with two or more annotators, without other instances."""
-    crowd = crowd.deduplicated("first")
+    """One label of every pair, of instances with two or more annotators, without other instances."""
+    crowd = crowd.hard().deduplicated("share").hard()
     usable = np.flatnonzero(crowd.labels_per_instance >= 2)
     labels = crowd.labels_per_instance[usable]
     if labels.sum() > MOST_LABELS:
@@ -203,5 +230,6 @@ def _sequential(observed: float, draw: Callable[[], float], most: int) -> float:
             spread = float(np.std(values, ddof=1))
             distance = (observed - float(np.mean(values))) / spread if spread > 0 else 0.0
             if distance > FAR:
-                return float(stats.t.sf(distance / np.sqrt(1 + 1 / FIRST_DRAWS), FIRST_DRAWS - 1))
+                # The upper tail of Student's t is its lower tail, mirrored.
+                return float(special.stdtr(FIRST_DRAWS - 1, -distance / np.sqrt(1 + 1 / FIRST_DRAWS)))
     return (as_large + 1) / (most + 1)

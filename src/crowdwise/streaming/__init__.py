@@ -65,6 +65,8 @@ class Streamed:
     n_instances: int
     n_annotators: int
     n_classes: int
+    classes: tuple[Any, ...]
+    """The classes, in the order of ``figures.chosen``."""
     figures: Figures
     """Ties, changes against majority vote, and agreement."""
     message: str
@@ -140,6 +142,7 @@ def aggregate(
         crowd.checkpoint = Checkpoint(folder, model, store.folder.name)
         model.fit_crowd(crowd)
         found, repeats = _write(crowd, model, out, profile, proba=proba)
+        classes = tuple(store.vocabulary("classes").arrow.to_pylist())  # the folder may be removed now
     return Streamed(
         method=chosen,
         reason=reason,
@@ -148,6 +151,7 @@ def aggregate(
         n_instances=store.n_instances,
         n_annotators=store.n_annotators,
         n_classes=store.n_classes,
+        classes=classes,
         figures=found,
         message=_describe(path, store, repeats, own=[file for file in (out, profile, folder) if file is not None]),
     )
@@ -207,10 +211,12 @@ def _write(
     """Write both tables, or none; returns figures and the number of repeats."""
     posterior: Any = model.posterior_  # questions to the partitions
     judging: Any = model.judging_posterior_
+    raw: Any = None if model.holds_shares or model.calibration == "none" else model.raw_posterior_
     given = evidence_of(crowd, model)
     shares = model.holds_shares and model.calibration == "none"
     with replacing_all(file for file in (out, profile) if file is not None) as staged:
-        sums = write_labels(crowd, posterior, judging, staged[out], proba=proba, told=given.enough or shares)
+        told = given.enough or shares
+        sums = write_labels(crowd, posterior, judging, staged[out], proba=proba, raw=raw, told=told)
         table = annotator_table(crowd, model, judging, sums, given)
         if profile is not None:
             write_table(table, staged[profile])

@@ -60,8 +60,12 @@ class Figures:
     confidence_low: float = float("nan")
     confidence_high: float = float("nan")
     """Ends of the 95 % interval of the share of right labels, which ``confidence`` is an estimate of."""
+    independent: float = float("nan")
+    """Mean confidence as if annotators erred independently; NaN where ``confidence`` is."""
     labelled: int = 0
     """Instances with annotations."""
+    chosen: tuple[int, ...] = ()
+    """Instances with annotations that got each class as their label, (C,); empty for crowds in memory."""
     evidence: Evidence = field(default_factory=lambda: Evidence("labels"))
     """Whether the labels tell right from wrong."""
 
@@ -74,11 +78,19 @@ def check_output(out: Path) -> None:
 
 
 def write_labels(
-    crowd: StreamedCrowd, posterior: Question, judging: Question, out: Path, *, proba: bool, told: bool = True
+    crowd: StreamedCrowd,
+    posterior: Question,
+    judging: Question,
+    out: Path,
+    *,
+    proba: bool,
+    raw: Question | None = None,
+    told: bool = True,
 ) -> Sums:
     """Write one row per instance in the order of their codes, a row group for each partition; returns `_sums`.
 
-    Annotators are judged by the posterior ``judging``. Unless it is ``told`` which labels are right, probabilities are null.
+    Annotators are judged by the posterior ``judging``. ``raw`` is the posterior as if errors were independent, if that is
+    another one. Unless it is ``told`` which labels are right, probabilities are null.
     """
     ids, classes = crowd.store.vocabulary("instances").arrow, crowd.store.vocabulary("classes")
     names = [f"p_{name}" for name in classes.arrow.to_pylist()] if proba else []
@@ -97,14 +109,20 @@ def write_labels(
 
     crowd.progress.title = "writing labels"
     try:
-        return crowd.pieces(_labels, posterior, judging, names, small(crowd), unchecked_times(), take=take)
+        return crowd.pieces(_labels, posterior, judging, raw, names, small(crowd), unchecked_times(), take=take)
     finally:
         if writer is not None:
             writer.close()
 
 
 def _labels(
-    layout: Layout, q: Floats, judging: Floats, names: list[str], dense: bool, times: tuple[float, float]
+    layout: Layout,
+    q: Floats,
+    judging: Floats,
+    raw: Floats | None,
+    names: list[str],
+    dense: bool,
+    times: tuple[float, float],
 ) -> tuple[dict[str, Any], Sums]:
     """Codes of the labels and other columns of a part, and its `_sums`."""
     part = MemoryCrowd(layout)
@@ -115,7 +133,10 @@ def _labels(
         "n_annotations": np.diff(layout.indptr) if layout.weight is None else part.annotators_per_instance,
         **{name: np.ascontiguousarray(q[:, code]) for code, name in enumerate(names)},
     }
-    return columns, _sums(part, q, judging, labels, dense, times)
+    labelled = part.labels_per_instance > 0
+    independent = float((q if raw is None else raw).max(axis=1)[labelled].sum())
+    chosen = np.bincount(labels[labelled], minlength=part.n_classes)
+    return columns, (independent, chosen, *_sums(part, q, judging, labels, dense, times))
 
 
 def small(crowd: StreamedCrowd) -> bool:
@@ -179,17 +200,18 @@ def _hard(part: MemoryCrowd) -> tuple[MemoryCrowd, int]:
 
 
 def figures(sums: Sums, n_labelled: int, given: Evidence, *, shares: bool) -> tuple[Figures, int]:
-    """The summary of all parts, from `_sums`, and the number of repeats; vote ``shares`` promise nothing."""
-    ties, changed, agreeing, n_paired, observed, labels, repeats, *errors = sums[:10]
+    """The summary of all parts, from `_labels`, and the number of repeats; vote ``shares`` are not probabilities."""
+    independent, chosen, ties, changed, agreeing, n_paired, observed, labels, repeats, *errors = sums[:12]
     total = float(labels.sum())
     expected = total**2 - float(labels @ labels)
     alpha = 1.0 - (total - 1.0) * observed / expected if expected > 1e-12 * total**2 else float("nan")
     raw = agreeing / n_paired if n_paired else float("nan")
-    certain = (float("nan"),) * 3
+    certain = (float("nan"),) * 4
     if given.enough and not shares and n_labelled:
         found = unchecked((errors[0], errors[1], errors[2]), n_labelled)
-        certain = found.right, found.low, found.high
-    return Figures(ties, changed, alpha, raw, *certain, n_labelled, given), repeats
+        certain = found.right, found.low, found.high, independent / n_labelled
+    per_class = tuple(int(number) for number in chosen)
+    return Figures(ties, changed, alpha, raw, *certain, n_labelled, per_class, given), repeats
 
 
 def evidence_of(crowd: StreamedCrowd, model: Aggregator) -> Evidence:
@@ -215,7 +237,8 @@ def _sample(crowd: StreamedCrowd) -> Annotations:
         weight.append(np.ones(len(layout.cells)) if layout.weight is None else layout.weight)
         size, number = size + len(layout.cells), number + 1
     annotator, label = np.divmod(np.concatenate(cell), crowd.n_classes)
-    weights = np.concatenate(weight)
+    # As the file has them: in single precision, a sum of scaled weights may break a tie that the file holds.
+    weights = (np.concatenate(weight) / crowd.scale).astype(np.float32)
     return Annotations.from_triples(
         np.concatenate(instance),
         annotator,
@@ -230,7 +253,7 @@ def annotator_table(
     crowd: StreamedCrowd, model: Aggregator, judging: Question, sums: Sums, given: Evidence
 ) -> pa.Table:
     """`crowdwise.quality.annotators` from sums, worst first; also sets what the model derives from its posterior."""
-    agreeing, right, mass, counts, expected = sums[10:]
+    agreeing, right, mass, counts, expected = sums[12:]
     number = crowd.labels_per_annotator
     vars(model).setdefault("skill_", share(right, number, crowd.n_classes))
     vars(model).setdefault("class_prior_", mass / crowd.n_labelled)

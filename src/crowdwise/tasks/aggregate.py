@@ -22,7 +22,7 @@ from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.annotations import Annotations
 from crowdwise.data.codes import count
 from crowdwise.errors import CrowdwiseWarning, UsageError, spelled
-from crowdwise.figures import Evidence, RightShare, VoteFigures, Worth, annotator_profiles, believed, worth
+from crowdwise.figures import Evidence, RightShare, VoteFigures, Worth, annotator_profiles, believed, worth, yardstick
 from crowdwise.readers import bare_suffix, write_labels, write_table
 from crowdwise.readers.write import LABEL_STUDIO, output_format
 from crowdwise.registry import AGGREGATORS
@@ -189,10 +189,12 @@ def aggregate(
         if scale is not None:
             ordinal = agreement.krippendorff_alpha(crowd, "ordinal", values=scale.values, n_bootstrap=0).value
     write_together(tables, {out: partial(write_labels, to=to, export=export, model=fitted.name)})
-    expected = found.estimated
-    certain = (math.nan,) * 3 if expected is None else (expected.share, expected.low, expected.high)
+    promised = promise(fitted, found)
+    certain = (math.nan,) * 4
+    if promised is not None:
+        certain = promised.confidence, promised.low, promised.high, promised.independent
     votes = found.votes
-    figures = Figures(votes.tied, votes.differing, alpha, raw, *certain, votes.labelled, found.evidence)
+    figures = Figures(votes.tied, votes.differing, alpha, raw, *certain, votes.labelled, evidence=found.evidence)
     return Aggregated(
         method=fitted.name,
         reason=fitted.reason,
@@ -205,7 +207,7 @@ def aggregate(
         out=out,
         annotators_out=profile,
         gold=_accuracy(found, posterior, truth, crossed=checked is not None),
-        promise=promise(fitted, found),
+        promise=promised,
     )
 
 
@@ -248,7 +250,9 @@ def _streamed_worth(result: streaming.Streamed) -> Worth:
         )
     right, why = believed(expected, None, figures.evidence, shares=_only_shares(result.model))
     votes = VoteFigures(figures.labelled, figures.ties, figures.changed)
-    return Worth(figures.evidence, votes, right, expected, None, None, None, why)
+    proportions = np.array(figures.chosen, np.float64)
+    best = None if right is None else yardstick(proportions, result.classes)
+    return Worth(figures.evidence, votes, right, expected, None, None, best, why)
 
 
 def _passes(ray: str | None, workers: int | None) -> Passes | None:
@@ -364,11 +368,12 @@ def promise(fitted: Fit, found: Worth) -> Promise | None:
 
 
 def _streamed_promise(result: streaming.Streamed, found: Worth) -> Promise | None:
-    """`promise` of a streamed table, of which only the mean confidence is known."""
+    """`promise` of a streamed table, of which only sums are known."""
     expected = found.estimated
     if expected is None:
         return None
-    return Promise(expected.share, expected.low, expected.high, expected.share, _why(result.model))
+    independent = expected.share if result.model.holds_shares else result.figures.independent
+    return Promise(expected.share, expected.low, expected.high, independent, _why(result.model))
 
 
 def _only_shares(model: Aggregator) -> bool:
