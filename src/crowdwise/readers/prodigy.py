@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from crowdwise.readers._collector import Collector
 from crowdwise.readers._export import READERS, Export, Reader, ReadOptions
 from crowdwise.readers._node import Id, Node
 from crowdwise.readers._source import InputFile
 
 ANSWERS = ("accept", "reject", "ignore")
+OF_ANSWERS = ("accept", "answer", "label", "options")
 CHOICE = "choice"
 """Name of questions with options, which are unnamed in the export."""
 
@@ -31,7 +34,7 @@ class Prodigy(Reader):
             if _question(record) != question:
                 continue
             instance = record.need("_input_hash", "_task_hash").id()
-            collector.item(instance, {name: value for name, value in record.value.items() if not name.startswith("_")})
+            collector.item(instance, _about_item(record))
             answer = record.text("answer")
             if answer not in ANSWERS:
                 raise record.need("answer").expected(" or ".join(ANSWERS))
@@ -42,6 +45,11 @@ class Prodigy(Reader):
             collector.add(record, instance, _annotator(record, dataset), label, time=record.value.get("_timestamp"))
         remark = f"the common prefix {dataset!r} is left out of the annotators' names" if dataset else ""
         return collector.export(question, remark=remark)
+
+
+def _about_item(record: Node) -> dict[str, Any]:
+    """The fields that tell of the item, not of what was asked or answered."""
+    return {name: value for name, value in record.value.items() if name not in OF_ANSWERS and name[:1] != "_"}
 
 
 def _question(record: Node) -> str | None:

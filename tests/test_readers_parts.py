@@ -1,0 +1,513 @@
+"""The parts of readers against second implementations and cases by hand: guesses, quotes, answers of models, headers."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections import Counter
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from crowdwise.annotations import Annotations
+from crowdwise.errors import AnnotationError, ReadError
+from crowdwise.readers import _answers, _guess, _quotes, read
+from crowdwise.readers._answers import Classes, Found, Token, find_label, find_object, guess_label, soft_label
+from crowdwise.readers._collector import is_picture, picture_of, text_of
+from crowdwise.readers._columnar import _decoded_size
+from crowdwise.readers._row_ids import _may_be_items
+from crowdwise.readers.gold import read_gold
+
+
+def put(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def records(path: Path, *rows: dict[str, Any]) -> Path:
+    return put(path, *map(json.dumps, rows))
+
+
+def labels_of(path: Path, **options: Any) -> dict[Any, Any]:
+    """Instance -> label, of one model or person."""
+    rows = read(path, **options).annotations.to_frame().to_pylist()
+    return {row["instance"]: row["label"] for row in rows}
+
+
+class TestGuesses:
+    """Columns by content: how values of two columns meet, counted pair by pair."""
+
+    @staticmethod
+    def columns(seed: int) -> tuple[Any, Any, list[int], list[int]]:
+        rng = np.random.default_rng(seed)
+        one = rng.integers(5, size=30)
+        other = np.where(rng.random(30) < 0.6, one % 3, rng.integers(3, size=30))
+        return (
+            _guess._candidate("one", pa.array(one)),
+            _guess._candidate("other", pa.array(other.astype(str))),
+            one.tolist(),
+            other.tolist(),
+        )
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_meetings_are_counted_pair_by_pair(self, seed: int) -> None:
+        left, right, one, other = self.columns(seed)
+        pairs = list(combinations(range(30), 2))
+        own = sum(one[a] == one[b] for a, b in pairs)
+        both = sum(one[a] == one[b] and other[a] == other[b] for a, b in pairs)
+        chance = own * sum((times / 30) ** 2 for times in Counter(other).values())
+        assert left.meetings(right) == pytest.approx((own, both, chance))
+        assert left.pairs(right) == right.pairs(left) == len(set(zip(one, other, strict=True)))
+        assert (left.size, right.size) == (len(set(one)), len(set(other)))
+        clear = both - chance > _guess.CLEAR * math.sqrt(chance)
+        assert left.excess(right) == pytest.approx((both - chance) / own if clear else 0)
+        assert left.avoids(right) is (chance - both > _guess.CLEAR * math.sqrt(chance))
+
+    def test_who_labels_everything_once_avoids_and_a_group_is_told(self) -> None:
+        item, who = np.repeat(np.arange(40), 5), np.tile(np.arange(5), 40)
+        items, people = _guess._candidate("item", pa.array(item)), _guess._candidate("who", pa.array(who))
+        groups = _guess._candidate("group", pa.array(item % 4))
+        assert items.avoids(people)
+        assert not groups.avoids(people)
+        assert items.tells(groups)
+        assert not groups.tells(items)
+        assert groups.excess(items) > 0
+
+    def test_blanks_are_a_value_where_they_are_few(self) -> None:
+        few = _guess._candidate("a", pa.array(["x", None, "yyy", "x", "yyy"]))
+        assert (few.size, few.codes.tolist()) == (3, [0, 2, 1, 0, 1])
+        assert few.width == pytest.approx((1 + 3 + 1 + 3) / 4)
+        assert _guess._candidate("a", pa.array(["x", None, None, "x", "y"])) is None
+        assert _guess._candidate("a", pa.array([[1], [2]])) is None
+        assert _guess._candidate("a", [1, "x"]) is None
+
+    @staticmethod
+    def table(n: int = 40, seed: int = 0) -> dict[str, pa.Array]:
+        rng = np.random.default_rng(seed)
+        item, who = np.repeat(np.arange(n), 3), np.concatenate([rng.permutation(6)[:3] for _ in range(n)])
+        label = np.where(rng.random(3 * n) < 0.85, item % 3, rng.integers(3, size=3 * n))
+        return {"p": pa.array(item), "q": pa.array(who), "r": pa.array(label)}
+
+    def guess(self, columns: dict[str, Any], **known: str) -> dict[str, str]:
+        return _guess.guess_columns(columns, known, text=False)[0]
+
+    def test_roles_follow_from_content(self) -> None:
+        columns, roles = self.table(), {"instance": "p", "annotator": "q", "label": "r"}
+        assert self.guess(columns) == roles
+        assert self.guess(dict(reversed(columns.items())), label="r") == roles
+        item = np.array(columns["p"])
+        more = columns | {"category": pa.array(item // 4), "text": pa.array([f"text of {k}" for k in item])}
+        assert self.guess(more) == roles  # the shorter of two that go together
+        assert self.guess(columns | {"row": pa.array(range(len(item)))}) == roles
+
+    def test_what_cannot_be_told_is_refused_with_the_reason(self) -> None:
+        columns = self.table()
+        with pytest.raises(AnnotationError, match="three columns are needed"):
+            self.guess({name: columns[name] for name in "pq"})
+        with pytest.raises(AnnotationError, match="15 rows tell too little about content"):
+            self.guess(self.table(5))
+        many = {f"column {k}": columns["p"] for k in range(_guess.MOST - 2)}
+        with pytest.raises(AnnotationError, match=f"with {_guess.MOST + 1} columns that repeat"):
+            self.guess(columns | many)
+        empty = pa.array([None if k % 2 else str(k) for k in range(120)])
+        with pytest.raises(AnnotationError, match="a named column is empty in places"):
+            self.guess(columns | {"s": empty}, label="s")
+        noise = {**columns, "r": pa.array(np.random.default_rng(1).integers(3, size=120))}
+        with pytest.raises(AnnotationError, match="no columns repeat like instances, people and a few labels"):
+            self.guess(noise)
+        rng, item = np.random.default_rng(2), np.array(columns["p"])
+        second = np.where(rng.random(120) < 0.85, item % 5, rng.integers(5, size=120))
+        with pytest.raises(AnnotationError, match="'r' or 's' could be the label"):
+            self.guess(columns | {"s": pa.array(second)})
+        assert self.guess(columns | {"s": pa.array(second)}, label="s")["label"] == "s"
+
+    def test_items_are_more_than_people_and_repeat(self) -> None:
+        people = pa.array(["a", "b", "a", "b", "a", "b"])
+        assert _may_be_items(pa.array([1, 1, 2, 2, 3, 3]), people)
+        assert not _may_be_items(pa.array([1, 1, 1, 2, 2, 2]), people)  # as many as people
+        assert not _may_be_items(pa.array([1, 2, 3, 4, 5, 6]), people)  # numbers of the rows
+        assert not _may_be_items(pa.array([0.5, 0.5, 1, 1, 2, 2]), people)  # measurements
+        assert not _may_be_items([[1], [1], [2], [2], [3], [3]], people)
+
+
+class TestQuotes:
+    @staticmethod
+    def files(folder: Path, seed: int) -> Path:
+        """Records, some of them quoted over lines, with and without faults."""
+        rng = np.random.default_rng(seed)
+        good = ['a,"b\nc",d', "a,b,c", '"x ""y"" z",b,c', 'a,"b,c",d', '"","b","c"']
+        bad = ['a,"one\nx,y,z\ntwo",d', 'a,"b"c,d', 'a,"b "c",d']
+        rows = [good[rng.integers(len(good))] for _ in range(12)]
+        for _ in range(seed % 3):
+            rows.insert(int(rng.integers(12)), bad[rng.integers(len(bad))])
+        return put(folder / f"{seed}.csv", "item,worker,label", *rows)
+
+    @pytest.mark.parametrize("seed", range(24))
+    def test_are_judged_alike_whatever_is_looked_at_together(
+        self, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path, found = self.files(tmp_path, seed), []
+        for size in (1 << 24, 40, 7, 1):
+            monkeypatch.setattr(_quotes, "BLOCK", size)
+            with path.open("rb") as file:
+                found.append(_quotes._fault(file, b",", 3))
+        assert found[1:] == found[:1] * 3
+        by_hand = None
+        text = path.read_text()
+        if seed % 3 == 0:
+            assert found[0] is None
+        if found[0] is not None:
+            by_hand = text.split("\n")[found[0].line - 1]
+            assert '"' in by_hand
+
+    def test_a_sure_fault_comes_before_an_earlier_one_that_is_not(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = put(tmp_path / "a.csv", "i,j,y", 'a,"one\nx,y,z\ntwo",d', "a,b,c", 'a,"b"c,d')
+        for size in (1 << 24, 10):
+            monkeypatch.setattr(_quotes, "BLOCK", size)
+            with path.open("rb") as file:
+                fault = _quotes._fault(file, b",", 3)
+            assert (fault.line, fault.problem) == (6, "text follows the closing quote of a field")
+
+    @pytest.mark.parametrize(
+        ("lines", "problem"),
+        [
+            (('p"q,r,s', "x,y,z", 'u",v,w'), None),  # quotes in the midst of fields enclose nothing
+            (('"p,q,r', "x,y,z", 'u",v,w'), "a quoted field goes over lines that look like records"),
+            (('"p,q', "x,y", 'u",v,w'), None),
+            (('"p,q', 'x",y', 'u,"v",w'), None),
+            (('"p"x,y,z', "a,b,c"), "text follows the closing quote of a field"),
+            (('p,"x,y', "a,b,c"), "a quoted field is never closed"),
+        ],
+    )
+    def test_enclose_only_from_the_border_of_a_field(self, tmp_path: Path, lines: Any, problem: Any) -> None:
+        path = put(tmp_path / "a.csv", "item,worker,label", *lines)
+        with path.open("rb") as file:
+            fault = _quotes._fault(file, b",", 3)
+        assert (None if fault is None else (fault.line, fault.problem)) == (None if problem is None else (2, problem))
+
+
+class TestAnswers:
+    KNOWN = Classes(("cat", "dog", "tom cat"))
+
+    def test_only_the_first_characters_are_looked_at(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        text = "it is a dog"
+        for longest, label in ((len(text), "dog"), (len(text) - 1, None)):
+            monkeypatch.setattr(_answers, "LONGEST", longest)
+            assert find_label(text, self.KNOWN, None).label == label
+        monkeypatch.setattr(_answers, "LONGEST", 3)
+        assert guess_label("dogs", None).label == "dog"
+
+    @pytest.mark.parametrize(
+        ("text", "label", "start"),
+        [
+            ("  *Dog*.", "dog", 3),
+            ("It is the tom cat!", "tom cat", 10),
+            ("cat or dog?\nFinally: dog", "dog", 21),
+            ("a dog\nis what it is", "dog", 2),
+            ('so {"label" :  [ "dog" ]}', "dog", 18),
+            ('{"why": "cat", "answer": "dog"}', "dog", 26),
+            ("cat-like", None, 0),
+            ("dog 1.5, or dog.2", "dog", 0),
+            ("hotdog", None, 0),
+        ],
+    )
+    def test_the_place_of_the_label_is_told(self, text: str, label: Any, start: int) -> None:
+        found = find_label(text, self.KNOWN, None)
+        assert found.label == label
+        if label is not None:
+            assert found.start == start
+            assert text[start:].lower().startswith(label)
+
+    def test_classes_that_differ_by_case_only_are_told_by_case(self) -> None:
+        known = Classes(("US", "us", "Them"))
+        assert [find_label(text, known, None).label for text in ("US", "us", "them", "Us")] == [
+            "US",
+            "us",
+            "Them",
+            None,
+        ]
+
+    def test_the_first_object_that_is_not_empty_is_read(self) -> None:
+        assert find_object('{} {x} [{"a": 1}] {"b": 2}') == ({"a": 1}, 8)
+        assert find_object("{" * 19 + '{"a": 1}') == ({"a": 1}, 19)
+        assert find_object("{" * 20 + '{"a": 1}') is None
+        assert find_object("no object") is None
+
+    @pytest.mark.parametrize(
+        ("text", "label"),
+        [
+            ("'Dog'.", "Dog"),
+            ("d" * _answers.SHORT, "d" * _answers.SHORT),
+            ("d" * (_answers.SHORT + 1), None),
+            ("one\ntwo", None),
+            ("...", None),
+            ('{"rating": 4.0, "label": "x"}', "x"),
+            ('{"rating": true}', "true"),
+            ('{"rating": ["y"]}', "y"),
+            ('{"rating": ["y", "z"], "score": 3}', 3),
+            ('{"mood": "m"}', None),
+        ],
+    )
+    def test_without_classes_a_field_or_a_short_answer_is_the_label(self, text: str, label: Any) -> None:
+        assert guess_label(text, None).label == label
+
+    def test_the_field_of_the_question_comes_first(self) -> None:
+        assert guess_label('{"label": "x", "mood": "m"}', "mood").label == "m"
+        assert find_label('{"cat": 1, "answer": "dog", "label": "cat"}', self.KNOWN, "answer").label == "dog"
+
+    def test_probabilities_are_products_along_the_path_that_was_taken(self) -> None:
+        """ "new york" and "new delhi" share a token; "york" is decided behind it, quotes and case do not count."""
+        known = Classes(("New York", "New Delhi", "Rome"))
+        tokens = [
+            Token('"', -0.1, []),
+            Token("New", math.log(0.7), [("new", math.log(0.7)), ("rome", math.log(0.2)), ("hm", math.log(0.1))]),
+            Token(" York", math.log(0.6), [(" York", math.log(0.6)), (" Delhi", math.log(0.3))]),
+        ]
+        shares, sure = soft_label(Found("New York", start=1), tokens, known)
+        seen = {"New York": 0.7 * 0.6, "New Delhi": 0.7 * 0.3, "Rome": 0.2}
+        # both spellings of the first token begin the two cities, and only the one that was taken goes on
+        expected = {name: share / sum(seen.values()) for name, share in seen.items()}
+        assert shares == pytest.approx(expected)
+        assert sure == pytest.approx(expected["New York"])
+
+    def test_without_soft_labels_confidence_is_the_mean_probability_of_the_tokens(self) -> None:
+        tokens = [Token("the ", -0.5), Token("do", math.log(0.5)), Token("g", math.log(0.125)), Token("!", -9.0)]
+        alone = soft_label(Found("dog", start=4), tokens, Classes(("DOG", "dog")))  # not told apart without case
+        assert alone == (None, pytest.approx(math.sqrt(0.5 * 0.125)))
+        assert soft_label(Found("dog", start=99), tokens, self.KNOWN) == (None, None)
+
+
+def chat(content: Any, **more: Any) -> dict[str, Any]:
+    return {"choices": [{"message": {"content": content, **more}, "finish_reason": "stop"}], "model": "m"}
+
+
+class TestBatches:
+    """Answers of models in the shapes of their providers; of each shape what failed is counted by its reason."""
+
+    def test_of_responses_join_their_parts_and_keep_their_probabilities(self, tmp_path: Path) -> None:
+        logs = [
+            {"token": "no", "logprob": math.log(0.75), "top_logprobs": [{"token": "yes", "logprob": math.log(0.25)}]}
+        ]
+
+        def line(key: str, body: dict[str, Any]) -> dict[str, Any]:
+            return {"custom_id": key, "response": {"status_code": 200, "body": {"model": "m", **body}}}
+
+        def message(*parts: dict[str, Any]) -> list[dict[str, Any]]:
+            return [
+                {"type": "reasoning", "content": [{"type": "output_text", "text": "yes"}]},
+                {"type": "message", "content": [*parts]},
+            ]
+
+        part = {"type": "output_text", "text": "no", "logprobs": logs}
+        path = records(
+            tmp_path / "a.jsonl",
+            line("p", {"output": message(part)}),
+            line("q", {"output": message({"type": "output_text", "text": "y"}, {"type": "output_text", "text": "es"})}),
+            line("r", {"output": message({"type": "refusal", "refusal": "no"})}),
+            line(
+                "s",
+                {
+                    "output": message(part),
+                    "status": "incomplete",
+                    "incomplete_details": {"reason": "max_output_tokens"},
+                },
+            ),
+            line("t", {"output": [], "status": "failed"}),
+        )
+        export = read(path, classes=["yes", "no"])
+        rows = export.annotations.to_frame().to_pylist()
+        assert {(row["instance"], row["label"]): row["weight"] for row in rows} == pytest.approx(
+            {("p", "no"): 0.75, ("p", "yes"): 0.25, ("q", "yes"): 1}
+        )
+        assert "1 refused, 1 cut off, 1 failed" in export.message
+
+    def test_of_chats_may_be_refusals_calls_and_errors(self, tmp_path: Path) -> None:
+        def line(key: str, body: Any, **more: Any) -> dict[str, Any]:
+            return {"custom_id": key, "response": {"status_code": 200, "body": body}, **more}
+
+        call = {"function": {"name": "f", "arguments": '{"label": "yes"}'}}
+        filtered = chat("no")
+        filtered["choices"][0]["finish_reason"] = "content_filter"
+        bad = line("w", chat("no"))
+        bad["response"]["status_code"] = 500
+        path = records(
+            tmp_path / "a.jsonl",
+            line("p", chat("no")),
+            line("q", chat(None, tool_calls=[call])),
+            line("r", chat(None, tool_calls=[call, call])),
+            line("s", chat("no", refusal="I may not")),
+            line("t", filtered),
+            line("u", chat("no"), error={"code": 1}),
+            line("v", {"error": {"code": 1}, "model": "m"}),
+            bad,
+            line("x", chat([{"type": "text", "text": "n"}, {"type": "text", "text": "o"}])),
+        )
+        assert labels_of(path) == {"p": "no", "q": "yes", "x": "no"}
+        message = read(path).message
+        for reason in ("1 empty", "1 refused", "1 filtered", "3 failed"):
+            assert reason in message
+
+    def test_of_gemini_and_anthropic_that_failed_are_counted(self, tmp_path: Path) -> None:
+        def candidate(text: str, **more: Any) -> dict[str, Any]:
+            return {"content": {"parts": [{"text": text}]}, **more}
+
+        def gemini(key: str, *found: dict[str, Any], **more: Any) -> dict[str, Any]:
+            response = {"candidates": [*found], "modelVersion": "g"}
+            return {"key": key, "request": {"contents": []}, "response": response, **more}
+
+        path = records(
+            tmp_path / "g.jsonl",
+            gemini("p", candidate("no", avgLogprobs=math.log(0.5))),
+            gemini("q", candidate("yes", finishReason="MAX_TOKENS")),
+            gemini("r", candidate("yes", finishReason="STRANGE")),
+            gemini("s", candidate("yes"), status="error"),
+            {"key": "t", "request": {"contents": []}, "status": "error"},
+            gemini("u", candidate("yes", finishReason="STOP")),
+        )
+        export = read(path)
+        assert labels_of(path) == {"p": "no", "u": "yes"}
+        assert export.confidences[0] == pytest.approx(0.5)
+        assert np.isnan(export.confidences[1])
+        assert "left out: 1 cut off, 3 failed" in export.message
+        result = {"type": "succeeded", "message": {"model": "c", "content": [{"type": "text", "text": "no"}]}}
+        other = {
+            "type": "succeeded",
+            "message": {"model": "c", "content": [{"type": "tool_use", "input": {"label": "yes"}}]},
+        }
+        anthropic = records(
+            tmp_path / "a.jsonl",
+            {"custom_id": "p", "result": result},
+            {"custom_id": "q", "result": {"type": "expired"}},
+            {"custom_id": "r", "result": other},
+        )
+        assert labels_of(anthropic) == {"p": "no", "r": "yes"}
+        assert "left out: 1 failed" in read(anthropic).message
+
+    def test_without_an_id_are_refused_by_record(self, tmp_path: Path) -> None:
+        path = records(
+            tmp_path / "a.jsonl", {"id": "p", "model": "m", "content": "no"}, {"model": "m", "content": "yes"}
+        )
+        with pytest.raises(ReadError, match=r"line 2: there is no id: none of 'custom_id', 'id'"):
+            read(path)
+        kept = records(
+            tmp_path / "b.jsonl",
+            {"metadata": {"id": 7}, "model": "m", "content": "no"},
+            {"metadata": {"id": 8}, "model": "m", "content": "yes"},
+        )
+        assert labels_of(kept) == {7: "no", 8: "yes"}
+
+    def test_of_several_models_in_one_log_stay_apart(self, tmp_path: Path) -> None:
+        rows = [{"id": k, "model": name, "content": "yes" if k else "no"} for k in range(3) for name in ("m", "n")]
+        found = read(records(tmp_path / "a.jsonl", *rows)).annotations
+        assert found.annotators.tolist() == ["m", "n"]
+        assert found.votes().tolist() == [[2, 0], [0, 2], [0, 2]]
+
+
+class TestItems:
+    def test_their_texts_stay_with_them_where_some_have_none(self, tmp_path: Path) -> None:
+        rows = [
+            {
+                "text": text,
+                "_input_hash": k,
+                "_task_hash": k,
+                "accept": [label],
+                "answer": "accept",
+                "_annotator_id": "ann",
+            }
+            | {"options": [{"id": "x"}, {"id": "y"}], "_view_id": "choice", "_session_id": "s-ann"}
+            for k, (text, label) in enumerate([("first", "x"), ("", "y"), ("third", "x")])
+        ]
+        export = read(records(tmp_path / "p.jsonl", *rows), "prodigy")
+        assert export.texts.to_pylist() == ["first", None, "third"]
+        assert read(tmp_path / "p.jsonl", "prodigy", details=False).texts is None
+        assert read(tmp_path / "p.jsonl", "prodigy", details=False).extra is None
+
+    @pytest.mark.parametrize(
+        ("value", "picture"),
+        [
+            ("a.PNG", True),
+            ("https://x.org/a.jpg?size=3#top", True),
+            ("data:image/png;base64,AAAA", True),
+            ("a.png is a file", False),
+            ("https://x.org/?a.png", False),
+            ("see data:image/png", False),
+        ],
+    )
+    def test_pictures_are_told_by_their_names(self, value: str, picture: bool) -> None:
+        assert is_picture(value) is picture
+
+    def test_text_is_a_usual_field_or_the_first_that_is_no_picture(self) -> None:
+        item = {"url": "a.png", "remark": "first", "Text": "the text", "n": 3, "image": "no suffix"}
+        assert (text_of(item), picture_of(item)) == ("the text", "a.png")
+        del item["Text"], item["url"]
+        assert (text_of(item), picture_of(item)) == ("first", "no suffix")
+        assert (text_of({"url": "a.png"}), picture_of({"remark": "x"})) == (None, None)
+        assert (text_of({"text": ""}), text_of({"text": 3})) == (None, None)
+
+
+LONG = ("item,worker,label", "a,ann,x", "a,bob,y", "b,ann,y", "b,bob,y")
+
+
+class TestFiles:
+    def test_suffixes_are_read_in_any_case(self, tmp_path: Path) -> None:
+        expected = read(put(tmp_path / "a.csv", *LONG)).annotations
+        packed = tmp_path / "B.CSV.GZ"
+        packed.write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
+        assert read(packed).annotations == expected
+        rows = expected.to_frame().to_pylist()
+        lines = records(tmp_path / "lines.JSON", *rows)  # a record in every line, in spite of its suffix
+        assert read(lines).annotations == expected
+        whole = tmp_path / "whole.json"
+        whole.write_text(json.dumps(rows))
+        assert read(whole).annotations == expected
+
+    @pytest.mark.parametrize("before", [(), ("",), ("", " ")])
+    def test_a_matrix_may_begin_with_the_separator(self, tmp_path: Path, before: tuple[str, ...]) -> None:
+        lines = ("sep=;", "item;ann;bob;cyd", "p;x;y;x", "q;x;x;x", "r;y;y;x")
+        found = read(put(tmp_path / "a.csv", *before, *lines)).annotations
+        assert found.annotators.tolist() == ["ann", "bob", "cyd"]
+        assert found.votes().tolist() == [[2, 1], [3, 0], [1, 2]]
+
+    @pytest.mark.parametrize("options", [{}, {"compression": "lz4"}, {"compression": "zstd"}])
+    def test_what_packed_columns_take_is_known_before_they_are_unpacked(self, options: dict[str, str]) -> None:
+        numbers = pa.array(np.zeros(5000, np.int64))
+        words = pa.array(["word"] * 5000).dictionary_encode()
+        batch = pa.record_batch({"n": numbers, "w": words, "m": pa.array([1.5] * 4999 + [None])})
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+            writer.write_batch(batch)
+        sizes = [_decoded_size(message) for message in pa.ipc.MessageReader.open_stream(sink.getvalue())]
+        least = [0, 2 * 4 + 4, 5000 * 8 + 5000 * 4 + 5000 * 8 + 5000 // 8]  # the schema, the words, the rows
+        assert len(sizes) == 3
+        for size, needed in zip(sizes, least, strict=True):
+            assert needed <= size <= needed + 64 * 8
+
+    def test_labels_by_people_in_files_of_doccano_come_in_a_zip_file(self, tmp_path: Path) -> None:
+        path = records(tmp_path / "ann.jsonl", {"id": 1, "text": "t", "label": ["x"]})
+        with pytest.raises(ReadError, match="a doccano export is a zip file"):
+            read(path, "doccano")
+
+
+class TestGold:
+    CROWD = Annotations.from_frame({"item": ["a", "b", "b"], "worker": ["ann", "ann", "bob"], "label": ["x", "y", "x"]})
+
+    @pytest.mark.parametrize("header", ["item,gold", "key,gold", "gold,key", "key,truth", "id,label", "key,label"])
+    def test_of_two_columns_the_other_one_is_the_item(self, tmp_path: Path, header: str) -> None:
+        rows = ["a,y", "c,x", "b,x"] if not header.startswith("gold") else ["y,a", "x,c", "x,b"]
+        found = read_gold(put(tmp_path / "g.csv", header, *rows), self.CROWD)
+        assert found.gold == {"a": "y", "b": "x"}
+        assert "gold for 2 of 2 instances" in found.message
+        assert "1 more not in the crowd" in found.message
+
+    def test_of_three_columns_the_item_must_be_told(self, tmp_path: Path) -> None:
+        path = put(tmp_path / "g.csv", "key,note,gold", "a,n,y")
+        with pytest.raises(Exception, match="no column for the instance; columns: 'key', 'note', 'gold'"):
+            read_gold(path, self.CROWD)
+        assert read_gold(path, self.CROWD, instance="key").gold == {"a": "y"}
