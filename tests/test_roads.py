@@ -22,8 +22,9 @@ import pytest
 from typer.main import get_command
 
 import crowdwise
-from crowdwise.cli import VERBS, _command, app
+from crowdwise.cli import VERBS, app
 from crowdwise.cli import options as cli_options
+from crowdwise.cli.commands import command as _command
 from crowdwise.data.training import from_files
 from crowdwise.readers import load_columns, read_together, write_table
 from differential.writers import xlsx

@@ -56,8 +56,19 @@ def test_presets_and_methods_list_what_there_is(cli: Any) -> None:
 
 
 def test_an_unknown_verb_or_option_is_a_usage_error(cli: Any) -> None:
-    cli("trian", code=2)
-    cli("train", "--methd", "ce", code=2)
+    assert "'trian'" in cli("trian", code=2).stderr
+    assert "'train'" in cli("trian", code=2).stderr
+    assert "--method" in cli("train", "--methd", "ce", code=2).stderr
+
+
+@pytest.mark.parametrize(
+    "line", ["trian", "train --methd ce", "aggregate", "aggregate a.csv --seed x", "aggregate a.csv --workers 2"]
+)
+def test_wrong_usage_is_one_line_on_stderr(cli: Any, line: str) -> None:
+    result = cli(*line.split(), code=2)
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert result.stderr.count("\n") == 1
 
 
 def documented() -> list[list[str]]:

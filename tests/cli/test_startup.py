@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from crowdwise.cli import VERBS, app
+from crowdwise.cli.overview import overview
 
 HEAVY = ("torch", "sklearn", "matplotlib", "pandas", "numba", "scipy.stats", "scipy.optimize", "ray", "jinja2")
 SCRIPT = """
@@ -34,8 +36,17 @@ def imported(*words: str, folder: Path) -> set[str]:
 
 def test_help_imports_no_verb_and_nothing_heavy(tmp_path: Path) -> None:
     found = imported("--help", folder=tmp_path)
-    assert not found.intersection((*HEAVY, "numpy", "pyarrow", "scipy", "crowdwise.tasks"))
+    assert not found.intersection((*HEAVY, "numpy", "pyarrow", "scipy", "typer", "rich", "crowdwise.tasks"))
     assert not {f"crowdwise.cli.{verb}" for verb in VERBS} & found
+
+
+def test_help_without_and_with_the_parser_of_options_is_the_same() -> None:
+    assert CliRunner().invoke(app, ["--help"]).stdout == overview()
+    assert max(len(line) for line in overview().splitlines()) <= 80
+    assert all(f"  {name} " in overview() and summary in overview() for name, summary in VERBS.items())
+    top: Any = get_command(app)
+    given = {option for parameter in top.params for option in parameter.opts} - {"--help"}
+    assert all(option in overview() for option in given)
 
 
 @pytest.mark.parametrize("verb", ["aggregate", "agreement", "annotators", "convert"])
@@ -58,7 +69,7 @@ def test_every_file_of_a_verb_is_listed() -> None:
     import crowdwise.cli
 
     files = {path.stem for path in Path(crowdwise.cli.__file__).parent.glob("*.py")}
-    assert files - {"__init__", "console", "options", "process"} == set(VERBS)
+    assert files - {"__init__", "commands", "console", "options", "overview", "process"} == set(VERBS)
 
 
 def test_pandas_can_be_imported_by_a_process_that_left_it_out() -> None:
