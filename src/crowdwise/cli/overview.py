@@ -7,7 +7,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "aggregate": "Infer one label with a confidence per item.",
         "agreement": "Measure inter-annotator agreement, with confidence intervals.",
         "annotators": "Profile each annotator: skill and typical errors.",
-        "report": "Write an HTML report: annotators, doubtful items, what to label next.",
+        "report": "Write an HTML report: annotators, doubtful items, next labels.",
         "review": "Review and relabel doubtful items in the browser.",
     },
     "Models as annotators": {
@@ -38,7 +38,7 @@ OPTIONS = {
     "--version": "Print the version and exit.",
     "--plugin MODULE": "Module or Python file with your own methods. Repeatable.",
     "--install-completion": "Install completion for the current shell.",
-    "--show-completion": "Show completion for the current shell, to copy or adapt it.",
+    "--show-completion": "Show completion for the current shell, to copy it.",
 }
 
 
