@@ -25,7 +25,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "convert": "Convert annotations to another file format.",
         "simulate": "Simulate a crowd with known true labels.",
         "demo": "Train and compare four methods on a simulated crowd.",
-        "info": "Describe a file, a run, or the name of a method, dataset or format.",
+        "info": "Describe a file, a run, a method, a dataset or a format.",
         "methods": "List the training methods.",
         "presets": "List the presets.",
         "cache": "Show or clear the cache of pretrained-encoder features.",
