@@ -9,19 +9,25 @@ A fenced block is Python (run by ``test_documents.py`` and others), shell, or sa
 - ``<!-- not run: REASON -->``.
 
 Commands run one after the other in a folder of `shown_files`, which is laid out anew for every block; what they write stays.
+Servers stop as soon as they are ready, and experiments of hours are planned. Commands within sentences run as well, where
+they name files.
 """
 
 from __future__ import annotations
 
+import argparse
+import doctest
+import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pytest
 import typer
@@ -31,30 +37,37 @@ import crowdwise
 import shown_files
 from crowdwise.cli import app
 from crowdwise.errors import CrowdwiseError
+from crowdwise.report.serve import ReportServer
 from crowdwise.storage.lock import locked
+from crowdwise.tasks.bench import Benchmark
+from scripts import load_script
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "docs" / "migration" / "peerannot.md"]
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))  # test_tutorials.py runs them
 DRAWN = {"mermaid", "bibtex"}
 SLOW = re.compile(
-    r"crowdwise (train|compare|bench run|bench table|bench figures|demo|report (run|comparison|benchmark))\b"
+    r"crowdwise (--plugin|train|compare|bench run quick|bench run birds|bench figures|report (run|comparison|benchmark))\b"
 )
 NUMBERED_ROWS = {"report.md", "benchmarks.md"}
 """Pages on which labels name rows of X.npy."""
 
+HOURS = re.compile(r"bench run (table\d|recommended|benchmarks/)")
+"""Experiments that take hours on a GPU: their runs are planned only."""
+
+SERVES = re.compile(r"--serve\b|crowdwise review (?!.*--(labels|export))")
+"""Commands that serve until Ctrl-C: they end once they are ready."""
+
+PUBLIC = re.compile(r"train --(preset|data) (labelme|music)\b|report labelme\b")
+"""Commands that read public data, where these are."""
+
 ELSEWHERE = {
-    r"\d+\.\d+\.\d+\.\d+:\d+|--ray\b": "other machines",
-    r"bench run (table\d|recommended|benchmarks/)": "hours on a GPU",
-    r"bench table (3|table3)|bench figures quick --format": "the records of such a run",
+    r"\d+\.\d+\.\d+\.\d+:\d+|--ray\b": "other machines; tests/cluster tries some",
+    r"bench table (3|table3)": "the records of hours on a GPU; tests/bench/test_tables.py makes this table",
     r"--download": "downloads",
-    r"--serve|crowdwise review (?!.*--(labels|export))": "serves until Ctrl-C",
     r"--encoder (sentence-transformers|transformers|onnx):": "a network from the hub",
-    r"train --(preset|data) |report labelme": "public data; tests/cli/test_cli_train.py trains on them",
     r"info NAME|bench run mine\.toml": "a name in place of yours",
     r"--memory 4GB": "a table larger than memory",
-    r"cache --clear": "the user's cache",
-    r"--plugin": "a module of yours; tests/test_plugins.py imports one",
     r"^crowdwise demo": "tests/cli/test_cli_demo.py runs it",
 }
 """Commands whose options are parsed, but which are not run here, and why."""
@@ -71,7 +84,20 @@ PREPARED = {
 }
 """What is done before the commands of a page, where another page shows how."""
 
-QUICK = {"compare": ["-m", "logistic-majority-vote", "-m", "ce", "--folds", "2"], "bench run": ["--set", "epochs=2"]}
+LITTLE = ["--epochs", "1"]
+QUICK = {
+    "compare": ["-m", "logistic-majority-vote", "-m", "ce", "--folds", "2"],
+    "bench run quick": ["--set", "epochs=2", "--seeds", "1"],
+    "bench run birds.toml": ["--set", "epochs=2"],
+    "review": ["--port", "0"],
+    "report run --serve": ["--port", "0"],
+    "train --preset labelme --method taidtm": [
+        *LITTLE,
+        *("--set", "transition_epochs=1", "--set", "individual_epochs=1"),
+    ],
+    "train --data": LITTLE,
+}
+"""Options that spare time, or take a port that is free, by how a command begins."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +129,23 @@ def label(page: Path) -> str:
     return page.name
 
 
+def in_sentences(page: Path) -> list[str]:
+    """Commands outside of blocks."""
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"`(crowdwise [^`,]+)`", text)
+
+
+def has_files(line: str) -> bool:
+    """Whether a command in a sentence is one to type: it names a file."""
+    return re.search(r"\w\.(csv|json)\b", line) is not None
+
+
+def of_benchmarks() -> list[str]:
+    """Scripts as the pages call them."""
+    lines = [line for page in PAGES for block in shell_blocks(page) for line in block.text.splitlines()]
+    return [line.split(" #")[0].strip() for line in lines if line.startswith("python benchmarks/")]
+
+
 def shell_blocks(page: Path) -> list[Block]:
     return [block for block in blocks(page) if block.language == "sh" and block.marked("not run") is None]
 
@@ -117,6 +160,8 @@ def shown_pages() -> Iterator[Any]:
 
 def not_run(line: str) -> str | None:
     """Why a command is not run here, if it is not."""
+    if PUBLIC.search(line) and not os.environ.get("CROWDWISE_DATA"):
+        return "public data, which CROWDWISE_DATA would name"
     return next((why for pattern, why in ELSEWHERE.items() if re.search(pattern, line)), None)
 
 
@@ -158,12 +203,14 @@ class Folder:
             name, _, value = words.pop(0).partition("=")
             environment[name] = value
         assert words.pop(0) == "crowdwise", line
+        if words[0] == "--plugin":
+            return self._run_with_plugin(words)
+        if HOURS.search(line):
+            return self._plan(words)
         if words[0] == "train" and "-o" in words:  # the same folder again, in another example
             shutil.rmtree(self.path / words[words.index("-o") + 1], ignore_errors=True)
         earlier = self._set_aside("runs") if words[0] == "train" else []
-        extra = next((more for verb, more in QUICK.items() if " ".join(words).startswith(verb)), [])
-        if "-m" in words:
-            extra = []
+        extra = spared(words)
         result = CliRunner().invoke(app, [*words, *extra], input=piped, env=environment, catch_exceptions=False)
         assert result.exit_code == 0, f"{self.page.name}: {line}\n{result.output}"
         for run in earlier:
@@ -172,6 +219,26 @@ class Folder:
         for out in re.findall(r"(?<=-o )\S+\.\w+|(?<=--labels )\S+|(?<=--export )\S+", line):
             assert (self.path / out).stat().st_size > 0, f"{line}: {out} is empty"
         return result.output
+
+    def _plan(self, words: list[str]) -> str:
+        """Find out which runs an experiment has, without any of them; files of experiments are in the sources."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(ROOT)
+            patch.setattr(Benchmark, "run", lambda *_, **__: [])
+            result = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        assert re.search(r"; [1-9]\d* runs? in bench/", result.output), result.output
+        return result.output
+
+    def _run_with_plugin(self, words: list[str]) -> str:
+        """Run a command in a process of its own, as this one would keep the plugin's methods."""
+        source = plugin_of(self.page)
+        (self.path / words[1]).write_text(source, "utf-8")
+        command = [sys.executable, "-m", "crowdwise", *words, *spared(words[2:])]
+        environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+        done = subprocess.run(command, cwd=self.path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def _set_aside(self, name: str) -> list[Path]:
         """Move the folders in ``name`` away, so that the same ones can be made once more."""
@@ -183,6 +250,25 @@ class Folder:
         return list(away.glob("*"))
 
 
+def spared(words: list[str]) -> list[str]:
+    """Options to add to a command, so that it takes moments."""
+    if "-m" in words:
+        return []
+    return next((more for start, more in QUICK.items() if " ".join(words).startswith(start)), [])
+
+
+def plugin_of(page: Path) -> str:
+    """The method that a page writes, as the file that the page tells to make of it."""
+    (block,) = (block for block in blocks(page) if "CrowdClassifier):" in block.text)
+    kept = ("from ", "import ", "@dataclass")
+    parts = [example.source for example in doctest.DocTestParser().get_examples(block.text)]
+    source = "\n".join(part for part in parts if part.startswith(kept))
+    name = re.search(r'name: ClassVar\[str\] = "(.+)"', source)
+    assert name is not None
+    register = f'from crowdwise.registry import METHODS\n\n@METHODS.register("{name[1]}")\n@dataclass('
+    return source.replace("@dataclass(", register)
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
@@ -191,8 +277,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def servers_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
+    monkeypatch.setattr(ReportServer, "serve_forever", lambda *_: None)
+
+
 @pytest.mark.timeout(1200)
-@pytest.mark.usefixtures("in_this_process", "few_steps")
+@pytest.mark.usefixtures("in_this_process", "few_steps", "servers_end_at_once")
 @pytest.mark.parametrize("page", list(shown_pages()))
 def test_the_commands_run_and_print_what_is_shown(page: Path, folder: Path) -> None:
     place = Folder(folder, page)
@@ -217,6 +309,43 @@ def test_the_commands_run_and_print_what_is_shown(page: Path, folder: Path) -> N
             )
 
 
+@pytest.mark.parametrize("page", [*PAGES, *TUTORIALS], ids=label)
+def test_commands_in_sentences_exist(page: Path) -> None:
+    for line in in_sentences(page):
+        command, words = command_of(shlex.split(line)[1:])
+        known = {"--help"} | {name for each in command.params for name in [*each.opts, *each.secondary_opts]}
+        assert {word.partition("=")[0] for word in words if word.startswith("-")} <= known, f"{page.name}: {line}"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("in_this_process", "few_steps", "servers_end_at_once")
+@pytest.mark.parametrize("page", [page for page in PAGES if any(map(has_files, in_sentences(page)))], ids=label)
+def test_commands_in_sentences_run(page: Path, folder: Path) -> None:
+    place = Folder(folder, page)
+    for line in filter(has_files, in_sentences(page)):
+        place.lay_out()
+        place.run(line)
+
+
+@pytest.mark.parametrize("script", sorted({line.split()[1] for line in of_benchmarks()}))
+def test_scripts_of_benchmarks_have_the_options_shown(script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Understood(Exception):
+        pass
+
+    parse = argparse.ArgumentParser.parse_args
+
+    def parsed(*arguments: Any) -> None:
+        parse(*arguments)
+        raise Understood
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parsed)
+    for line in of_benchmarks():
+        if line.split()[1] == script:
+            monkeypatch.setattr(sys, "argv", shlex.split(line)[1:])
+            with pytest.raises(Understood):
+                load_script(Path(script).stem).main()
+
+
 def assert_printed(shown: str, printed: str, command: str) -> None:
     """Check that all lines shown were printed, in this order."""
     rest = [line.rstrip() for line in printed.splitlines()]
@@ -234,20 +363,36 @@ def first_words(text: str) -> list[str]:
 def parse(line: str) -> None:
     """Check that a command exists, with these options and values."""
     words = shlex.split(line)
-    arguments = words[words.index("crowdwise") + 1 :]
-    if "--help" in arguments or "NAME" in arguments:
+    words = words[words.index("crowdwise") + 1 :]
+    if "--help" in words or "NAME" in words:
         return
-    if arguments[0] == "--plugin":
-        arguments = arguments[2:]
-    command: click.Command = typer.main.get_command(app)
-    context = click.Context(command)
-    while isinstance(command, click.Group):
-        name, found, arguments = command.resolve_command(context, arguments)
-        assert found is not None, line
-        command = found
-        context = command.make_context(
-            name, list(arguments), parent=context, resilient_parsing=isinstance(found, click.Group)
-        )
+    command, rest = command_of(words[2:] if words[0] == "--plugin" else words)
+    command.make_context(words[0], rest)
+
+
+def command_of(words: Sequence[str]) -> tuple[Any, list[str]]:
+    """The command that words name, and the words that are left for it; typer may bring a click of its own."""
+    command: Any = typer.main.get_command(app)
+    rest = list(words)
+    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+        assert rest[0] in command.commands, f"there is no command {rest[0]}"
+        command = command.commands[rest.pop(0)]
+    return command, rest
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "crowdwise aggregates labels.csv",
+        "crowdwise aggregate labels.csv --methods mace",
+        "crowdwise train --method ce --epochs few",
+        "crowdwise bench runs quick",
+        "crowdwise --plugin mine.py train labels.csv --texts review",
+    ],
+)
+def test_a_command_that_does_not_exist_is_noticed(line: str) -> None:
+    with pytest.raises(Exception, match=r"(?i)no command|no such option|a valid"):
+        parse(line)
 
 
 @pytest.mark.usefixtures("few_steps")
