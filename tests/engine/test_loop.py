@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +9,9 @@ import torch
 
 import crowdwise
 from crowdwise.callbacks import FromObserver
-from crowdwise.engine import Engine, Group, Problem, Stage, step
+from crowdwise.engine import Engine, Group, Problem, Stage, stage_store, step
 from crowdwise.engine.checkpoint import RunDirectory
+from crowdwise.engine.stage_store import StageStore
 from crowdwise.engine.tensors import StreamedInputs, make_plan, shuffled_batches
 from crowdwise.errors import ConfigError, DataError, TrainingError
 from crowdwise.registry import METHODS
@@ -246,17 +247,24 @@ def test_two_processes_equal_one_at_the_same_global_batch(tmp_path):
 
 
 def test_checkpoints_that_take_long_are_written_less_often(monkeypatch, tmp_path):
+    """Twenty times as long goes by between two of them: four epochs by this clock."""
     X, annotations, _ = crowd()
-    written = []
-    write = RunDirectory.write_checkpoint
+    now, written = [0.0], []
+    write, save = RunDirectory.write_checkpoint, StageStore.save
 
     def slow(self, *content):
-        written.append(1)
-        time.sleep(0.06)
+        written.append(now[0])
+        now[0] += 1
         return write(self, *content)
 
+    def after_an_epoch(self, *content):
+        now[0] += 5
+        return save(self, *content)
+
+    monkeypatch.setattr(stage_store, "time", SimpleNamespace(perf_counter=lambda: now[0]))
     monkeypatch.setattr(RunDirectory, "write_checkpoint", slow)
+    monkeypatch.setattr(StageStore, "save", after_an_epoch)
     model = crowdwise.CE(epochs=12, verbose=0).fit(X, annotations, run_dir=tmp_path)
-    assert 1 <= len(written) < 12
+    assert written == [5, 26, 47]
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     assert len(lines) == len(model.history_) == 12
