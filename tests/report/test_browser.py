@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import re
 import threading
 from collections.abc import Callable
 from itertools import pairwise
@@ -49,6 +50,10 @@ BACK = """() => {
   scrollTo(0, 0);
 }"""
 """A page as it was when it was opened, but for the order of annotators."""
+
+
+TWO_FRAMES = "() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))"
+"""What follows from a change of size has happened after it."""
 
 
 def drawn(page: Any) -> None:
@@ -215,15 +220,22 @@ def test_the_map_selects_by_list_and_by_click(page: Any) -> None:
     assert page.inner_text("#annotator-detail h3") == page.inner_text("#map-detail h3") != "person 3"
 
 
+def lines_drawn(page: Any) -> int:
+    """Lines of the map, once there are as many as the sentence above it says."""
+    pairs, drawn = re.search(r"(\d+) pairs?(?:, the (\d+) strongest drawn)?", page.inner_text("#map-words")).groups()
+    number = int(drawn or pairs)
+    count = "number => document.querySelectorAll('#chart-map svg .mark-rule line').length === number"
+    page.wait_for_function(count, arg=number)
+    return number
+
+
 def test_the_map_draws_confirmed_pairs_or_all_near_ones_and_names_annotators(page: Any) -> None:
-    lines = page.locator("#chart-map svg .mark-rule line")
     page.check("input[name=map-lines][value=before]")
     page.locator("#map-words", has_text="err most alike").wait_for()
-    page.wait_for_timeout(300)
-    every = lines.count()
+    every = lines_drawn(page)
     page.check("input[name=map-lines][value=after]")
-    page.wait_for_timeout(300)
-    assert lines.count() <= every
+    page.locator("#map-words:not(:has-text('err most alike'))").wait_for()
+    assert 0 < lines_drawn(page) <= every
     assert "person 0" in " ".join(page.locator("#chart-map svg .mark-text text").all_text_contents())
     assert set(page.locator("#chart-skills svg .role-axis-label text").all_text_contents()) >= {"person 0", "person 5"}
 
@@ -323,7 +335,7 @@ def test_the_theme_follows_the_system_and_the_button(dark: Any) -> None:
 
     assert brightness() < 200
     dark.click("#theme")
-    dark.wait_for_timeout(200)
+    dark.locator("html[data-theme=light]").wait_for()
     assert brightness() > 600
     assert dark.get_attribute("#theme", "aria-pressed") == "false"
     dark.click("#theme")
@@ -365,9 +377,11 @@ def test_nothing_sticks_out_whatever_the_crowd(shape: str, of_shape: Callable[[s
     for media, width in (("screen", 1280), ("screen", 390), ("print", 718)):  # the last is A4, within its margins
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(media=media)
-        page.wait_for_timeout(200)
-        wide, inner = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
-        assert wide <= inner, media
+        page.evaluate(TWO_FRAMES)
+        fits = "document.documentElement.scrollWidth <= innerWidth"
+        page.wait_for_function(fits)  # charts are drawn anew a moment after their width has changed
+        page.evaluate(TWO_FRAMES)
+        assert page.evaluate(fits), media
 
 
 def test_text_is_read_in_its_own_direction(of_shape: Callable[[str], Any]) -> None:
@@ -516,7 +530,7 @@ def test_a_served_page_follows_the_training_and_is_loaded_anew_when_its_source_c
         page.fill("#item-search", "number 17")
         state["epochs"] = 5
         page.locator("#state", has_text="5 epochs").wait_for(timeout=20_000)
-        page.wait_for_timeout(300)
+        points.nth(4).wait_for(state="attached")
         assert points.count() == 5
         assert page.input_value("#item-search") == "number 17"  # the page was not loaded anew
         with page.expect_event("load", timeout=20_000):
