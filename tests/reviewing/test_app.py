@@ -19,6 +19,7 @@ from crowdwise.errors import ConfigError
 from crowdwise.readers import Export, read
 from crowdwise.reviewing.app import EXPORTS, KEYS
 from crowdwise.reviewing.guard import BODY
+from crowdwise.reviewing.queue import View
 from crowdwise.reviewing.server import Review
 from review_crowds import write_crowd, write_tasks
 
@@ -94,6 +95,14 @@ def test_an_answer_moves_on_to_the_next_item(client: Client, review: Review) -> 
     assert review.session.answers.labels[ME, 3].answer.seconds == 1.25
     status, headers, _ = client.ask("POST", "/answer?order=file", ANSWER)  # without the script
     assert (status, headers["location"]) == (303, "/?order=file")
+
+
+def test_an_item_in_the_address_is_held_for_who_looks_at_it(client: Client, review: Review) -> None:
+    other = Client(review, "ann")
+    assert "item 0" in client.ask("GET", "/?order=file&item=0")[2].decode()
+    assert review.session.next_item("ann", View("file")) == 1
+    assert "item 1" in other.ask("GET", "/?order=file")[2].decode()
+    assert review.session.next_item(ME, View("file")) == 0  # ann's is not
 
 
 @pytest.mark.parametrize(

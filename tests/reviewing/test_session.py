@@ -22,7 +22,7 @@ from crowdwise.errors import ConfigError, DataError, InUseError, StorageError
 from crowdwise.quality import measured, outlook
 from crowdwise.readers import Export, read
 from crowdwise.registry import AGGREGATORS
-from crowdwise.reviewing.answers import IdFinder
+from crowdwise.reviewing.answers import HEADER, VERSION, IdFinder
 from crowdwise.reviewing.consensus import FAST, SLOW, Consensus
 from crowdwise.reviewing.exporting import all_annotations, consensus_labels, save
 from crowdwise.reviewing.items import export_of
@@ -290,6 +290,13 @@ def test_other_files_are_no_journal(make, tmp_path):
     (tmp_path / "review").mkdir()
     (tmp_path / "review" / JOURNAL).write_text('{"mine": 1}\n')
     with pytest.raises(DataError, match="does not begin a journal"):
+        make()
+
+
+def test_a_journal_of_a_later_version_is_refused(make, tmp_path):
+    (tmp_path / "review").mkdir()
+    (tmp_path / "review" / JOURNAL).write_text(json.dumps(HEADER | {"version": VERSION + 1}) + "\n")
+    with pytest.raises(DataError, match=f"version {VERSION + 1} is unknown; this one reads {VERSION}"):
         make()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,12 @@ from crowdwise.data.factorise import Column
 from crowdwise.errors import AnnotationError, ConfigError, CrowdwiseWarning, DataError
 from crowdwise.readers import read_table
 from crowdwise.streaming import aggregate, parse_memory, preparation
+from crowdwise.streaming import crowd as streaming_crowd
 from crowdwise.streaming import table as tables
 from crowdwise.streaming._ids import Ids, grown, kind_of
 from crowdwise.streaming.checkpoint import Checkpoint, packed, unpacked
+from crowdwise.streaming.crowd import StreamedCrowd
+from crowdwise.streaming.folder import MARKER, working_in
 from crowdwise.streaming.output import check_output
 from crowdwise.streaming.passes import Pass, Progress, Question, Threads, added, larger
 from crowdwise.streaming.store import Store, read_arrays, write_arrays
@@ -312,6 +316,52 @@ def test_files_of_a_folder_are_in_order_and_hidden_ones_left_out(tmp_path: Path)
     for name, problem in (("missing.parquet", "no such file"), ("n.csv", "only Parquet .* can be streamed")):
         with pytest.raises(DataError, match=problem):
             tables.parquet_files(tmp_path / name)
+
+
+def test_suffixes_of_single_files_are_read_in_any_case(tmp_path: Path) -> None:
+    for name in ("a.parquet", "b.PQ", "C.Parquet"):
+        (tmp_path / name).touch()
+        assert tables.parquet_files(tmp_path / name) == [tmp_path / name]
+
+
+def test_every_worker_needs_its_own_confusion_tables(store: Store) -> None:
+    table = 8 * store.n_annotators * store.n_classes
+    for workers in (1, 4):
+        fits = table * (streaming_crowd.TABLES + workers)
+        for memory in (fits, fits - 1):
+            crowd = StreamedCrowd(store, Threads(workers), memory, Progress())
+            if memory == fits:
+                crowd.check_table(1)
+                continue
+            with pytest.raises(DataError, match=f"{streaming_crowd.TABLES + workers} times, and the bound on memory"):
+                crowd.check_table(1)
+
+
+def test_work_begins_in_folders_of_its_own_only(tmp_path: Path) -> None:
+    def begin(folder: Path, *, keep: bool = False) -> None:
+        with working_in(folder, keep=keep):
+            (folder / "table").mkdir(exist_ok=True)
+
+    begin(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    begin(tmp_path / "kept", keep=True)
+    begin(tmp_path / "kept", keep=True)  # which is marked
+    assert (tmp_path / "kept" / MARKER).exists()
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "kept")
+    for name in ("file", "link"):
+        with pytest.raises(ConfigError, match=f"{name} is not a folder"):
+            begin(tmp_path / name)
+    earlier = tmp_path / "earlier" / "table"
+    earlier.mkdir(parents=True)
+    for content, ours in (({"checksum": "x", "content": {}}, True), ({"content": {}}, False), (["content"], False)):
+        (earlier / "manifest.json").write_text(json.dumps(content))
+        if not ours:
+            with pytest.raises(ConfigError, match=r"earlier holds other files \(table\)"):
+                begin(tmp_path / "earlier")
+            continue
+        begin(tmp_path / "earlier", keep=True)
+        (tmp_path / "earlier" / MARKER).unlink()
 
 
 def test_long_texts_divide_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
