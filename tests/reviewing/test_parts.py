@@ -20,6 +20,7 @@ from crowdwise.reviewing.answers import Answer, Answers
 from crowdwise.reviewing.app import KEYS, class_keys
 from crowdwise.reviewing.consensus import EXPERT, EXPERT_LABELS, Consensus, merged, refit
 from crowdwise.reviewing.exporting import all_annotations, consensus_labels
+from crowdwise.reviewing.guard import Guard
 from crowdwise.reviewing.items import export_of
 from crowdwise.reviewing.queue import ORDERS, View, pinned, queue, scores
 
@@ -80,6 +81,19 @@ def test_a_queue_holds_what_a_view_asks_for_best_first(order: Any, of_class: Any
     expected.sort(key=lambda item: (-round(score(now, item, view), 9), item))
     assert queue(now, view).tolist() == expected
     assert len(expected) > 3 or of_annotator == 4  # who has labelled nothing
+
+
+def test_the_gain_of_an_item_is_what_an_expert_would_tell_of_it() -> None:
+    now = drawn()
+    np.testing.assert_allclose(now.information, [told(row) for row in now.posterior], atol=1e-9)
+    sure = dataclasses.replace(now, posterior=np.eye(C)[np.zeros(N, int)])
+    np.testing.assert_allclose(sure.information, 0, atol=1e-9)
+
+
+def test_only_a_page_for_a_notebook_may_be_framed_and_only_by_this_machine() -> None:
+    policies = [Guard(("ann",), 8080, framed).headers["Content-Security-Policy"] for framed in (False, True)]
+    frames = [policy.partition("frame-ancestors ")[2].partition(";")[0] for policy in policies]
+    assert frames == ["'none'", "http://127.0.0.1:* http://localhost:*"]
 
 
 def test_nothing_is_more_doubtful_where_nothing_can_be_compared() -> None:

@@ -293,6 +293,19 @@ def test_other_files_are_no_journal(make, tmp_path):
         make()
 
 
+def test_a_journal_of_the_first_version_is_read(make, tmp_path):
+    lines = [
+        {"journal": "crowdwise review", "version": 1},
+        {"reviewer": ME, "action": "label", "item": "item 3", "label": "dog", "time": 1.5, "consensus": "cat"},
+        {"reviewer": ME, "action": "skip", "item": "item 4", "time": 2.5},
+    ]
+    (tmp_path / "review").mkdir()
+    (tmp_path / "review" / JOURNAL).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    answers = make().answers
+    assert {key: verdict.label for key, verdict in answers.labels.items()} == {(ME, 3): 1}
+    assert answers.skipped == {ME: {4: 2.5}}
+
+
 def test_a_journal_of_a_later_version_is_refused(make, tmp_path):
     (tmp_path / "review").mkdir()
     (tmp_path / "review" / JOURNAL).write_text(json.dumps(HEADER | {"version": VERSION + 1}) + "\n")
