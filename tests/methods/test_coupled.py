@@ -18,7 +18,7 @@ from tolerances import SINGLE, TRAINED
 def plain_loss(logits, matrices, given: Evidence):
     """The loss term by term, as the docstring of Concord has it."""
     log_t, squares = matrices.columns(given.annotator, given.label)
-    present = (given.weight > 0).float()
+    present = given.amount
     votes = torch.zeros_like(given.log_prior).index_add(0, given.row, log_t.detach() * present[:, None])
     target = torch.softmax(given.log_prior + votes, 1)
     each = (target[given.row] * log_t).sum(1) - squares * given.pull / 2
@@ -46,6 +46,7 @@ def test_loss_and_derivatives_equal_those_of_autograd(n_annotators, balanced):
         torch.randint(n_annotators, (pairs,), generator=generator),
         torch.randint(classes, (pairs,), generator=generator),
         weight,
+        weight * 2,
         torch.rand(pairs, generator=generator),
         torch.randn(size, classes, generator=generator),
         torch.randn(classes, generator=generator) if balanced else torch.zeros(classes),

@@ -174,7 +174,11 @@ def test_aggregator_starts_as_dawid_skene_and_ignores_padding():
     aggregator = LabelAggregator(matrices, torch.tensor([0.4, 0.6]), epsilon=0.0)
     batch = batch_of_labels([0, 0, 0], [0, 1, 1], [0, 1, 0], [1.0, 1.0, 0.0], n=2)
     expected = torch.tensor([[0.4 * 0.9 * 0.2, 0.6 * 0.2 * 0.9], [0.4, 0.6]])
-    torch.testing.assert_close(aggregator(batch).exp(), expected / expected.sum(1, keepdim=True))
+    one = (batch.weight > 0).float()
+    torch.testing.assert_close(aggregator(batch, one).exp(), expected / expected.sum(1, keepdim=True))
+    half = aggregator(batch, 0.5 * one).exp()
+    square_roots = torch.tensor([[0.4 * (0.9 * 0.2) ** 0.5, 0.6 * (0.2 * 0.9) ** 0.5], [0.4, 0.6]])
+    torch.testing.assert_close(half, square_roots / square_roots.sum(1, keepdim=True))
     torch.testing.assert_close(aggregator.matrices(), matrices)
 
 

@@ -39,9 +39,9 @@ class Batch:
         """Mean of values (B, ...) over the instances of the global batch."""
         return sum_over_ranks(values.sum(0)) / self.size
 
-    def instance_sum(self, values: Tensor) -> Tensor:
-        """Sum of values (P, ...) over the annotations of each instance: (B, ...); padding does not count."""
-        counts = (self.weight > 0) if self.share is None else (self.weight > 0) * self.share
+    def instance_sum(self, values: Tensor, amount: Tensor) -> Tensor:
+        """Sum of values (P, ...) over the annotations of each instance, each ``amount`` (P,) of a label: (B, ...)."""
+        counts = amount if self.share is None else amount * self.share
         total = values.new_zeros(len(self.unit), *values.shape[1:])
         return total.index_add(0, self.row, values * counts.reshape(-1, *[1] * (values.ndim - 1)))
 

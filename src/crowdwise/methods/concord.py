@@ -31,9 +31,9 @@ from crowdwise.engine.evaluation import evaluate
 from crowdwise.engine.tensors import Units
 from crowdwise.methods.core.annotator_graph import AnnotatorGraph, graph_of_matrices
 from crowdwise.methods.core.base import CrowdClassifier, Fitted
-from crowdwise.methods.core.coupled import LARGEST, REGULAR, CoupledLoss, Evidence
+from crowdwise.methods.core.coupled import FEWEST, LARGEST, REGULAR, CoupledLoss, Evidence
 from crowdwise.methods.core.label_model import LabelRows
-from crowdwise.methods.core.steps import FLOOR
+from crowdwise.methods.core.steps import FLOOR, label_amounts
 from crowdwise.networks import ConstantTransition, Stacked
 from crowdwise.networks.classifier import Classifier
 from crowdwise.registry import METHODS
@@ -116,7 +116,9 @@ class Concord(CrowdClassifier):
         classifier = self.new_classifier(engine, "classifier")
         matrices = CommonAndOwn(problem.n_annotators, n_classes).to(units.device)
         trained_on = folds(len(units), networks, self.held_out, derive_seed(problem.seed, "folds")).to(units.device)
-        labels = torch.bincount(units.annotator, minlength=problem.n_annotators).clamp_min(1)
+        amounts = label_amounts(units)
+        labels = torch.zeros(problem.n_annotators, device=units.device)
+        labels = labels.index_add_(0, units.annotator, units.weighed(torch.ones_like(units.weight))).clamp_min(FEWEST)
         log_prior = torch.zeros(
             len(units), n_classes, device=units.device
         )  # ln f, from networks that left the instance out
@@ -153,12 +155,12 @@ class Concord(CrowdClassifier):
                 batch.label[:pairs],
             )  # the same for every network
             log_t, squares = matrices.columns(annotator, label)  # (P, C), (P,)
-            present = (batch.weight[:pairs] > 0).float()
+            amount = amounts(batch)[:pairs]
             votes = torch.zeros(size, n_classes, device=log_t.device)
-            votes.index_add_(0, row, log_t.detach() * present[:, None])
+            votes.index_add_(0, row, log_t.detach() * amount[:, None])
             target = torch.softmax(log_prior[batch.unit[:size]] + votes, 1)  # (B, C)
             each = (target[row] * log_t).sum(1) - self.decay / 2 * squares / labels[annotator]
-            total = -(each * present).sum() / sum_over_ranks(present.sum()).clamp_min(1)
+            total = -(each * amount).sum() / sum_over_ranks(amount.sum()).clamp_min(FEWEST)
 
             target = target.repeat(networks, 1)  # (K B, C)
             member = torch.arange(networks, device=row.device).repeat_interleave(size)
@@ -186,6 +188,7 @@ class Concord(CrowdClassifier):
                 batch.annotator,
                 batch.label,
                 batch.weight,
+                amounts(batch),
                 self.decay / labels.index_select(0, batch.annotator),
                 log_prior.index_select(0, batch.unit),
                 log_share,

@@ -19,7 +19,7 @@ from crowdwise.engine import Batch, Engine, Group, Stage, StageResult
 from crowdwise.engine.distributed import rank, sum_over_ranks, world_size
 from crowdwise.errors import ConfigError
 from crowdwise.methods.core.base import CrowdClassifier, Fitted
-from crowdwise.methods.core.steps import annotator_matrices, normalised, soft_votes
+from crowdwise.methods.core.steps import annotator_matrices, label_amounts, normalised, soft_votes
 from crowdwise.networks import ConstantTransition
 from crowdwise.registry import METHODS
 
@@ -43,9 +43,10 @@ class LabelAggregator(nn.Module):
         self.scores = nn.Parameter(scores.clone())  # (R C, C): A^j[p, q] in row j C + q, so that a label takes one row
         self.register_buffer("log_prior", prior.log())
 
-    def forward(self, batch: Batch) -> Tensor:  # ln g, (B, C)
+    def forward(self, batch: Batch, amount: Tensor) -> Tensor:
+        """ln g (B, C), where each annotation is ``amount`` (P,) of a label."""
         given = self.scores.index_select(0, batch.annotator * len(self.log_prior) + batch.label)
-        return F.log_softmax(self.log_prior + batch.instance_sum(given), 1)
+        return F.log_softmax(self.log_prior + batch.instance_sum(given, amount), 1)
 
     def matrices(self) -> Tensor:
         """T^j[p, :] = softmax of A^j[p, :]: (R, C, C)."""
@@ -121,10 +122,11 @@ class MaxMIG(CrowdClassifier):
         matrices = annotator_matrices(problem.train, votes, problem.n_annotators)
         classifier = self.new_classifier(engine, "classifier")
         aggregator = LabelAggregator(matrices, normalised(prior), self.epsilon)
+        amounts = label_amounts(problem.train)
 
         def loss(batch: Batch) -> Tensor:
             log_h = F.log_softmax(classifier(batch.x), 1).chunk(batch.networks)
-            log_g = aggregator(batch).chunk(batch.networks)
+            log_g = aggregator(batch, amounts(batch)).chunk(batch.networks)
             prior, size = aggregator.log_prior, batch.size / batch.networks
             losses = [
                 mutual_information_loss(h, g, prior, size, self.divergence) for h, g in zip(log_h, log_g, strict=True)

@@ -12,6 +12,7 @@ from crowdwise.networks.rows import few_log_softmax, few_softmax
 
 REGULAR = 1e-6  # added to the diagonal of F'F
 _TINY = 1e-37  # least probability of a label before its logarithm is taken
+FEWEST = 1e-12  # labels in a batch by which is divided, at least
 LARGEST = 100.0  # -ln det(F'F) above which it is left out
 
 
@@ -23,6 +24,7 @@ class Evidence:
     annotator: Tensor  # (P,)
     label: Tensor  # (P,)
     weight: Tensor  # (P,) of the annotation; 0: padding
+    amount: Tensor  # (P,) how much of a label it is; 0: padding
     pull: Tensor  # (P,) decay / labels of the annotator
     log_prior: Tensor  # (B, C)
     log_share: Tensor  # (C,) ln of C times the classes' shares
@@ -46,9 +48,8 @@ class CoupledLoss(torch.autograd.Function):
         cell = at * n_classes + label
         log_matrix, matrix = few_log_softmax(common + own)
         log_t = log_matrix.transpose(1, 2).flatten(0, 1).index_select(0, cell)  # (P, C)
-        present = (given.weight > 0).float()
-        share = present / present.sum().clamp_min(1)
-        votes = torch.zeros_like(given.log_prior).index_add_(0, row, log_t * present[:, None])
+        share = given.amount / given.amount.sum().clamp_min(FEWEST)
+        votes = torch.zeros_like(given.log_prior).index_add_(0, row, log_t * given.amount[:, None])
         target = few_softmax(votes.add_(given.log_prior))  # (B, C)
         pulls = torch.zeros(len(own)).index_add_(0, at, given.pull * share)
         wanted = target.index_select(0, row) * share[:, None]

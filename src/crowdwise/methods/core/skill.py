@@ -15,7 +15,7 @@ from crowdwise.networks.transition import Transition, stretches
 
 
 def annotator_skill(engine: Engine, classifier: nn.Module, transition: nn.Module | None) -> npt.NDArray[Any]:
-    """Mean probability that the label y given by an annotator was right, over its training annotations: (R,).
+    """Mean probability that the label y given by an annotator was right, over its training annotations by weight: (R,).
 
     That is f_y(x), or with transition matrices f_y(x) T^j(x)[y, y] / sum_p f_p(x) T^j(x)[p, y].
     """
@@ -32,6 +32,7 @@ def annotator_skill(engine: Engine, classifier: nn.Module, transition: nn.Module
             columns = matrices.gather(2, given[:, :, None].expand(-1, matrices.shape[1], 1)).squeeze(2)
             joint = posterior[row[part]] * columns  # P(class p, label y)
             right[part] = (joint.gather(1, given).squeeze(1) / joint.sum(1).clamp_min(1e-30)).clamp(0, 1)
-    total = torch.zeros(n_annotators, dtype=torch.float64, device=units.device).index_add_(0, units.annotator, right)
-    count = torch.bincount(units.annotator, minlength=n_annotators)
+    nothing = torch.zeros(n_annotators, dtype=torch.float64, device=units.device)
+    total = nothing.index_add(0, units.annotator, units.weighed(right))
+    count = nothing.index_add(0, units.annotator, units.weighed(torch.ones_like(right)))
     return np.asarray(torch.where(count > 0, total / count, torch.nan).cpu())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -16,6 +18,28 @@ def target_cross_entropy(classifier: nn.Module, batch: Batch, target: Tensor) ->
     """Mean over instances of -sum_p target_p ln f_p(x); ``target`` (N, C) holds a distribution for every unit."""
     losses = F.cross_entropy(classifier(batch.x), batch.of_units(target), reduction="none")
     return batch.once(batch.instance_mean(losses))
+
+
+def label_amounts(units: Units) -> Callable[[Batch], Tensor]:
+    """A function that says how much of a label each annotation of a batch is, (P,): 1 or its weight; 0 for padding.
+
+    Losses weigh annotations by `Batch.weight`, of which ``reduction`` makes shares of an instance. What an instance's labels
+    say together does not depend on that.
+    """
+    if units.given is None:
+        return lambda batch: (batch.weight > 0).float()
+    first = units.indptr[:-1]
+    size = units.given[first] / units.weight[first]  # the same for all annotations of a unit
+
+    def amounts(batch: Batch) -> Tensor:
+        unit, weight = batch.unit[batch.row], batch.weight
+        if batch.partner is not None and batch.share is not None:  # the second half belongs to what is mixed in
+            half = len(unit) // 2
+            unit = torch.cat([unit[:half], batch.partner[0][batch.row[half:]]])
+            weight = weight / batch.share.clamp_min(1e-12)
+        return weight * size[unit]
+
+    return amounts
 
 
 def soft_votes(units: Units, n_classes: int) -> Tensor:
