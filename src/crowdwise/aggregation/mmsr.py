@@ -57,7 +57,7 @@ class MMSR(IterativeAggregator[Factors]):
         covariance = pair_covariance(crowd)
         degree = np.diff(covariance.indptr)
         connected = degree[degree > 0]
-        trim = max(int(connected.min(initial=0)) // 2 - 1, 0)
+        trim = max(int(connected.min()) // 2 - 1, 0) if connected.size else 0
         u, v = np.zeros((2, crowd.n_annotators))
         compared = np.flatnonzero(degree)  # nobody else changes the draws
         u[compared], v[compared] = crowd.drawn_for_annotators(rng.random((len(compared), 2)), compared).T
