@@ -8,6 +8,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -38,6 +39,20 @@ _ADVICE = (
     "train longer (epochs), or at another rate (lr)"
 )
 _SNAPSHOT = 1 << 30  # bytes of weights up to which a copy of them, and of momentum, is kept from every epoch's start
+
+
+@dataclass
+class Training:
+    """What a stage trains with."""
+
+    modules: dict[str, nn.Module]
+    """By the names of their groups; ``(average)`` holds the average of weights."""
+    optimisers: list[torch.optim.Optimizer]
+    step: Step
+    steps: CapturedSteps | None
+    """Whole steps recorded for the GPU; None: step by step."""
+    best: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+    """Weights of the epoch that agrees best, by group; empty unless the stage keeps them."""
 
 
 class Engine:
@@ -170,6 +185,25 @@ class Engine:
             warnings.warn(message, CrowdwiseWarning, stacklevel=3)
 
     def _train(self, index: int, stage: Stage, resumed: Stored | None, before: float | None) -> StageResult:
+        """Train a stage from its start, or from where its checkpoint was made."""
+        training = self._begin(stage)
+        result = StageResult(stage.name, stage.epochs, -1, None)
+        if resumed is not None:
+            training.best = self._restore(training, result, resumed)
+        self.progress.stage(stage.name, stage.epochs, len(result.history))
+        while not (self.stopped or _finished(stage, result) or lost_early(self, stage, result, before)):
+            record = self._one_epoch(index, stage, training, result)
+            predict = functools.partial(self.predict, stage.score) if stage.score is not None else None
+            stop = self.callbacks.epoch(record, predict)
+            self.stopped = bool(distributed.as_first(int(stop), self.device))
+            self._log(record)
+            self.ledger.save(result, training.modules, training.optimisers, training.best)
+            self.progress.epoch(record)
+        self._keep_weights(stage, training, result)
+        return result
+
+    def _begin(self, stage: Stage) -> Training:
+        """Make what a stage trains with: optimisers, the average of weights, and steps, recorded if they can be."""
         modules = {name: group.module for name, group in stage.groups.items()}
         for module in modules.values():
             module.train()
@@ -179,59 +213,52 @@ class Engine:
         if stage.ema:
             self.average = Average((group.module for group in stage.groups.values() if group.average), stage.ema)
             modules["(average)"] = self.average.to(self.device)  # so that checkpoints hold it, and it can be taken back
-        step = Step(
-            stage.loss, self._transform(stage, modules), modules, optimisers, self.device, self.dtype, self.average
-        )
-        steps = None
-        if (
-            self.captured
-            and stage.planner is None
-            and distributed.world_size() == 1
-            and len(stage.units) >= stage.batch_size
-        ):
-            steps = CapturedSteps(step, stage.units, stage.batch_size)
-        result = StageResult(stage.name, stage.epochs, -1, None)
-        best: dict[str, dict[str, Tensor]] = {}
-        if resumed is not None:
-            best = self._restore(modules, optimisers, result, resumed)
-        self.progress.stage(stage.name, stage.epochs, len(result.history))
-        while not (self.stopped or _finished(stage, result) or lost_early(self, stage, result, before)):
-            epoch = len(result.history)
-            started = time.perf_counter()
-            loss = self._checked_epoch(index, stage, step, steps, epoch)
-            agreement = self.agreement(stage.score, self.problem.validation) if stage.score is not None else None
-            for module in modules.values():
-                module.train()
-            improved = agreement is not None and (result.agreement is None or agreement > result.agreement)
-            if improved or agreement is None or result.best_epoch < 0:
-                result.best_epoch, result.agreement = epoch, agreement
-                if stage.keep == "best" and agreement is not None:
-                    with self.averaged():
-                        best = {name: clone_state(group.module) for name, group in stage.groups.items()}
-            record = {
-                "stage": stage.name,
-                "index": index,
-                "epoch": epoch,
-                "loss": loss,
-                "agreement": agreement,
-                "seconds": round(time.perf_counter() - started, 4),
-            }
-            result.history.append(record)
-            predict = functools.partial(self.predict, stage.score) if stage.score is not None else None
-            stop = self.callbacks.epoch(record, predict)
-            self.stopped = bool(distributed.as_first(int(stop), self.device))
-            self._log(record)
-            self.ledger.save(result, modules, optimisers, best)
-            self.progress.epoch(record)
+        transform = self._transform(stage, modules)
+        step = Step(stage.loss, transform, modules, optimisers, self.device, self.dtype, self.average)
+        steps = CapturedSteps(step, stage.units, stage.batch_size) if self._captures(stage) else None
+        return Training(modules, optimisers, step, steps)
+
+    def _captures(self, stage: Stage) -> bool:
+        """Return whether whole steps are recorded: their batches must be full and alike."""
+        one_process = self.captured and distributed.world_size() == 1
+        return one_process and stage.planner is None and len(stage.units) >= stage.batch_size
+
+    def _one_epoch(self, index: int, stage: Stage, training: Training, result: StageResult) -> dict[str, Any]:
+        """Train for an epoch, measure agreement, remember the best weights, and return the record of the epoch."""
+        epoch = len(result.history)
+        started = time.perf_counter()
+        loss = self._checked_epoch(index, stage, training.step, training.steps, epoch)
+        agreement = self.agreement(stage.score, self.problem.validation) if stage.score is not None else None
+        for module in training.modules.values():
+            module.train()  # measuring has put them into evaluation mode
+        improved = agreement is not None and (result.agreement is None or agreement > result.agreement)
+        if improved or agreement is None or result.best_epoch < 0:
+            result.best_epoch = epoch
+            result.agreement = agreement
+            if stage.keep == "best" and agreement is not None:
+                with self.averaged():
+                    training.best = {name: clone_state(group.module) for name, group in stage.groups.items()}
+        record = {
+            "stage": stage.name,
+            "index": index,
+            "epoch": epoch,
+            "loss": loss,
+            "agreement": agreement,
+            "seconds": round(time.perf_counter() - started, 4),
+        }
+        result.history.append(record)
+        return record
+
+    def _keep_weights(self, stage: Stage, training: Training, result: StageResult) -> None:
+        """Put the weights in place that the stage keeps: their average, and those of the best or the last epoch."""
         if self.average is not None:
             self.average.adopt()
             self.average = None
         if stage.keep == "best":
-            for name, state in best.items():
-                modules[name].load_state_dict(state)
+            for name, state in training.best.items():
+                training.modules[name].load_state_dict(state)
         elif result.history:
             result.agreement = result.history[-1]["agreement"]
-        return result
 
     def averaged(self) -> contextlib.AbstractContextManager[None]:
         """Inside, the modules of a stage that averages weights hold the average."""
@@ -388,21 +415,16 @@ class Engine:
 
     # what was done before
 
-    def _restore(
-        self,
-        modules: Mapping[str, nn.Module],
-        optimisers: list[torch.optim.Optimizer],
-        result: StageResult,
-        resumed: Stored,
-    ) -> dict[str, dict[str, Tensor]]:
+    def _restore(self, training: Training, result: StageResult, resumed: Stored) -> dict[str, dict[str, Tensor]]:
+        """Put back what a checkpoint holds; returns the weights of the best epoch so far."""
         tensors = resumed.tensors
         for name, value in resumed.about["result"].items():
             setattr(result, name, value)
-        for name, module in modules.items():
+        for name, module in training.modules.items():
             module.load_state_dict(unprefixed(f"module.{name}", tensors))
-        restore_optimisers(optimisers, unprefixed("optimiser", tensors))
+        restore_optimisers(training.optimisers, unprefixed("optimiser", tensors))
         self._remember(result)
-        best = {name: unprefixed(f"best.{name}", tensors) for name in modules}
+        best = {name: unprefixed(f"best.{name}", tensors) for name in training.modules}
         return {name: state for name, state in best.items() if state}
 
     def _restored_result(self, stage: Stage, stored: Stored) -> StageResult:

@@ -1,10 +1,14 @@
-"""Concord: networks that learn from the crowd, and from what networks that never saw an instance believe of it.
+"""Concord: expectation maximisation for crowd labels, with out-of-fold predictions as class priors.
 
-Expectation maximisation in which a classifier is every instance's class prior (V. C. Raykar et al., "Learning From Crowds", JMLR
-2010), changed in four ways. The prior of an instance comes from networks that were not trained on it, so that a network cannot
-confirm what it has memorised. Annotators' matrices are a common matrix and deviations from it, learnt in the same steps, so that
-annotators with few labels lean on the crowd. Each label is also explained on its own, which keeps the opinions of minorities
-(coupled cross-entropy). And predictions must span a volume, in which every class has its part, so that rare ones do not die out.
+Extends the EM of V. C. Raykar et al., "Learning From Crowds" (JMLR 2010), in which a classifier f is the class prior of every
+instance, in four ways:
+
+1. Out-of-fold priors: f is evaluated by networks that were not trained on the instance, so that no network can confirm labels
+   that it has memorised.
+2. Shared confusion matrices: T^j = softmax(common + deviation_j), learned in the same steps as the networks. Annotators with
+   few labels stay close to the common matrix.
+3. Coupled cross-entropy: every label also has a likelihood term of its own, which preserves the labels of minorities.
+4. Volume regularisation: predictions must span a volume to which every class contributes, so that rare classes survive.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -51,11 +55,18 @@ e^0.3) it was 76.4 and 71.0, but LabelMe lost .4 points and Music .2; with share
 @METHODS.register("concord")
 @dataclass(kw_only=True, eq=False, repr=False)
 class Concord(CrowdClassifier):
-    """The method to start with: a classifier, labels and matrices that agree with each other.
+    """Classifier trained on crowd labels by EM; the default of ``crowdwise train``.
 
-    The target of an instance is q(p), proportional to f_p(x) times the product of T^j[p, y_j] over its labels, with f from the
-    networks that do not train on it. The loss is -sum_p q(p) ln f_p(x), -ln sum_p f_p(x) T^j[p, y_j] for each label, and
-    -sum_p q(p) ln T^j[p, y_j] for T^j = softmax(common + deviation_j).
+    f_p(x) is the probability of class p, g_p(x) the same from the networks that were not trained on x, and
+    T^j[p, q] = P(annotator j gives q | true class p); y_j is the label from annotator j.
+
+    The target of an instance is q(p), proportional to g_p(x) times the product of T^j[p, y_j] over its labels. For the first
+    ``start`` share of the epochs, g is uniform. The loss is the sum of
+
+    - the annotator loss, -sum_p q(p) ln T^j[p, y_j] for each label, plus ``decay`` times the squared deviations;
+    - the classifier loss, -sum_p q(p) ln f_p(x) for each instance;
+    - the coupled loss, -ln sum_p f_p(x) T^j[p, y_j] for each label, times ``coupled`` (without mixup);
+    - the volume loss, -ln det(F'F) of the predictions F of a batch, times ``volume`` (without mixup).
 
     >>> import numpy as np, crowdwise
     >>> X = np.random.default_rng(0).normal(size=(90, 5))
@@ -109,117 +120,232 @@ class Concord(CrowdClassifier):
         return 0.0 if self.n_networks(tuple(shape)) > 1 else min(0.1, 1000 / max(count_rows(X), 1))
 
     def stages(self, engine: Engine) -> Generator[Stage, StageResult, Fitted]:
+        parts = self._parts(engine)
+        recipe = self.training(engine.problem)
+        vectors = len(engine.problem.shape) == 1
+        steps_per_epoch = max(math.ceil(len(parts.units) / recipe.batch_size), 1)
+        judgement = FoldJudgement(
+            engine,
+            parts,
+            first=max(1, math.ceil(self.start * recipe.epochs)),
+            every=max(_STEPS // steps_per_epoch, 1) if vectors else 1,
+            balanced=self.class_weight == "balanced",
+        )
+        written_out = self._has_written_out_loss(engine, parts)
+        stage = self.classifier_stage(
+            engine,
+            parts.classifier,
+            WrittenOutLoss(parts) if written_out else SummedLoss(parts),
+            also={"annotators": Group(parts.matrices, self._annotator_lr(vectors), average=False, optimiser="adam")},
+            before_epoch=judgement.update,
+        )
+        yield dataclasses.replace(stage, repeat=not written_out)
+        honest = honest_members(engine, parts.classifier, parts.units, parts.trained_on)
+        return Fitted(parts.classifier, ConstantTransition(parts.matrices.all()), honest=honest)
+
+    def _parts(self, engine: Engine) -> Parts:
+        """Create the networks, the matrices, and the tables that the losses read."""
         problem = engine.problem
-        units, n_classes, networks = problem.train, problem.n_classes, self.n_networks(problem.shape)
-        volume = self.volume if self.volume is not None else 0.03 if len(problem.shape) == 1 else 0.0
-        annotator_lr = self.annotator_lr if self.annotator_lr is not None else 0.02 if len(problem.shape) == 1 else 0.01
+        units = problem.train
+        n_classes = problem.n_classes
+        networks = self.n_networks(problem.shape)
+        volume = self._volume(vectors=len(problem.shape) == 1)
         classifier = self.new_classifier(engine, "classifier")
         matrices = CommonAndOwn(problem.n_annotators, n_classes).to(units.device)
         trained_on = folds(len(units), networks, self.held_out, derive_seed(problem.seed, "folds")).to(units.device)
-        amounts = label_amounts(units)
+
         labels = torch.zeros(problem.n_annotators, device=units.device)
-        labels = labels.index_add_(0, units.annotator, units.weighed(torch.ones_like(units.weight))).clamp_min(FEWEST)
-        log_prior = torch.zeros(
-            len(units), n_classes, device=units.device
-        )  # ln f, from networks that left the instance out
-        log_share = torch.zeros(n_classes, device=units.device)  # ln of C times the classes' shares, where balanced
+        labels = labels.index_add_(0, units.annotator, units.weighed(torch.ones_like(units.weight)))
+
+        log_prior = torch.zeros(len(units), n_classes, device=units.device)
+        log_share = torch.zeros(n_classes, device=units.device)
         matrices.register_buffer("log_prior", log_prior)  # so that checkpoints hold them
         matrices.register_buffer("log_share", log_share)
-        follows = volume > 0 and self.class_weight != "balanced"
-        shares = wanted_shares(problem) if follows else torch.full((n_classes,), 1 / n_classes)
-        excess = (1 - n_classes * shares).to(units.device)  # what each class has too much of in a volume of equals
-        recipe, kept = self.training(problem), trained_on.mean()
-        first = max(1, math.ceil(self.start * recipe.epochs))
-        steps = max(math.ceil(len(units) / recipe.batch_size), 1)
-        every = max(_STEPS // steps, 1) if len(problem.shape) == 1 else 1
 
-        def judge(epoch: int) -> None:
-            """What networks say of the instances they left out, every few steps."""
-            if epoch == 0:  # a second try starts afresh
-                log_prior.zero_()
-                log_share.zero_()
-            elif epoch >= first and (epoch - first) % every == 0:
-                log_prior.copy_(F.log_softmax(honest_log_f(engine, classifier, units, trained_on) + log_share, 1))
-                if self.class_weight == "balanced":
-                    log_share.copy_((n_classes * log_prior.exp().mean(0)).clamp_min(0.01).log())
-
-        def loss(batch: Batch) -> Tensor:
-            total: Tensor
-            size, pairs = (
-                len(batch.unit) // networks,
-                len(batch.label) // networks // (1 if batch.partner is None else 2),
-            )
-            row, annotator, label = (
-                batch.row[:pairs],
-                batch.annotator[:pairs],
-                batch.label[:pairs],
-            )  # the same for every network
-            log_t, squares = matrices.columns(annotator, label)  # (P, C), (P,)
-            amount = amounts(batch)[:pairs]
-            votes = torch.zeros(size, n_classes, device=log_t.device)
-            votes.index_add_(0, row, log_t.detach() * amount[:, None])
-            target = torch.softmax(log_prior[batch.unit[:size]] + votes, 1)  # (B, C)
-            each = (target[row] * log_t).sum(1) - self.decay / 2 * squares / labels[annotator]
-            total = -(each * amount).sum() / sum_over_ranks(amount.sum()).clamp_min(FEWEST)
-
-            target = target.repeat(networks, 1)  # (K B, C)
-            member = torch.arange(networks, device=row.device).repeat_interleave(size)
-            log_f = F.log_softmax(classifier(batch.x).float(), 1)
-            learns = trained_on[member, batch.unit]
-            wanted = target * learns[:, None]
-            if batch.partner is not None:
-                unit, share = batch.partner
-                wanted = torch.lerp(target.roll(1, 0) * trained_on[member, unit][:, None], wanted, share[:, None])
-            total = total - (wanted * (-log_share).exp() * log_f).sum() / (kept * batch.size)
-            if batch.partner is None:
-                given = F.log_softmax(log_f + log_share, 1)[batch.row] + log_t.repeat(networks, 1)
-                weight = batch.weight * learns[batch.row]
-                total = total - self.coupled * (torch.logsumexp(given, 1) * weight).sum() / (kept * batch.total)
-                if volume:
-                    f = log_f.unflatten(0, (networks, -1)).exp()
-                    total = total + batch.once(volume * volume_loss(f, excess))
-            return total
-
-        def quick_loss(batch: Batch) -> Tensor:
-            """The same for several networks on the CPU, with its derivative written out."""
-            scale = float(kept) * networks
-            evidence = Evidence(
-                batch.row,
-                batch.annotator,
-                batch.label,
-                batch.weight,
-                amounts(batch),
-                self.decay / labels.index_select(0, batch.annotator),
-                log_prior.index_select(0, batch.unit),
-                log_share,
-                trained_on.index_select(1, batch.unit),
-                per_instance=1 / (scale * float(batch.size)),
-                per_label=self.coupled / (scale * float(batch.total)),
-                volume=volume,
-                excess=excess,
-            )
-            logits = cast(Stacked, classifier).member_logits(batch.x).transpose(0, 1)
-            total: Tensor = CoupledLoss.apply(logits, matrices.common, matrices.deviation, evidence)  # type: ignore[no-untyped-call]
-            return total
-
-        quick = isinstance(classifier, Stacked) and engine.device.type == "cpu" and world_size() == 1
-        quick = quick and not recipe.mixup and recipe.augment == "none"
-        stage = self.classifier_stage(
-            engine,
-            classifier,
-            quick_loss if quick else loss,
-            also={"annotators": Group(matrices, annotator_lr, average=False, optimiser="adam")},
-            before_epoch=judge,
+        shares = torch.full((n_classes,), 1 / n_classes)
+        if volume > 0 and self.class_weight != "balanced":
+            shares = wanted_shares(problem)
+        return Parts(
+            classifier=classifier,
+            matrices=matrices,
+            units=units,
+            networks=networks,
+            trained_on=trained_on,
+            kept=trained_on.mean(),
+            amounts=label_amounts(units),
+            labels=labels.clamp_min(FEWEST),
+            log_prior=log_prior,
+            log_share=log_share,
+            excess=(1 - n_classes * shares).to(units.device),
+            volume=volume,
+            coupled=self.coupled,
+            decay=self.decay,
         )
-        yield dataclasses.replace(stage, repeat=not quick)
-        honest = honest_members(engine, classifier, units, trained_on)
-        return Fitted(classifier, ConstantTransition(matrices.all()), honest=honest)
+
+    def _volume(self, *, vectors: bool) -> float:
+        if self.volume is not None:
+            return self.volume
+        return 0.03 if vectors else 0.0
+
+    def _annotator_lr(self, vectors: bool) -> float:
+        if self.annotator_lr is not None:
+            return self.annotator_lr
+        return 0.02 if vectors else 0.01
+
+    def _has_written_out_loss(self, engine: Engine, parts: Parts) -> bool:
+        """Return whether `WrittenOutLoss` serves: several networks in one process on the CPU, on inputs as they are."""
+        recipe = self.training(engine.problem)
+        one_process = engine.device.type == "cpu" and world_size() == 1
+        plain_inputs = not recipe.mixup and recipe.augment == "none"
+        return isinstance(parts.classifier, Stacked) and one_process and plain_inputs
 
     @property
     def annotator_graph_(self) -> AnnotatorGraph:
         """Who errs like whom, by how the annotators' matrices depart from the mean one."""
         matrices = cast(ConstantTransition, self._fitted_transition()).matrices.cpu().numpy()
         return graph_of_matrices(matrices, k=min(max(len(matrices) // 6, 3), 50))
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """The networks and matrices that Concord trains, and the tables that its losses read."""
+
+    classifier: Classifier
+    matrices: CommonAndOwn
+    units: Units
+    networks: int
+    """K networks, trained in one pass."""
+    trained_on: Tensor
+    """(K, N): 1 where a network is trained on an instance, 0 where it is left out."""
+    kept: Tensor
+    """(): the mean of ``trained_on``."""
+    amounts: Callable[[Batch], Tensor]
+    """From a batch to how much of a label each of its annotations is, (P,)."""
+    labels: Tensor
+    """(R,): labels of each annotator."""
+    log_prior: Tensor
+    """(N, C): ln f(x) from the networks that leave the instance out; 0 before the first judgement."""
+    log_share: Tensor
+    """(C,): ln of C times the classes' shares if classes are balanced, else 0."""
+    excess: Tensor
+    """(C,): what each class has too much of in a volume of equal classes."""
+    volume: float
+    coupled: float
+    decay: float
+
+
+class FoldJudgement:
+    """Predictions for the instances that networks leave out: the class priors of the next epochs."""
+
+    def __init__(self, engine: Engine, parts: Parts, *, first: int, every: int, balanced: bool) -> None:
+        self.engine = engine
+        self.parts = parts
+        self.first = first
+        self.every = every
+        self.balanced = balanced
+
+    def update(self, epoch: int) -> None:
+        """Renew the priors before an epoch, if it is one of those that do."""
+        if epoch == 0:
+            # A second try of the stage starts from equal priors, too.
+            self.parts.log_prior.zero_()
+            self.parts.log_share.zero_()
+        elif epoch >= self.first and (epoch - self.first) % self.every == 0:
+            self._renew()
+
+    def _renew(self) -> None:
+        parts = self.parts
+        log_f = honest_log_f(self.engine, parts.classifier, parts.units, parts.trained_on)
+        parts.log_prior.copy_(F.log_softmax(log_f + parts.log_share, 1))
+        if self.balanced:
+            n_classes = parts.log_prior.shape[1]
+            parts.log_share.copy_((n_classes * parts.log_prior.exp().mean(0)).clamp_min(0.01).log())
+
+
+class SummedLoss:
+    """The loss as the class's docstring has it: matrices, classifier, single labels, volume, one after the other."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+
+    def __call__(self, batch: Batch) -> Tensor:
+        parts = self.parts
+        size = len(batch.unit) // parts.networks
+        target, log_t, total = self._targets(batch, size)
+        log_f = F.log_softmax(parts.classifier(batch.x).float(), 1)  # (K B, C)
+        member = torch.arange(parts.networks, device=batch.row.device).repeat_interleave(size)
+        learns = parts.trained_on[member, batch.unit]  # (K B,)
+        total = total - self._of_targets(batch, target, log_f, member, learns)
+        if batch.partner is not None:  # mixed instances have no labels of their own, and span no volume
+            return total
+        total = total - self._of_single_labels(batch, log_f, log_t, learns)
+        if parts.volume:
+            f = log_f.unflatten(0, (parts.networks, -1)).exp()
+            total = total + batch.once(parts.volume * volume_loss(f, parts.excess))
+        return total
+
+    def _targets(self, batch: Batch, size: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Targets q (B, C) of the instances, ln T^j[., y] of the labels (P, C), and the loss of the matrices."""
+        parts = self.parts
+        # The batch is there once for every network, and with mixup once for every partner: the labels are the same.
+        pairs = len(batch.label) // parts.networks // (1 if batch.partner is None else 2)
+        row = batch.row[:pairs]
+        annotator = batch.annotator[:pairs]
+        log_t, squares = parts.matrices.columns(annotator, batch.label[:pairs])  # (P, C), (P,)
+        amount = parts.amounts(batch)[:pairs]
+        votes = torch.zeros(size, log_t.shape[1], device=log_t.device)
+        votes.index_add_(0, row, log_t.detach() * amount[:, None])
+        target = torch.softmax(parts.log_prior[batch.unit[:size]] + votes, 1)
+        each = (target[row] * log_t).sum(1) - parts.decay / 2 * squares / parts.labels[annotator]
+        loss = -(each * amount).sum() / sum_over_ranks(amount.sum()).clamp_min(FEWEST)
+        return target, log_t, loss
+
+    def _of_targets(self, batch: Batch, target: Tensor, log_f: Tensor, member: Tensor, learns: Tensor) -> Tensor:
+        """Mean of sum_p q(p) ln f_p(x) over the instances that each network is trained on."""
+        parts = self.parts
+        target = target.repeat(parts.networks, 1)  # (K B, C)
+        wanted = target * learns[:, None]
+        if batch.partner is not None:
+            unit, share = batch.partner
+            partners = target.roll(1, 0) * parts.trained_on[member, unit][:, None]
+            wanted = torch.lerp(partners, wanted, share[:, None])
+        return (wanted * (-parts.log_share).exp() * log_f).sum() / (parts.kept * batch.size)
+
+    def _of_single_labels(self, batch: Batch, log_f: Tensor, log_t: Tensor, learns: Tensor) -> Tensor:
+        """``coupled`` times the mean of ln sum_p f_p(x) T^j[p, y_j] over the labels."""
+        parts = self.parts
+        given = F.log_softmax(log_f + parts.log_share, 1)[batch.row] + log_t.repeat(parts.networks, 1)
+        weight = batch.weight * learns[batch.row]
+        return parts.coupled * (torch.logsumexp(given, 1) * weight).sum() / (parts.kept * batch.total)
+
+
+class WrittenOutLoss:
+    """`SummedLoss` of several networks on the CPU, with its derivative written out."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+
+    def __call__(self, batch: Batch) -> Tensor:
+        parts = self.parts
+        scale = float(parts.kept) * parts.networks
+        evidence = Evidence(
+            batch.row,
+            batch.annotator,
+            batch.label,
+            batch.weight,
+            parts.amounts(batch),
+            parts.decay / parts.labels.index_select(0, batch.annotator),
+            parts.log_prior.index_select(0, batch.unit),
+            parts.log_share,
+            parts.trained_on.index_select(1, batch.unit),
+            per_instance=1 / (scale * float(batch.size)),
+            per_label=parts.coupled / (scale * float(batch.total)),
+            volume=parts.volume,
+            excess=parts.excess,
+        )
+        logits = cast(Stacked, parts.classifier).member_logits(batch.x).transpose(0, 1)
+        loss: Tensor = CoupledLoss.apply(logits, parts.matrices.common, parts.matrices.deviation, evidence)  # type: ignore[no-untyped-call]
+        return loss
 
 
 class CommonAndOwn(nn.Module):
@@ -235,9 +361,8 @@ class CommonAndOwn(nn.Module):
         """ln T^j[., y] of annotations, and the sum of squares of deviation_j: (P,), (P,) -> (P, C), (P,)."""
         deviation = self.deviation[annotator]
         log_t = torch.log_softmax(self.common + deviation, 2)
-        return log_t.gather(2, label[:, None, None].expand(-1, log_t.shape[1], 1)).squeeze(2), deviation.square().sum(
-            (1, 2)
-        )
+        columns = log_t.gather(2, label[:, None, None].expand(-1, log_t.shape[1], 1)).squeeze(2)
+        return columns, deviation.square().sum((1, 2))
 
     def all(self) -> Tensor:
         """(R, C, C)."""
