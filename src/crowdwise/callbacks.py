@@ -89,7 +89,7 @@ class TensorBoard(Callback):
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise ConfigError(f"TensorBoard is not installed ({error}): pip install 'crowdwise[track]'") from error
-        self.open: Callable[[], Any] = lambda: SummaryWriter(str(folder))  # type: ignore[no-untyped-call]
+        self.open: Callable[[], Any] = lambda: SummaryWriter(str(folder))
 
     def begin(self, about: Mapping[str, Any]) -> None:
         self.writer = self.open()

@@ -234,7 +234,7 @@ def parts(model: CrowdClassifier, data: TrainingData) -> dict[str, Any]:
         if crowd is not None:
             found["distilled_accuracy"] = round(100 * float((labels == crowd.y[at]).mean()), 3)
     if crowd is not None and "graph_positions" in model.arrays_:
-        edges = model.annotator_graph_  # type: ignore[attr-defined]
+        edges = model.annotator_graph_
         for when, one in (("before", edges.before), ("after", edges.after)):
             found[f"edge_precision_{when}"] = round(graph.edge_precision(one, crowd.groups).overall, 4)
             found[f"edge_recall_{when}"] = round(graph.neighbourhood_recall(one, crowd.groups), 4)
@@ -266,7 +266,7 @@ def keep_map(cell: Cell, model: CrowdClassifier, data: TrainingData, path: Path)
     """Save the annotator map for figures, if the method has one."""
     if "graph_positions" not in model.arrays_:
         return
-    edges = model.annotator_graph_  # type: ignore[attr-defined]
+    edges = model.annotator_graph_
     groups = None if data.crowd is None else data.crowd.groups
     write_map(path, AnnotatorMap(f"{cell.column}, {cell.row}", edges.positions, edges.before, edges.after, groups))
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -99,13 +100,13 @@ class _SumOverRanks(torch.autograd.Function):
     """Sum over processes. Losses of processes are summed too, so the gradient counts once for each process."""
 
     @staticmethod
-    def forward(ctx, value: Tensor) -> Tensor:  # type: ignore[no-untyped-def,override]
+    def forward(ctx: Any, value: Tensor) -> Tensor:
         total = value.clone()
         _add_up(total)
         return total
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> Tensor:  # type: ignore[no-untyped-def,override]
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
         total = gradient.clone()
         _add_up(total)
         return total

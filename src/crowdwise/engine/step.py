@@ -99,7 +99,7 @@ class Step:
             batch = self.transform(batch)
             loss = self.loss(batch)
             if loss.requires_grad:
-                (loss * self.networks).backward()  # type: ignore[no-untyped-call]
+                (loss * self.networks).backward()
         if loss.requires_grad:
             for parameter in self.common:
                 if parameter.grad is not None:

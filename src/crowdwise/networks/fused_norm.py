@@ -173,7 +173,7 @@ class FusedNorm(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, y, weight, bias, mean, scale = ctx.saved_tensors
         dy = gradients[0].contiguous(memory_format=torch.channels_last)
         channels = x.shape[1]

@@ -62,17 +62,17 @@ def read_npy(path: Path, kind: type[CrowdwiseError] = DataError, *, mapped: bool
     try:
         with path.open("rb") as file:
             array = _read(file, path.stat().st_size, mapped=mapped)
-        return np.lib.format.open_memmap(path, mode="r") if mapped else array  # type: ignore[no-any-return, no-untyped-call]
+        return np.lib.format.open_memmap(path, mode="r") if mapped else array
     except DAMAGE as error:
         raise kind(f"{path} is not a readable npy file: {error}") from error
 
 
 def _read(file: BinaryIO, size: int, *, mapped: bool = False) -> Array:
     """An array from a file of ``size`` bytes, whose header must match them; ``mapped``: only check the header."""
-    version = np.lib.format.read_magic(file)  # type: ignore[no-untyped-call]
+    version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
         raise ValueError(f"version {version} of the format is not supported")
-    shape, by_columns, dtype = _HEADERS[version](file)  # type: ignore[no-untyped-call]
+    shape, by_columns, dtype = _HEADERS[version](file)
     if dtype.hasobject:
         raise ValueError("it holds pickled objects, which are never loaded")
     count, there = math.prod(shape), size - file.tell()

@@ -222,7 +222,7 @@ def _format(name: str) -> Description:
         "columns you may name": ", ".join(reader.takes) or None,
         "written": "yes" if name in WRITTEN else "no",
     }
-    return Description(f"format {name}: {summary}", facts, method=name, family="format")  # type: ignore[arg-type]
+    return Description(f"format {name}: {summary}", facts, method=name, family="format")
 
 
 def explained(method: type) -> dict[str, str]:

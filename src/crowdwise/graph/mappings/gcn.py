@@ -22,12 +22,12 @@ class SparseProduct(torch.autograd.Function):
     """A @ H for a constant CSR matrix; the gradient uses a transpose prepared once."""
 
     @staticmethod
-    def forward(ctx, matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:  # type: ignore[no-untyped-def,override]
+    def forward(ctx: Any, matrix: Tensor, transposed: Tensor, dense: Tensor) -> Tensor:
         ctx.save_for_backward(transposed)
         return matrix @ dense
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[None, None, Tensor]:  # type: ignore[no-untyped-def,override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, Tensor]:
         (transposed,) = ctx.saved_tensors
         return None, None, transposed @ gradient.contiguous()
 
@@ -36,12 +36,12 @@ class RowsProduct(torch.autograd.Function):
     """A @ H for a few rows of a constant matrix, on the CPU, without a prepared transpose."""
 
     @staticmethod
-    def forward(ctx, matrix: sp.csr_array, dense: Tensor) -> Tensor:  # type: ignore[no-untyped-def,override]
+    def forward(ctx: Any, matrix: sp.csr_array, dense: Tensor) -> Tensor:
         ctx.matrix = matrix
         return torch.from_numpy(matrix @ dense.detach().numpy())
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[None, Tensor]:  # type: ignore[no-untyped-def,override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:
         return None, torch.from_numpy(ctx.matrix.T @ gradient.contiguous().numpy())
 
 
