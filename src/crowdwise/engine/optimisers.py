@@ -122,38 +122,60 @@ def make_optimisers(
     name: str, groups: Iterable[Group], momentum: float, device: torch.device
 ) -> list[torch.optim.Optimizer]:
     """An optimiser for each kind that the groups ask for, ``name`` unless they say otherwise; stacked heads have their own."""
+    cuda = device.type == "cuda"
     by_kind: dict[str, list[dict[str, Any]]] = {}
     recorded = set()  # kinds whose results on the CPU are recorded as they are
     optimisers: list[torch.optim.Optimizer] = []
-    cuda = device.type == "cuda"
     for group in groups:
         parameters = [parameter for parameter in group.module.parameters() if parameter.requires_grad]
         if group.rows:
             optimisers.append(RowSGD(parameters, group.lr, momentum, group.weight_decay))
         elif parameters:
+            kind = group.optimiser or name
             rate = torch.tensor(group.lr, device=device) if cuda else group.lr
             settings = {"params": parameters, "lr": rate, "weight_decay": group.weight_decay}
-            by_kind.setdefault(group.optimiser or name, []).append(settings)
+            by_kind.setdefault(kind, []).append(settings)
             if group.optimiser is None or group.weight_decay:
-                recorded.add(group.optimiser or name)
-    for kind, ordinary in by_kind.items():
-        if kind == "sgd" and cuda:
-            optimisers.append(torch.optim.SGD(ordinary, lr=0.01, momentum=momentum, fused=True))
-        elif kind == "sgd":
-            optimisers.append(QuickSGD(ordinary, momentum))
-        elif not cuda and (kind == "adamw" or (kind == "adam" and kind not in recorded)):
-            optimisers.append(QuickAdamW(ordinary))  # without weight decay, Adam is the same
-        elif kind in ("adam", "adamw"):
-            make = torch.optim.AdamW if kind == "adamw" else torch.optim.Adam
-            optimisers.append(make(ordinary, capturable=cuda, fused=True if cuda else None))
-        elif kind == "radam":
-            optimisers.append(torch.optim.RAdam(ordinary, capturable=cuda))
+                recorded.add(kind)
+    for kind, settings_of_kind in by_kind.items():
+        if cuda:
+            optimisers.append(_on_cuda(kind, settings_of_kind, momentum))
         else:
-            raise ConfigError(f"unknown optimiser {kind!r}; use 'sgd', 'adam', 'adamw' or 'radam'")
+            optimisers.append(_on_cpu(kind, settings_of_kind, momentum, recorded=kind in recorded))
     for optimiser in optimisers:
         for made in optimiser.param_groups:
             made["initial_lr"] = float(made["lr"])
     return optimisers
+
+
+def _on_cuda(kind: str, groups: list[dict[str, Any]], momentum: float) -> torch.optim.Optimizer:
+    """An optimiser whose steps can be recorded in a CUDA graph."""
+    if kind == "sgd":
+        return torch.optim.SGD(groups, lr=0.01, momentum=momentum, fused=True)
+    if kind == "adam":
+        return torch.optim.Adam(groups, capturable=True, fused=True)
+    if kind == "adamw":
+        return torch.optim.AdamW(groups, capturable=True, fused=True)
+    if kind == "radam":
+        return torch.optim.RAdam(groups, capturable=True)
+    raise _unknown(kind)
+
+
+def _on_cpu(kind: str, groups: list[dict[str, Any]], momentum: float, *, recorded: bool) -> torch.optim.Optimizer:
+    """An optimiser for the CPU; the plain Adam where results are ``recorded`` with it."""
+    if kind == "sgd":
+        return QuickSGD(groups, momentum)
+    if kind == "adamw" or (kind == "adam" and not recorded):
+        return QuickAdamW(groups)  # without weight decay, Adam is the same
+    if kind == "adam":
+        return torch.optim.Adam(groups)
+    if kind == "radam":
+        return torch.optim.RAdam(groups)
+    raise _unknown(kind)
+
+
+def _unknown(kind: str) -> ConfigError:
+    return ConfigError(f"unknown optimiser {kind!r}; use 'sgd', 'adam', 'adamw' or 'radam'")
 
 
 def set_rates(optimisers: Iterable[torch.optim.Optimizer], factor: float) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from crowdwise.annotations import Annotations
 from crowdwise.data.matching import count_rows
-from crowdwise.data.types import Ints
+from crowdwise.data.types import Array, Ints
 from crowdwise.engine.device import derive_seed
 from crowdwise.engine.intake import Intake
 from crowdwise.engine.prepare import Prepare
@@ -130,32 +130,11 @@ def make_inputs(X: Any, device: torch.device) -> Inputs:
     """Arrays and tensors go to the device whole where they fit; everything else is streamed."""
     if isinstance(X, Tensor):
         X = X.detach().cpu().numpy()
-    elif not isinstance(X, np.ndarray):
-        map_style = hasattr(X, "__getitem__") and hasattr(X, "__len__") and not isinstance(X, list | tuple)
-        if map_style and not hasattr(X, "__array__"):
-            return StreamedInputs(X, device)
-        X = np.asarray(X)
-    if isinstance(X, np.ma.MaskedArray):
-        if np.ma.getmaskarray(X).any():
-            raise DataError(
-                f"X has {int(np.ma.getmaskarray(X).sum()):,} masked values; fill them, or leave the instances out"
-            )
-        X = X.data
-    if X.dtype.kind == "c":
-        raise DataError("Complex data not supported: X must hold real numbers")
-    if X.dtype == object and not any(isinstance(value, str | bytes) for value in X.flat):
-        with contextlib.suppress(TypeError, ValueError):
-            X = X.astype(np.float64)
-    if X.ndim == 2 and not X.shape[1]:
-        raise DataError(f"X has 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
-    if X.dtype == object or not (np.issubdtype(X.dtype, np.number) or X.dtype == bool):
-        raise DataError(f"X must hold numbers, got dtype {X.dtype}{_where_text(X)}")
+    if _is_map_style(X):
+        return StreamedInputs(X, device)
+    X = _real_numbers(np.asanyarray(X))
     if X.dtype != np.uint8:
-        with np.errstate(over="ignore", invalid="ignore"):  # torch warns of memory that must not be written to
-            values = X.astype(np.float32, copy=not X.flags.writeable)
-        if np.issubdtype(X.dtype, np.floating):
-            _check_finite(X, values)
-        X = values
+        X = _single_precision(X)
     array = to_channels_first(X)
     if device.type == "cuda" and array.nbytes > 0.5 * torch.cuda.mem_get_info(device)[0]:
         return StreamedInputs(array, device)
@@ -169,6 +148,41 @@ def make_inputs(X: Any, device: torch.device) -> Inputs:
             stacklevel=2,
         )
         return StreamedInputs(np.ascontiguousarray(array), device)
+
+
+def _is_map_style(X: Any) -> bool:
+    """Return whether X gives items one by one, as data sets of torch do, and is no array or list."""
+    if isinstance(X, np.ndarray | list | tuple) or hasattr(X, "__array__"):
+        return False
+    return hasattr(X, "__getitem__") and hasattr(X, "__len__")
+
+
+def _real_numbers(X: Array) -> Array:
+    """Return the array with a type of real numbers or booleans; anything else is an error."""
+    if isinstance(X, np.ma.MaskedArray):
+        masked = int(np.ma.getmaskarray(X).sum())
+        if masked:
+            raise DataError(f"X has {masked:,} masked values; fill them, or leave the instances out")
+        X = X.data
+    if X.dtype.kind == "c":
+        raise DataError("Complex data not supported: X must hold real numbers")
+    if X.dtype == object and not any(isinstance(value, str | bytes) for value in X.flat):
+        with contextlib.suppress(TypeError, ValueError):
+            X = X.astype(np.float64)
+    if X.ndim == 2 and not X.shape[1]:
+        raise DataError(f"X has 0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
+    if X.dtype == object or not (np.issubdtype(X.dtype, np.number) or X.dtype == bool):
+        raise DataError(f"X must hold numbers, got dtype {X.dtype}{_where_text(X)}")
+    return X
+
+
+def _single_precision(X: Array) -> Array:
+    """Return the numbers as float32, which must hold them."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = X.astype(np.float32, copy=not X.flags.writeable)  # torch warns of memory that must not be written to
+    if np.issubdtype(X.dtype, np.floating):
+        _check_finite(X, values)
+    return values
 
 
 def _on_device(X: np.ndarray[Any, Any], array: np.ndarray[Any, Any], device: torch.device) -> Tensor:
