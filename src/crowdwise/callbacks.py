@@ -109,7 +109,8 @@ class TensorBoard(Callback):
 class MLflow(Callback):
     """A run in MLflow with parameters, and loss and agreement of each epoch. Needs the extra ``crowdwise[track]``.
 
-    ``tracking_uri`` and ``experiment`` are MLflow's own settings unless given. A run that is already active is used.
+    ``tracking_uri`` and ``experiment`` are MLflow's own settings unless given. A run that is already active is used; a
+    new one is called ``run_name``, or as the method.
     """
 
     in_every_process = False

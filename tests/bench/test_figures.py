@@ -72,6 +72,15 @@ class TestCurves:
         assert axes.get_xscale() == "linear"
         assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2", "3"]
 
+    def test_another_metric_of_one_of_several_experiments(self) -> None:
+        records = [run("CE", 0, 80.0, noise_rate=p) | {"seconds": 100 * p} for p in (0.1, 0.2)]
+        others = [run("CE", 0, 90.0, noise_rate=p) | {"seconds": 1.0, "experiment": "other"} for p in (0.1, 0.2)]
+        axes = accuracy_curves([*others, *records], "noise_rate", metric="seconds", experiment="mine").axes[0]
+        np.testing.assert_allclose(lines(axes)["CE"].get_xydata(), [[0.1, 10], [0.2, 20]])
+        assert axes.get_ylabel() == "seconds"
+        with pytest.raises(DataError, match="several experiments"):
+            accuracy_curves([*others, *records], "noise_rate")
+
     def test_one_seed_has_no_bars(self) -> None:
         axes = accuracy_curves([run("CE", 0, 80.0, n_groups=g) for g in (1, 3)], "n_groups").axes[0]
         assert axes.containers[0].has_yerr is False
@@ -128,6 +137,13 @@ class TestMaps:
         assert edge_colours(after) == [INSIDE] * 4
         assert before.get_title() == "ring\n6 edges, 66.7 % inside"
         assert after.get_title() == "4 edges, 100.0 % inside"
+
+    def test_edges_are_the_entries_above_the_threshold(self) -> None:
+        graph = np.array([[1.0, 0.05, 0.3], [0.2, 1.0, 0.0], [0.0, 0.1, 1.0]])
+        one = AnnotatorMap("", np.eye(3)[:, :2], graph, graph, np.array([0, 0, 1]))
+        titles = [annotator_maps([one], threshold=least).axes[1].get_title() for least in (0.1, 0.01, 0.25)]
+        assert titles == ["2 edges, 50.0 % inside", "4 edges, 50.0 % inside", "1 edges, 0.0 % inside"]
+        assert annotator_maps([one]).axes[1].get_title() == titles[0]
 
     def test_the_share_is_the_edge_precision(self) -> None:
         rng = np.random.default_rng(1)

@@ -82,8 +82,9 @@ def test_mlflow_keeps_parameters_and_curves(tmp_path):
 
     X, annotations, _ = crowd(100)
     uri = f"sqlite:///{tmp_path}/mlflow.db"
-    model = crowdwise.CE(**QUICK).fit(X, annotations, callbacks=[MLflow("tried", tracking_uri=uri)])
+    model = crowdwise.CE(**QUICK).fit(X, annotations, callbacks=[MLflow("tried", tracking_uri=uri, run_name="first")])
     (run,) = mlflow.search_runs(experiment_names=["tried"], output_format="list")
+    assert run.info.run_name == "first"
     assert run.data.params["method"] == "ce"
     assert run.data.params["epochs"] == "3"
     history = mlflow.MlflowClient(uri).get_metric_history(run.info.run_id, "classifier/loss")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
+from sklearn.exceptions import NotFittedError
 
 import crowdwise
 from crowdwise import Annotations, graph
+from crowdwise.engine import Engine, Problem, Stage
 from crowdwise.methods import concord
 from engine_helpers import fit_and_interrupt
 
@@ -95,3 +98,65 @@ def test_wide_products_are_halved_on_processors_that_are_quick_at_it_unless_told
     )
     np.testing.assert_allclose(auto, full, atol=0.02)
     assert np.array_equal(auto, full) != quick
+
+
+def stage_of(model: concord.Concord, n: int = 60) -> tuple[Engine, Stage]:
+    X, annotations, *_ = two_groups(n)
+    problem = Problem.make(
+        X.astype(np.float32), annotations, device=torch.device("cpu"), seed=0, validation_fraction=0.0
+    )
+    engine = Engine(problem)
+    return engine, next(model.stages(engine))
+
+
+@pytest.mark.parametrize(("start", "epochs"), [(0.5, [10, 15]), (0.0, [1, 6, 11, 16]), (0.34, [7, 12, 17]), (1.0, [])])
+def test_networks_have_a_say_after_the_first_epochs(start: float, epochs: list[int]) -> None:
+    """Twenty epochs of three steps: they are asked every five, from the share of the epochs on that is given."""
+    _, stage = stage_of(crowdwise.Concord(networks=3, epochs=20, batch_size=20, start=start, verbose=0))
+    prior = stage.groups["annotators"].module.log_prior
+    asked = []
+    for epoch in range(20):
+        prior.zero_()
+        stage.before_epoch(epoch)
+        asked += [epoch] if prior.any() else []
+    assert asked == epochs
+
+
+def test_a_second_try_starts_without_what_the_first_one_said() -> None:
+    _, stage = stage_of(crowdwise.Concord(networks=3, epochs=5, batch_size=20, class_weight="balanced", verbose=0))
+    module = stage.groups["annotators"].module
+    stage.before_epoch(1)
+    assert module.log_prior.any()
+    assert module.log_share.any()
+    stage.before_epoch(0)
+    assert not module.log_prior.any()
+    assert not module.log_share.any()
+
+
+def test_what_networks_left_out_says_is_their_mean() -> None:
+    """By the quick way of the CPU, and by the one of all networks."""
+    engine, stage = stage_of(crowdwise.Concord(networks=3, epochs=5, verbose=0))
+    classifier, units = stage.score, engine.problem.train
+    trained_on = concord.folds(len(units), 3, 2 / 3, seed=1)
+    f = torch.softmax(engine.evaluate(classifier, units, classifier.member_logits), 2)  # (N, K, C)
+    expected = torch.stack([f[i, trained_on[:, i] == 0].mean(0) for i in range(len(units))]).log()
+    torch.testing.assert_close(concord.honest_log_f(engine, classifier, units, trained_on), expected)
+    members = concord.honest_members(engine, classifier, units, trained_on)
+    torch.testing.assert_close(members.exp().mean(1).log(), expected)
+    some = trained_on.clone()
+    some[:, 3] = 1.0  # which nobody left out: all are asked
+    expected[3] = f[3].mean(0).log()
+    torch.testing.assert_close(concord.honest_log_f(engine, classifier, units, some), expected)
+    assert concord.honest_members(engine, classifier, units, torch.ones(3, len(units))) is None
+
+
+def test_an_unfitted_model_has_no_skill_and_no_matrices() -> None:
+    model = crowdwise.Concord()
+    for ask in (
+        lambda: model.skill_,
+        lambda: model.posterior_,
+        lambda: model.predict([[0.0]]),
+        lambda: model.transition([[0.0]]),
+    ):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            ask()

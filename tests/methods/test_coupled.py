@@ -92,6 +92,19 @@ def test_training_by_autograd_and_by_written_out_derivatives_is_the_same(options
         np.testing.assert_allclose(other, one, atol=10 * TRAINED)
 
 
+@pytest.mark.parametrize("classes", [2, 5])
+def test_matrices_start_right_nine_times_in_ten(classes):
+    matrices = CommonAndOwn(3, classes)
+    every = matrices.all()
+    assert every.shape == (3, classes, classes)
+    torch.testing.assert_close(every.diagonal(dim1=1, dim2=2), torch.full((3, classes), 0.9))
+    torch.testing.assert_close(every.sum(2), torch.ones(3, classes))
+    matrices.deviation.data[1] = torch.randn(classes, classes)
+    log_t, squares = matrices.columns(torch.tensor([1, 0]), torch.tensor([0, 1]))
+    torch.testing.assert_close(log_t[0], matrices.all()[1, :, 0].log())
+    torch.testing.assert_close(squares, torch.stack([matrices.deviation[1].square().sum(), torch.tensor(0.0)]))
+
+
 def test_a_volume_beyond_the_limit_has_no_slope():
     f, excess = torch.full((2, 5, 12), 1 / 12), torch.linspace(-1, 1, 12)
     value, slope = volume_and_slope(f, excess)

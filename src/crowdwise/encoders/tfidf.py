@@ -26,6 +26,7 @@ MOST_CLASSES = 200  # up to which a linear model has a column for each
 FEWEST = 20  # texts with votes from which on it is worth while
 LOUD = 4.0  # size of these columns, of which there are few: the others' is 1
 _BLOCK = 4096  # texts that are reduced together
+_ROUNDS = 3  # of products with the matrix, by which its leading directions come out
 
 
 @ENCODERS.register("tfidf")
@@ -185,7 +186,7 @@ def random_rotation(width: int, seed: int) -> Array:
     return turned
 
 
-def leading_directions(A: sp.csr_array, width: int, seed: int, rounds: int = 3) -> Array:
+def leading_directions(A: sp.csr_array, width: int, seed: int) -> Array:
     """The right singular vectors (V, width) of the largest singular values: randomised, in float32.
 
     The random start belongs to the columns, so that the order of the rows changes nothing but rounding.
@@ -193,7 +194,7 @@ def leading_directions(A: sp.csr_array, width: int, seed: int, rounds: int = 3) 
     several = min(width + 20, min(A.shape))
     start = np.random.default_rng(seed).standard_normal((A.shape[1], several), dtype=np.float32)
     Y = A @ start
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         Y = A @ (A.T @ np.linalg.qr(Y)[0])
     B = (A.T @ np.linalg.qr(Y)[0]).T  # (several, V)
     squares, turn = np.linalg.eigh((B @ B.T).astype(np.float64))

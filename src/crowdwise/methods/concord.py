@@ -43,6 +43,7 @@ from crowdwise.networks.classifier import Classifier
 from crowdwise.registry import METHODS
 
 _STEPS = 16  # between judgements of feature vectors, at least, where epochs are shorter
+_RIGHT = 0.9  # probability of a right label in every matrix at the start
 _ALIKE = 0.3
 """Shares of the classes between C^-(1 + this) and C^-(1 - this) count as equal in the volume.
 
@@ -351,9 +352,9 @@ class WrittenOutLoss:
 class CommonAndOwn(nn.Module):
     """T^j = softmax(common + deviation_j), by rows: a matrix that all annotators share, and what is special to each."""
 
-    def __init__(self, n_annotators: int, n_classes: int, diagonal: float = 0.9) -> None:
+    def __init__(self, n_annotators: int, n_classes: int) -> None:
         super().__init__()
-        start = math.log(diagonal * max(n_classes - 1, 1) / (1 - diagonal))
+        start = math.log(_RIGHT * max(n_classes - 1, 1) / (1 - _RIGHT))
         self.common = nn.Parameter(start * torch.eye(n_classes))
         self.deviation = nn.Parameter(torch.zeros(n_annotators, n_classes, n_classes))
 
