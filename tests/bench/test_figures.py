@@ -142,7 +142,7 @@ class TestMaps:
         graph = np.array([[1.0, 0.05, 0.3], [0.2, 1.0, 0.0], [0.0, 0.1, 1.0]])
         one = AnnotatorMap("", np.eye(3)[:, :2], graph, graph, np.array([0, 0, 1]))
         titles = [annotator_maps([one], threshold=least).axes[1].get_title() for least in (0.1, 0.01, 0.25)]
-        assert titles == ["2 edges, 50.0 % inside", "4 edges, 50.0 % inside", "1 edges, 0.0 % inside"]
+        assert titles == ["2 edges, 50.0 % inside", "4 edges, 50.0 % inside", "1 edge, 0.0 % inside"]
         assert annotator_maps([one]).axes[1].get_title() == titles[0]
 
     def test_the_share_is_the_edge_precision(self) -> None:
