@@ -91,7 +91,9 @@ def test_log_likelihoods_survive_many_instances_of_any_size(fast: bool, scale: f
     found = kernels.em_step(layout, emission, np.array([0.3, 0.7]))
     assert found.log_likelihood == pytest.approx(expected[3], rel=DOUBLE)
     ratio = scale * np.array([[1.0, 2.0]] * 4)
-    value = sum(np.log(0.3 * ratio[0, 0] + 0.7) if i % 2 == 0 else np.log(0.3 + 0.7 * ratio[0, 1]) for i in range(40))
+    crowd = Annotations.from_triples(np.arange(2_500), np.arange(2_500) % 4, np.arange(2_500) % 2, n_classes=2)
+    layout = MemoryCrowd.of(crowd).layout._replace(compiled=fast)
+    value = 1_250 * (np.log(0.3 * ratio[0, 0] + 0.7) + np.log(0.3 + 0.7 * ratio[0, 1]))
     assert kernels.vote_step(layout, ratio, np.array([0.3, 0.7])).log_likelihood == pytest.approx(value, rel=DOUBLE)
 
 

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax, logsumexp, softmax
 
 from crowdwise import Annotations
+from crowdwise.engine import Engine, Problem
 from crowdwise.errors import CrowdwiseWarning, DataError
 from crowdwise.methods.core import label_model
 from crowdwise.methods.core.label_model import (
@@ -24,9 +25,11 @@ from crowdwise.methods.core.label_model import (
     power_alone,
     power_by_agreement,
 )
-from crowdwise.methods.core.labels import as_sure_as, label_summary, label_table, new_posterior
+from crowdwise.methods.core.labels import as_sure_as, label_arrays, label_summary, label_table, new_posterior
+from crowdwise.methods.core.labels import label_model as label_model_of
 from crowdwise.methods.core.prediction import with_mirror_image
 from crowdwise.networks import Classifier, Stacked
+from engine_helpers import crowd
 from tolerances import DOUBLE, SINGLE
 
 N, R, C = 14, 5, 3
@@ -337,3 +340,84 @@ def test_a_picture_and_its_mirror_image_have_the_same_mean() -> None:
     mean = (torch.softmax(classifier(x), 1) + torch.softmax(classifier(x.flip(3)), 1)) / 2
     torch.testing.assert_close(found, mean)
     torch.testing.assert_close(found, torch.softmax(with_mirror_image(classifier)(x.flip(3)), 1))
+
+
+# labels of training instances
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("members", [None, 1, 3])
+def test_labels_of_training_instances_from_their_parts(members: int | None, shuffled: bool) -> None:
+    """Networks that were not trained on an instance judge it, where there are any; else what was learnt is forgotten."""
+    X, annotations, _ = crowd(60)
+    some = annotations.where(annotations.instance % 10 > 0)  # a tenth has no labels
+    order = np.random.default_rng(0).permutation(60) if shuffled else None
+    options = {"device": torch.device("cpu"), "seed": 0, "validation_fraction": 0.2, "order": order}
+    problem = Problem.make(X, some, **options)
+    engine = Engine(problem)
+    classifier = Classifier("mlp", (6,), 3, {"hidden": 4})
+    trained = np.zeros(60, bool)
+    trained[problem.train.instance.numpy()] = True
+    with torch.no_grad():
+        logits = classifier.eval()(problem.prepare(torch.from_numpy(X))).double().numpy()
+    log_f = log_softmax(logits, axis=1)
+    rng = np.random.default_rng(1)
+    honest = None
+    if members is not None:
+        honest = torch.from_numpy(log_softmax(rng.normal(size=(len(problem.train), members, 3)), axis=2))
+    found = label_arrays(engine, some, classifier, honest)
+
+    place = np.arange(60) if order is None else order
+    rows = LabelRows.of(some.select(instances=place))
+    every = np.repeat(log_f[place][:, None], members or 1, axis=1)
+    if honest is not None:
+        at = {instance: k for k, instance in enumerate(problem.train.instance.tolist())}
+        for k, instance in enumerate(place.tolist()):
+            if instance in at:
+                every[k] = honest.numpy()[at[instance]]
+    mean = logsumexp(every, axis=1) - np.log(every.shape[1])
+    known = trained[place]
+    if honest is None:
+        mean = forget(mean, rows, known)
+    judged = ~known if honest is None else np.ones(60, bool)
+    most = power_by_agreement(every[known], rows)
+    model, posterior = LabelModel.fit(mean, rows, judged, most)
+    sample, instances = rows.sample(judged)
+    alone = power_alone(model, every[instances], sample, posterior[instances], most)
+    kept = label_model_of(found)
+    assert kept.alone == pytest.approx(alone)
+    assert kept.weights == pytest.approx(model.weights)
+    assert kept.strength == model.strength
+    assert_allclose(kept.shares, model.shares, atol=1e-6)
+    labelled = np.flatnonzero(some.labels_per_instance)
+    by_instance = np.empty((60, 3))
+    by_instance[place] = posterior
+    assert_allclose(found["posterior"][labelled], by_instance[labelled], atol=1e-5)
+    bare = np.flatnonzero(some.labels_per_instance == 0)
+    assert_allclose(found["posterior"][bare], softmax(alone * logits[bare], axis=1), atol=1e-5)
+
+
+def test_a_classifier_without_finite_predictions_has_no_labels() -> None:
+    X, annotations, _ = crowd(30)
+    problem = Problem.make(X, annotations, device=torch.device("cpu"), seed=0)
+    classifier = Classifier("mlp", (6,), 3)
+    classifier.linear.bias.data[0] = torch.nan
+    assert label_arrays(Engine(problem), annotations, classifier, None) == {}
+
+
+def test_label_models_of_earlier_versions_lack_parts(model: LabelModel) -> None:
+    from crowdwise.errors import ModelFileError
+    from crowdwise.methods.core.labels import _to_arrays
+
+    arrays = _to_arrays(replace(model, alone=0.3))
+    again = label_model_of(arrays)
+    assert (again.weights, again.strength, again.alone) == (model.weights, model.strength, 0.3)
+    assert_array_equal(again.shares, model.shares)
+    earlier = {name: values for name, values in arrays.items() if name != "label_shares"}
+    earlier["label_weights"] = earlier["label_weights"][:3]
+    old = label_model_of(earlier)
+    assert old.alone == 1.0
+    assert not old.shares.any()
+    assert label_model_of({}) is None
+    with pytest.raises(ModelFileError, match="no array 'label_totals'"):
+        label_model_of({name: values for name, values in arrays.items() if name != "label_totals"})
