@@ -12,6 +12,7 @@ from typing import Any
 NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 WHOLE = re.compile(r"-?[0-9]+(\.0*)?")
 PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)")
+COMMA = re.compile(r"[+-]?[0-9]+,[0-9]{1,2}")
 BETWEEN = re.compile(r"[\s_./,:;!?'\"()-]+")  # what separates or ends words
 
 
@@ -71,7 +72,8 @@ def written(value: Any) -> set[str]:
 def alike(value: Any) -> str:
     """What labels share that differ only in case, blanks, punctuation or Unicode form; numbers by their value."""
     text = unicodedata.normalize("NFKC", shown(value)).casefold().strip()
-    text = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
+    text = seen(text)
+    text = text.replace(",", ".") if COMMA.fullmatch(text) else text
     if PLAIN.fullmatch(text):
         found = Decimal(text)
         return f"#{int(found)}" if found == found.to_integral_value() else f"#{found.normalize()}"
@@ -80,7 +82,13 @@ def alike(value: Any) -> str:
 
 def tidy(name: str) -> str:
     """A name with single blanks, and without characters that nobody sees."""
-    return " ".join("".join(letter for letter in name if unicodedata.category(letter) != "Cf").split())
+    return " ".join(seen(name).split())
+
+
+def seen(text: str) -> str:
+    """A text without characters that nobody sees."""
+    unseen = {letter for letter in text if unicodedata.category(letter) in ("Cf", "Cc") and not letter.isspace()}
+    return "".join(letter for letter in text if letter not in unseen)
 
 
 def simple(name: str) -> str:

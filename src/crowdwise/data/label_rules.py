@@ -21,13 +21,20 @@ from crowdwise.data.factorise import Column, Vocabulary, decoded, is_blank, is_p
 from crowdwise.data.frames import close_to
 from crowdwise.errors import AnnotationError, ConfigError, spelled
 
-LIKELY_MISSING = {"n/a", "na", "nan", "none", "null", "-", "--", "?", "#n/a", "n.a.", "missing", "<na>"}
+LIKELY_MISSING = {
+    *("n/a", "na", "nan", "none", "null", "-", "--", "?", "n.a.", "missing", "<na>"),
+    *("#n/a", "#ref!", "#div/0!", "#value!", "#name?", "#null!", "#num!", "#nv", "#bezug!", "#wert!"),
+}
+"""Texts that say there is nothing, in lower case; those with # are errors of spreadsheets."""
+ONE_MEANING = (("true", "1", "yes", "y", "t"), ("false", "0", "no", "n", "f"))
 SHOWN = 3  # groups of similar values in a message
 MOST = 500  # distinct labels among which similar ones are looked for
 _BETWEEN = re.compile(r"(?<=[^\W\d])[-‐-―_/]+(?=\w)|(?<=\w)[-‐-―_/]+(?=[^\W\d])")
 _WHOLE = re.compile(r"(-?\d+)\.0*", re.ASCII)  # a whole number as programs write it that have floats only
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)", re.ASCII)
 _DIGITS = re.compile(r"\d+")
+_UNSEEN = ("Cf", "Cc")  # categories of Unicode
+_COMMA = re.compile(r"([+-]?\d+),(\d{1,2})", re.ASCII)  # a number with a decimal comma, and none of thousands
 _JOINERS = "\u200c\u200d"  # invisible, but part of how some languages and emoji are written
 _MARKS = re.compile(r"(?<!\d)[.,:;]|[.,:;](?!\d)|[!?'\"()\[\]{}«»‘’“”…`´]|(?<!\d)_|_(?!\d)")  # not those inside numbers
 
@@ -86,6 +93,7 @@ class LabelRules:
                 remarks += merged
             elif len(labels) <= MOST:
                 remarks += _similar(found[value] for value in labels)
+            remarks += _of_one_meaning(found[value] for value in labels)
         truths = {value: found[value] for value in gold}
         if self.classes is None and len(labels) <= MOST:
             known = {found[value] for value in labels} - {None}
@@ -197,14 +205,15 @@ def alike(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = _visible(unicodedata.normalize("NFKC", value)).casefold().strip()
+    text = _COMMA.sub(r"\1.\2", text) if _COMMA.fullmatch(text) else text
     return Decimal(text) if _NUMBER.fullmatch(text) else _bare(text)
 
 
 def _visible(text: str, kept: str = "") -> str:
-    """A text without characters that nobody sees: of width zero, or marks of the direction of writing."""
-    if text.isascii():
+    """A text without characters that nobody sees: of width zero, for control, or marks of the direction of writing."""
+    if text.isprintable():
         return text
-    return "".join(one for one in text if one in kept or unicodedata.category(one) != "Cf")
+    return "".join(one for one in text if one in kept or one.isspace() or unicodedata.category(one) not in _UNSEEN)
 
 
 def _bare(text: str) -> str:
@@ -245,7 +254,8 @@ def similar_ids(vocabulary: Vocabulary, what: str) -> str | None:
     if ids is None or not is_text(ids.type):
         return None
     simple = pc.utf8_normalize(pc.utf8_lower(ids.cast(pa.large_string())), "NFKC")
-    simple = pc.replace_substring_regex(simple, r"\p{Cf}+", "")  # characters that nobody sees
+    unseen = r"[\p{Cf}\x00-\x08\x0e-\x1b\x7f]+"
+    simple = pc.replace_substring_regex(simple, unseen, "")
     simple = pc.utf8_trim_whitespace(pc.replace_substring_regex(simple, r"\s+", " "))
     codes = simple.dictionary_encode().indices.to_numpy()
     sizes = np.bincount(codes) if len(codes) else np.empty(0, np.int64)
@@ -327,6 +337,20 @@ def _similar(names: Iterable[Any]) -> list[str]:
         if len(group) > 1
     ]
     return [*_some(remarks[:-1]), f"{remarks[-1]} ({spelled('clean')} merges them)"] if remarks else []
+
+
+def _of_one_meaning(names: Iterable[Any]) -> list[str]:
+    """A remark on yes and true, or no and 0, where these are all the labels there are."""
+    known = {by_value(name).casefold(): name for name in names if name is not None}
+    if len(known) < 3 or not set(known) <= {word for words in ONE_MEANING for word in words}:
+        return []
+    remarks = []
+    for words in ONE_MEANING:
+        same = [known[word] for word in words if word in known]
+        if len(same) > 1:
+            renamed = spelled("map", f"{by_value(same[1])}={by_value(same[0])}")
+            remarks.append(f"{_and([repr(name) for name in same])} may be one class ({renamed} merges two)")
+    return remarks
 
 
 def _stand_ins(found: Mapping[Any, Any], labels: Mapping[Any, int]) -> list[str]:

@@ -37,13 +37,15 @@ class Sheet:
     """Sheets of the file that hold something, too."""
     names: list[str]
     rows: list[list[str | None]]
+    merged: bool = False
+    """Cells that span several rows stand in each of them."""
 
     def columns(self) -> dict[str, list[str | None]]:
         return {name: [row[place] for row in self.rows] for place, name in enumerate(self.names)}
 
 
 def read_sheet(path: Path, layout: Layout) -> Sheet:
-    """The sheet that the user names, else the first that holds something."""
+    """The sheet that the user names, else the first that holds something; hidden ones come last."""
     found: Sheet = remembered(_sheet, path, layout)
     return found
 
@@ -62,10 +64,10 @@ def _sheet(path: Path, layout: Layout, version: tuple[Any, ...]) -> Sheet:
                 raise DataError(
                     f"{path}: there is no sheet {layout.sheet!r}{suggest(layout.sheet, names)}", parameter="sheet"
                 )
-            wanted = names if layout.sheet is None else [layout.sheet]
+            wanted = _visible_first(book) if layout.sheet is None else [layout.sheet]
             exact = _long_numbers(path)
             sheets = {name: _filled(book.get_sheet_by_name(name), exact.get(name, {})) for name in wanted}
-            filled = [(name, cells) for name, cells in sheets.items() if cells]
+            filled = [(name, *cells) for name, cells in sheets.items() if cells[0]]
     except DataError:
         raise
     except BaseException as error:  # a panic of calamine is not an Exception
@@ -74,23 +76,54 @@ def _sheet(path: Path, layout: Layout, version: tuple[Any, ...]) -> Sheet:
         raise DataError(f"{path}: cannot be read as a spreadsheet: {str(error)[:200]}") from error
     if not filled:
         raise DataError(f"{path}: the {'file' if layout.sheet is None else f'sheet {layout.sheet!r}'} is empty")
-    name, rows = filled[0]
+    name, rows, merged = filled[0]
     header, headed = layout.names(path, [(cell or "").strip() for cell in rows[0]])
-    return Sheet(name, tuple(other for other, _ in filled[1:]), _names(path, header), rows[headed:])
+    others = tuple(other for other, *_ in filled[1:])
+    return Sheet(name, others, _names(path, header), rows[headed:], merged)
 
 
-def _filled(sheet: Any, exact: Mapping[Place, str]) -> list[list[str | None]]:
-    """The cells of a sheet as text, without rows and columns that are empty; ``exact`` are the digits of long numbers."""
+def _visible_first(book: Any) -> list[str]:
+    """The names of the sheets, those that nobody sees at the end."""
+    seen = {about.name: str(about.visible).endswith("Visible") for about in book.sheets_metadata}
+    return sorted(book.sheet_names, key=lambda name: not seen.get(name, True))
+
+
+def _filled(sheet: Any, exact: Mapping[Place, str]) -> tuple[list[list[str | None]], bool]:
+    """The cells of a sheet as text, without rows and columns that are empty, and whether some span several rows.
+
+    ``exact`` are the digits of long numbers.
+    """
     top, left = sheet.start or (0, 0)
     rows = [
         [_text(exact.get((top + y, left + x), cell) if exact else cell) for x, cell in enumerate(row)]
         for y, row in enumerate(sheet.to_python(skip_empty_area=True))
     ]
+    spread = _spread(rows, top, left, getattr(sheet, "merged_cell_ranges", None) or [])
     rows = [row for row in rows if any(cell is not None for cell in row)]
     width = max(map(len, rows), default=0)
     rows = [row + [None] * (width - len(row)) for row in rows]
     kept = [place for place in range(width) if any(row[place] is not None for row in rows)]
-    return rows if len(kept) == width else [[row[place] for place in kept] for row in rows]
+    return (rows if len(kept) == width else [[row[place] for place in kept] for row in rows]), spread
+
+
+def _spread(rows: list[list[str | None]], top: int, left: int, merged: Any) -> bool:
+    """Put the text of each cell that spans rows below the header into all of these; whether there are any."""
+    header = next((y for y, row in enumerate(rows) if any(cell is not None for cell in row)), 0)
+    room = sum(map(len, rows))
+    spread = False
+    for (first, column), (last, _) in merged:
+        y, x = first - top, column - left
+        if last <= first or not (header < y < len(rows) and 0 <= x < len(rows[y])) or rows[y][x] is None:
+            continue
+        below = range(y + 1, min(last - top + 1, len(rows)))
+        room -= len(below)
+        if room < 0:
+            raise DataError("merged cells overlap")
+        for place in below:
+            if x < len(rows[place]) and rows[place][x] is None:
+                rows[place][x] = rows[y][x]
+                spread = True
+    return spread
 
 
 def _long_numbers(path: Path) -> dict[str, dict[Place, str]]:

@@ -96,7 +96,8 @@ class InputFile:
         if self.kind == SHEET:
             sheet = read_sheet(self.path, self.layout)
             others = f" (not {', '.join(map(repr, sheet.others))}: {spelled('sheet', 'NAME')})" if sheet.others else ""
-            return f"sheet {sheet.name!r}{others}"
+            merged = ", merged cells count in each of their rows" if sheet.merged else ""
+            return f"sheet {sheet.name!r}{others}{merged}"
         if self.kind not in (*TEXT, "json", "jsonl"):
             return ""
         encoding, separator = encoding_of(self.path, self.layout), ","

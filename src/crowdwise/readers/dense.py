@@ -21,6 +21,7 @@ from crowdwise.data.label_rules import LabelRules, resolved
 from crowdwise.data.types import Array
 from crowdwise.errors import ReadError, spelled
 from crowdwise.readers._collector import Collector, kinds_of
+from crowdwise.readers._doubts import about_consensus, about_doubtful_items, about_header_copies
 from crowdwise.readers._export import READERS, Export, Reader, ReadOptions
 from crowdwise.readers._node import Node
 from crowdwise.readers._source import SHEET, TEXT, InputFile, zip_parts
@@ -32,6 +33,8 @@ _IDS = ("", "id", "index", *ALIASES["instance"])  # names of a first column that
 _SAMPLE = 1000  # rows inspected to tell a matrix from other tables
 _CELLS = 200_000  # likewise cells
 _NUMBER = re.compile(r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]{1,3})?|[nN]a[nN]")
+_TIME = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}[T ,]+\d{1,2}:\d{2}")
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[a-zA-Z]+$")
 _COLUMNS = 60  # likewise columns
 _ENOUGH = 10  # cells of a column that tell which values it has
 
@@ -64,7 +67,10 @@ class Dense(Reader):
         data = [row for row in rows[not _is_data(rows[0]) :] if len(row) == width]
         places = range(start, min(width, start + _COLUMNS))
         columns = [[row[place] for row in data if row[place] not in _SILENT] for place in places]
-        return f"it has {width - start} columns of the same few values" if _same_values(columns, start) else None
+        if not _same_values(columns, start):
+            return None
+        _check_rows_are_items(rows if start else [])
+        return f"it has {width - start} columns of the same few values"
 
     def read(self, source: InputFile, options: ReadOptions) -> Export:
         if source.kind not in self.kinds:
@@ -83,6 +89,10 @@ def _read_text(source: InputFile, options: ReadOptions) -> Export:
     if len(set(annotators)) < len(annotators):
         raise ReadError("line 1: two annotators have the same name")
     body = list(rows if named else chain([first], rows))
+    remarks: list[str] = []
+    if named and first in body:
+        remarks.append(about_header_copies(body.count(first)))
+        body = [row for row in body if row != first]
     for number, row in enumerate(body):
         if len(row) != len(first):
             raise ReadError(f"record {number + 1}: {len(row)} cells, but the first line has {len(first)}")
@@ -90,16 +100,19 @@ def _read_text(source: InputFile, options: ReadOptions) -> Export:
     absent = _missing_cells(counts, options.rules)
     collector = Collector(source, options)
     unlabelled = 0
+    told: list[set[str]] = []
     for number, row in enumerate(body):
         node = Node(dict(zip(annotators, row[ids:], strict=True)), f"record {number + 1}")
         instance = Node(row[0], node, first[0] or "id").id() if ids else number
         before = len(collector)
+        told.append({cell for cell in row[ids:] if cell not in absent})
         for annotator in annotators:
             if node.value[annotator] not in absent:
                 label = Node(node.value[annotator], node, str(annotator)).label()
                 collector.add(node, instance, Node(annotator, node, "annotator").id(), label)
         unlabelled += len(collector) == before
-    remarks = _about_missing({cell: counts[cell] for cell in absent if cell})
+    remarks += _about_missing({cell: counts[cell] for cell in absent if cell})
+    remarks += [*about_consensus(annotators), *about_doubtful_items(told, [row[0] for row in body])]
     if unlabelled:
         remarks.append(f"left out: {count(unlabelled, 'instances')} without a label")
     return collector.export(None, remark="; ".join(remarks))
@@ -159,6 +172,20 @@ def _same_values(columns: list[list[str]], ids: int) -> bool:
         for own, column in enumerate(full)
     ]
     return sum(share >= 0.5 for share in shared) >= 0.95 * len(full)
+
+
+def _check_rows_are_items(rows: list[list[str]]) -> None:
+    """Refuse what is probably the answers to a form: a row for each person, and a column for each item."""
+    own = [row[0] for row in rows[1:]]
+    kinds = {"times": _TIME, "addresses of people": _ADDRESS}
+    for what, pattern in kinds.items():
+        if own and all(pattern.match(cell) for cell in own):
+            raise ReadError(
+                f"column {rows[0][0]!r} holds {what}: as in the answers to a form, each row seems to be a person and "
+                f"each column an item. Turn rows and columns round, or say {spelled('format', 'dense')} if rows "
+                "are items and columns are people",
+                parameter="format",
+            )
 
 
 def _is_key(columns: list[list[str]]) -> bool:

@@ -213,7 +213,7 @@ def _numbers(column: Column) -> tuple[Column, str]:
     """Texts as numbers where they all are, also with decimal commas; and a remark on these."""
     column = replace(column, data=decoded(column.data))
     with suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return replace(column, data=column.data.cast(pa.float64())), ""
+        return replace(column, data=column.data.cast(pa.float64())), _about_thousands(column.data)
     if not is_text(column.data.type):
         return column, ""
     texts = pc.utf8_trim_whitespace(column.data)
@@ -228,6 +228,21 @@ def _numbers(column: Column) -> tuple[Column, str]:
     return replace(
         column, data=numbers
     ), f"; weights have decimal commas: {first} is {float(first.replace(',', '.')):g}"
+
+
+def _about_thousands(texts: pa.ChunkedArray) -> str:
+    """A remark on weights such as 500 and 1.000, of which the second may be a thousand."""
+    if not is_text(texts.type):
+        return ""
+    texts = pc.utf8_trim_whitespace(texts)
+    grouped = pc.match_substring_regex(texts, r"^[1-9][0-9]{0,2}\.[0-9]{3}$")
+    short = pc.match_substring_regex(texts, "^[0-9]{1,3}$")
+    if not pc.any(grouped).as_py() or not pc.any(short).as_py():
+        return ""
+    if not pc.all(pc.or_(grouped, short)).as_py():
+        return ""
+    first = texts.filter(grouped)[0].as_py()
+    return f"; weight {first} is read as {float(first):g}, but may be {first.replace('.', '')}"
 
 
 def _models(annotator: npt.NDArray[np.int32], kinds: Any) -> set[int]:

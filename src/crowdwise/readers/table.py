@@ -24,6 +24,12 @@ from crowdwise.data.frames import ALIASES, choose_columns, find_column, known_co
 from crowdwise.data.label_rules import NO_RULES, LabelRules, resolved, similar_ids
 from crowdwise.errors import AnnotationError, DataError, spelled
 from crowdwise.readers._columnar import Choose
+from crowdwise.readers._doubts import (
+    about_doubtful_ids,
+    about_doubtful_rows,
+    about_header_copies,
+    without_header_copies,
+)
 from crowdwise.readers._files import WRITTEN, Columns, format_of, load_columns
 from crowdwise.readers._row_ids import columns_by_content
 from crowdwise.readers._text import packing
@@ -114,6 +120,9 @@ def read_columns(
             twins = namesakes(columns[role], names) if chosen.get(role) is None else []
             if twins:
                 remarks.append(f"column {twins[0]!r} differs from {columns[role]!r} by case only, which is the {role}")
+            numbered = f"{columns[role]}.1"  # what pandas calls the second column of a name
+            if numbered in names:
+                remarks.append(f"column {numbered!r} may be a second column {columns[role]!r}, and is not the {role}")
         free = [name for name in names if name not in columns.values()]
         truth = find_column(GOLD, free) if gold is None else known_column(gold, "gold", names)
         if truth is not None:
@@ -131,20 +140,29 @@ def read_columns(
         read = {role: Column.of(loaded[name], f"column {name!r}", record_name) for role, name in columns.items()}
         if not len(read["instance"].data):
             raise DataError(f"{path}: the table has columns but no rows")
+        copies = 0
+        first_may_be_a_header = False
         if text:
             _check_rounded(read["instance"], read["annotator"])
+            read, copies = without_header_copies(read, columns, list(ALIASES))
         if unnamed:
-            remarks += _header_among_rows([read[role] for role in ALIASES])
+            headers = _header_among_rows([read[role] for role in ALIASES])
+            first_may_be_a_header = bool(headers)
+            remarks += headers
         sure = gold is not None
         read["label"], truth, more = resolved(rules, read["label"], read.get("gold"), sure=sure, checked=sure)
         if truth is not None:
             read["gold"] = _numbers_like(truth, read["label"])
         read, loaded, where, blank = _labelled(read, {name: loaded[name] for name in others})
+        blank -= copies
         if text:
             read = _typed(read)
         every, truths, note = _with_gold(read, rules, required=gold is not None)
     remarks += _all_of_one(every, columns)
-    remarks += [*([f"left out: {blank:,} without a label"] if blank else []), *more, *look_alikes(every)]
+    remarks += [about_header_copies(copies)] if copies else []
+    remarks += [f"left out: {blank:,} without a label"] if blank else []
+    remarks += [*more, *look_alikes(every)]
+    remarks += about_doubtful_rows(every, where, 0 if first_may_be_a_header else None)
     if truths is None:
         columns.pop("gold", None)
     message = note + "".join(f"; {remark}" for remark in remarks)
@@ -198,9 +216,10 @@ def _check_rounded(*columns: Column) -> None:
 
 
 def look_alikes(annotations: Annotations) -> list[str]:
-    """Remarks on ids that may be the same one."""
+    """Remarks on ids that may be the same one, and on those that may be none."""
     people, things = annotations.annotator_vocabulary, annotations.instance_vocabulary
-    return [*filter(None, (similar_ids(people, "annotators"), similar_ids(things, "instances")))]
+    same = filter(None, (similar_ids(people, "annotators"), similar_ids(things, "instances")))
+    return [*same, *about_doubtful_ids(annotations)]
 
 
 def _labelled(read: dict[str, Column], more: Columns) -> tuple[dict[str, Column], Columns, Callable[[int], str], int]:
