@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import random
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +15,7 @@ from differential import crowds, exports, writers
 from differential.crowds import Made
 from differential.values import is_blank, shown
 
+DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 NAMES = {
     "instance": ["item", "task", "instance", "Item ID", "sample", "Document", "unit_id"],
     "annotator": ["worker", "annotator", "rater", "Worker_ID", "user", "coder", "assessor"],
@@ -236,6 +239,9 @@ def _written(draw: random.Random, form: str, sheet: Sheet, stem: str = "labels")
             records, ascii_only=draw.random() < 0.5, packed=packed
         )
     table = _arrow_table(draw, sheet)
+    if form == "parquet" and draw.random() < 0.3:
+        sheet.traits.append("index of pandas")
+        return f"{stem}.parquet", writers.pandas_parquet(table, draw.choice([[], sheet.order[:1], sheet.order[:2]]))
     if form == "parquet":
         return f"{stem}.parquet", writers.parquet(table, row_group=draw.choice([None, 3, 7]))
     stream = draw.random() < 0.3
@@ -260,13 +266,23 @@ def _text_file(draw: random.Random, form: str, sheet: Sheet, stem: str) -> tuple
         header[-1] = header[0]
         sheet.traits.append("a name twice")
     lines = cells if "columns" in sheet.options else [header, *cells]
+    if "columns" not in sheet.options and "a name twice" not in sheet.traits and draw.random() < 0.08:
+        for _ in range(draw.choice([1, 1, 2])):
+            lines.insert(draw.randint(2, len(lines)), list(header))
+        sheet.traits.append("header again")
+    raw = form == "tsv" and draw.random() < 0.15
+    raw = raw and not any(set("\t\n\r") & set(str(cell)) for row in lines for cell in row if cell is not None)
+    if raw and encoding == "utf-8" and "separator" not in sheet.options:
+        sheet.traits.append("quotes as they are")
+        text = "".join("\t".join("" if cell is None else str(cell) for cell in row) + "\n" for row in lines)
+        return f"{stem}.tsv", text.encode()
     quoting = draw.choice([csv.QUOTE_MINIMAL, csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
     packed = draw.random() < 0.1
     data = writers.delimited(
         lines,
         separator,
         quoting=quoting,
-        newline=draw.choice(["\n", "\n", "\r\n"]),
+        newline=draw.choice(["\n", "\n", "\r\n", "mixed"]),
         encoding=encoding,
         packed=packed,
         blank_lines=draw.random() < 0.1,
@@ -306,17 +322,30 @@ def _spreadsheet(draw: random.Random, sheet: Sheet) -> bytes:
     else:
         sheet.traits.append("typed cells")
     other = [["item", "worker", "label"], ["z", "zed", "wrong"], ["y", "zed", "worse"]]
+    if draw.random() < 0.2:
+        rows = [
+            [],
+            *([None, *row] for row in rows[: len(rows) // 2]),
+            [],
+            *([None, *row] for row in rows[len(rows) // 2 :]),
+        ]
+        sheet.traits.append("empty rows and columns")
     sheets = {"Round 1": rows}
+    hidden: set[str] = set()
     chance = draw.random()
     if chance < 0.3:
         sheets = {"Notes": other, "Round 2": rows}
         sheet.options["sheet"] = "Round 2"
     elif chance < 0.5:
         sheets = {"Empty": [], "Labels & more": rows, "Later": other}
-    elif chance < 0.55:
+    elif chance < 0.6:
+        sheets = {"Before": other, "Labels": rows}
+        hidden = {"Before"}
+        sheet.traits.append("hidden sheet")
+    elif chance < 0.65:
         sheet.options["sheet"] = "Round 3"
         sheet.traits.append("no such sheet")
-    return writers.xlsx(sheets)
+    return writers.xlsx(sheets, hidden)
 
 
 def _arrow_table(draw: random.Random, sheet: Sheet, *, strict: bool = True) -> Any:
@@ -336,8 +365,12 @@ def _arrow_column(draw: random.Random, values: list[Any]) -> Any:
     if kinds <= {int} and given:
         return pa.array(values, _integer_type(draw, given, with_nulls=len(given) < len(values)))
     if kinds <= {int, float} and given:
-        return pa.array([None if value is None else float(value) for value in values], pa.float64())
+        nothing = draw.choice([None, float("nan")])
+        return pa.array([nothing if value is None else float(value) for value in values], pa.float64())
     texts = [None if value is None else shown(value) for value in values]
+    if given and all(DATE.fullmatch(str(value)) for value in given) and draw.random() < 0.5:
+        days = [None if text is None else datetime.date.fromisoformat(text) for text in texts]
+        return pa.array(days, draw.choice([pa.date32(), pa.date32(), pa.date64()]))
     made = pa.array(texts, draw.choice([pa.string(), pa.string(), pa.large_string()]))
     return made.dictionary_encode() if draw.random() < 0.3 and given else made
 

@@ -112,6 +112,8 @@ def _rows(text: str, separator: str) -> list[list[str]]:
     try:
         return [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True) if row]
     except csv.Error as error:
+        if separator == "\t":  # quotes that are not balanced are text
+            return [line.split("\t") for line in text.splitlines() if line]
         raise Refused(f"not readable: {error}") from error
 
 
@@ -158,11 +160,14 @@ def _typed(table: pa.Table) -> Table:
 
 
 def sheets_of(data: bytes) -> dict[str, list[list[Any]]]:
-    """Name of sheet -> rows of texts, without rows and columns that are empty."""
+    """Name of sheet -> rows of texts, without rows and columns that are empty; hidden sheets come last."""
     with zipfile.ZipFile(io.BytesIO(data)) as file:
         book = ElementTree.fromstring(file.read("xl/workbook.xml"))
-        names = [element.attrib["name"] for element in book.iter() if element.tag.endswith("}sheet")]
-        return {name: _cells(file.read(f"xl/worksheets/sheet{k}.xml")) for k, name in enumerate(names, 1)}
+        sheets = [element.attrib for element in book.iter() if element.tag.endswith("}sheet")]
+        parts = {about["name"]: f"xl/worksheets/sheet{k}.xml" for k, about in enumerate(sheets, 1)}
+        seen = [about["name"] for about in sheets if about.get("state") is None]
+        unseen = [about["name"] for about in sheets if about.get("state") is not None]
+        return {name: _cells(file.read(parts[name])) for name in [*seen, *unseen]}
 
 
 def _cells(data: bytes) -> list[list[Any]]:

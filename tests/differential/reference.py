@@ -114,6 +114,8 @@ def _long(table: Table, files: Mapping[str, bytes], options: Mapping[str, Any]) 
     text = find([name for name in free if name != kind], TEXT)
     rows = []
     for record in table.records:
+        if table.is_text and all(record[name] == name for name in chosen.values()):
+            continue  # a copy of the header
         label = record[chosen["label"]]
         said = shown(record[kind]).strip().lower() if kind is not None and record[kind] is not None else ""
         rows.append(
@@ -135,6 +137,7 @@ def _long(table: Table, files: Mapping[str, bytes], options: Mapping[str, Any]) 
 def _matrix(rows: list[list[Any]]) -> Read:
     """A row for each instance, a column for each annotator; the first column and row hold ids."""
     header, *body = rows
+    body = [row for row in body if row != header]
     cells = [cell for row in body for cell in row[1:]]
     numbers = {found for cell in cells if (found := number(cell)) is not None}
     whole = all(number(cell) is not None for cell in cells if not is_blank(cell) and str(cell).lower() != "nan")

@@ -7,7 +7,7 @@ import gzip
 import io
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import escape
 
@@ -32,16 +32,18 @@ def delimited(
     blank_lines: bool = False,
     last_newline: bool = True,
 ) -> bytes:
-    """Rows as text; None is an empty cell."""
+    """Rows as text; None is an empty cell. ``newline`` may be "mixed": two kinds by turns."""
     sink = io.StringIO()
-    writer = csv.writer(sink, delimiter=separator, quoting=quoting, lineterminator=newline)
+    ends = ("\n", "\r\n") if newline == "mixed" else (newline, newline)
     for number, row in enumerate(rows):
+        end = ends[number % 2]
+        writer = csv.writer(sink, delimiter=separator, quoting=quoting, lineterminator=end)
         writer.writerow(["" if cell is None else cell for cell in row])
         if blank_lines and number % 3 == 1:
-            sink.write(newline)
+            sink.write(end)
     text = sink.getvalue()
     if not last_newline:
-        text = text.removesuffix(newline)
+        text = text.removesuffix("\n").removesuffix("\r")
     data = text.encode(encoding)
     return gzip.compress(data, mtime=0) if packed else data
 
@@ -61,6 +63,13 @@ def parquet(table: pa.Table, *, row_group: int | None = None) -> bytes:
     return sink.getvalue()
 
 
+def pandas_parquet(table: pa.Table, index: Sequence[str]) -> bytes:
+    """As pandas writes it, with some columns as the index, or with an index that numbers the rows backwards."""
+    frame = table.to_pandas(date_as_object=True)
+    frame = frame.set_index(list(index)) if index else frame.set_axis(range(len(frame), 0, -1))
+    return bytes(frame.to_parquet())
+
+
 def arrow(table: pa.Table, *, stream: bool = False) -> bytes:
     sink = io.BytesIO()
     opened = pa.ipc.new_stream if stream else pa.ipc.new_file
@@ -77,10 +86,11 @@ def zipped(parts: Mapping[str, bytes]) -> bytes:
     return sink.getvalue()
 
 
-def xlsx(sheets: Mapping[str, Rows]) -> bytes:
+def xlsx(sheets: Mapping[str, Rows], hidden: Collection[str] = ()) -> bytes:
     """A spreadsheet; numbers and booleans are stored as such, texts in their cells, None is an empty cell."""
+    state = {name: ' state="hidden"' if name in hidden else "" for name in sheets}
     names = "".join(
-        f'<sheet name="{escape(name, {chr(34): "&quot;"})}" sheetId="{k}" r:id="rId{k}"/>'
+        f'<sheet name="{escape(name, {chr(34): "&quot;"})}" sheetId="{k}"{state[name]} r:id="rId{k}"/>'
         for k, name in enumerate(sheets, 1)
     )
     relations = "".join(

@@ -225,6 +225,9 @@ def resolved(
     rules: LabelRules, label: Column, gold: Column | None, *, sure: bool = True, checked: bool = False
 ) -> tuple[Column, Column | None, list[str]]:
     """Columns of labels and gold in one vocabulary, null where there is none; and remarks."""
+    if rules != NO_RULES:  # which speak of labels as texts
+        label = _as_text(label)
+        gold = None if gold is None else _as_text(gold)
     mine, truth = _plain(label), None if gold is None else _plain(gold)
     if mine is None or (gold is not None and truth is None):
         return label, gold, []  # of a type that no class can have: who encodes it says so
@@ -463,6 +466,17 @@ def _plain(column: Column) -> pa.DictionaryArray | None:
     found = data.combine_chunks()
     found = pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
     return found.dictionary_encode()
+
+
+def _as_text(column: Column) -> Column:
+    """Labels that are dates, decimals or the like as texts; others as they are."""
+    data = decoded(column.data)
+    if is_plain(data.type) or pa.types.is_nested(data.type):
+        return column
+    try:
+        return replace(column, data=data.cast(pa.large_string()))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return column  # of a type that no class can have: who encodes it says so
 
 
 def _counts(column: pa.DictionaryArray) -> dict[Any, int]:
