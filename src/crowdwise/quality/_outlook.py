@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from crowdwise.data.shares import wilson
 from crowdwise.data.types import Floats
 
 PRIOR = 5.0  # expected errors before checks outweigh what the model promised
@@ -28,18 +29,16 @@ class Outlook:
 def measured(right: int, checked: int, left: int, target: float) -> Outlook | None:
     """What to expect of the ``left`` items where only checks tell anything, of items drawn at random: so many, so many right.
 
-    The share of right labels has a uniform prior. None without any check.
+    The share of right labels has a uniform prior, and Wilson's interval. None without any check.
 
     >>> round(measured(18, 20, 100, 0.97).right, 2), measured(0, 0, 100, 0.97)
     (0.86, None)
     """
-    from scipy.stats import beta  # slow to import
-
     if not checked:
         return None
-    share = beta(right + 1, checked - right + 1)
-    low, high = (float(end) for end in share.ppf([0.025, 0.975]))
-    return Outlook(float(share.mean()), low, high, 0 if share.mean() >= target else left)
+    share = (right + 1) / (checked + 2)
+    low, high = wilson(right, checked)
+    return Outlook(share, float(low), float(high), 0 if share >= target else left)
 
 
 def outlook(confidence: Floats, checked: Sequence[tuple[float, bool]], n_classes: int, target: float) -> Outlook:
