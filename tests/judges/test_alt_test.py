@@ -257,3 +257,64 @@ def test_people_with_too_few_instances_are_counted():
     for least, people, skipped in ((30, 2, 1), (12, 3, 0), (13, 2, 1)):
         row = judges.alt_test(crowd, ["gpt"], min_instances=least, n_bootstrap=0).table.to_pylist()[0]
         assert (row["n_people"], row["n_skipped"], row["n_instances"]) == (people, skipped, 40)
+
+
+def pass_rate(n, epsilon, draws=300, **options):
+    """How often a model passes that is wrong in epsilon of the items, where people are never wrong."""
+    rng = np.random.default_rng(4)
+    passed = []
+    for _ in range(draws):
+        truth = rng.integers(0, 2, n)
+        model = np.where(rng.random(n) < epsilon, 1 - truth, truth)
+        crowd = Annotations.from_dense(np.column_stack([truth, truth, truth, model]))
+        found = judges.alt_test(crowd, [3], epsilon=epsilon, min_instances=n, n_bootstrap=0, **options)
+        passed.append(found.table["passed"][0].as_py())
+    return np.mean(passed)
+
+
+def test_ranks_do_not_let_a_model_pass_that_is_worse_by_epsilon():
+    """Most items are ties, which count as small wins of the model: signed ranks alone let 8 of 10 such models pass."""
+    assert pass_rate(20, 0.1, test="wilcoxon") <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 300)
+    assert pass_rate(40, 0.15, test="wilcoxon") <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 300)
+
+
+def test_p_values_of_ranks_are_at_least_those_of_all_outcomes():
+    """Of 12 items the model loses 1 and wins 3; every sequence of 12 outcomes is tried out at several rates of losses."""
+    n, epsilon = 12, 0.3
+    outcomes = [(b, n - b - w, w) for b in range(n + 1) for w in range(n + 1 - b)]
+
+    def student(b, _, w):
+        values = np.repeat([1.0, -1.0, 0.0], [b, w, n - b - w])
+        spread = values.std(ddof=1)
+        return (values.mean() - epsilon) / (spread / np.sqrt(n)) if spread else np.sign(values.mean() - epsilon) * 1e9
+
+    seen = student(1, 8, 3)
+    rates = np.linspace(epsilon, (1 + epsilon) / 2, 200)
+    as_small = [one for one in outcomes if student(*one) <= seen + 1e-9]
+    p = max(
+        sum(stats.multinomial.pmf(one, n, [q, 1 - 2 * q + epsilon, q - epsilon]) for one in as_small) for q in rates
+    )
+    truth = np.zeros(n, int)
+    person, model = truth.copy(), truth.copy()
+    model[0] = 1
+    person[1:4] = 1
+    crowd = Annotations.from_dense(np.column_stack([person, truth, truth, model]))
+    options = {"epsilon": epsilon, "min_instances": n, "n_bootstrap": 0}
+    row = judges.alt_test(crowd, [3], test="wilcoxon", **options).people.to_pylist()[0]
+    ranks = stats.wilcoxon(np.repeat([0.7, -0.3, -1.3], [1, 8, 3]), alternative="less").pvalue
+    assert row["p_value"] == pytest.approx(max(p, ranks), rel=0.01)
+    assert p > ranks
+
+
+def test_the_interval_of_the_advantage_probability_holds_it_where_losses_are_few():
+    """Percentiles of resamples hold it in 86 % of such crowds."""
+    rng = np.random.default_rng(5)
+    held = []
+    for _ in range(300):
+        truth = rng.integers(0, 2, 35)
+        model = np.where(rng.random(35) < 0.1, 1 - truth, truth)
+        crowd = Annotations.from_dense(np.column_stack([truth, truth, truth, model]))
+        row = judges.alt_test(crowd, [3], n_bootstrap=100).table.to_pylist()[0]
+        assert row["low"] <= row["advantage_probability"] <= row["high"]
+        held.append(row["low"] <= 0.9 <= row["high"])
+    assert np.mean(held) >= 0.93 - 2 * np.sqrt(0.95 * 0.05 / 300)

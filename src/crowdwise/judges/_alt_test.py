@@ -11,11 +11,12 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 from scipy import sparse, stats
+from scipy.special import gammaln, xlogy
 
 from crowdwise.agreement import class_values
 from crowdwise.annotations import Annotations
 from crowdwise.constraints import NonNegativeInt, OpenProbability, PositiveInt, checked
-from crowdwise.data.shares import benjamini_yekutieli
+from crowdwise.data.shares import benjamini_yekutieli, wilson
 from crowdwise.data.types import Floats, Ints
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError
 from crowdwise.judges._people import Models, Sides
@@ -23,6 +24,8 @@ from crowdwise.judges._people import Models, Sides
 EPSILON = {"expert": 0.2, "skilled": 0.15, "crowd": 0.1}
 """How much worse than a person a model may be, by who the people are: what their labels cost more than the model's."""
 FEW_DIFFERENCES = 10  # cases in which model or person is better, below which the test of their share is exact
+MOST_EXACT = 60  # comparisons with a person, up to which p-values beside those of ranks are exact
+NUISANCE = 60  # shares of cases in which model and person differ that these look at
 FEW = 3  # people below which the result is of little worth
 
 People = Literal["expert", "skilled", "crowd"]
@@ -124,10 +127,11 @@ def alt_test(
     them. ``epsilon`` stands for what people cost more: by default .2, .15 or .1 where ``people`` are experts, skilled or
     crowd workers.
 
-    ``score`` compares labels: "accuracy" (equal or not), "rmse" (numbers: classes that are numbers, or ``values``, one for
-    each class), or a function of two classes that grows with their likeness. ``test="wilcoxon"`` is for people with few
-    instances. With an ``expert`` (id or code of a person), model and people are compared by their agreement with this
-    expert alone. Instances need ``min_people`` people and a label of the model; people, ``min_instances`` such instances.
+    ``score`` compares labels: "accuracy" (equal or not), "rmse" (numbers: classes that are numbers, or ``values``,
+    one for each class), or a function of two classes that grows with their likeness. ``test="wilcoxon"`` is for
+    people with few instances; its p-values are at least those of an exact test. With an ``expert`` (id or code of a
+    person), model and people are compared by their agreement with this expert alone. Instances need ``min_people``
+    people and a label of the model; people, ``min_instances`` such instances.
 
     >>> crowd = Annotations.from_dense([[c, c, c, c] for c in [0, 1] * 20])
     >>> print(alt_test(crowd, models=[3]))
@@ -263,7 +267,11 @@ class _Duels:
         return counts[who], who, int(np.count_nonzero(total)) - len(who), int(total.max(initial=0))
 
     def bootstrap(self, who: Ints, times: int, rng: np.random.Generator) -> tuple[float | None, float | None]:
-        """Percentile interval (95 %) of the advantage probability over resampled instances."""
+        """Interval (95 %) of the advantage probability over resampled instances.
+
+        It is Wilson's, of as many independent cases as have the variance of the resamples: percentiles of few losses
+        are too narrow.
+        """
         if not times:
             return None, None
         number = np.full(int(self.annotator.max(initial=0)) + 1, -1)
@@ -276,7 +284,10 @@ class _Duels:
             weight = np.bincount(rng.integers(0, len(distinct), len(distinct)), minlength=len(distinct))[i]
             drawn, wins = np.bincount(j, weight, minlength=len(who)), np.bincount(j, weight * good, minlength=len(who))
             means[k] = np.mean(wins[drawn > 0] / drawn[drawn > 0])
-        low, high = np.quantile(means, [0.025, 0.975])
+        mean = float(np.mean(np.bincount(j, good, len(who)) / np.bincount(j, minlength=len(who))))
+        variance = float(means.var())
+        cases = mean * (1 - mean) / variance if variance > 0 else float(len(distinct))
+        low, high = wilson(mean * cases, cases)
         return float(low), float(high)
 
 
@@ -296,9 +307,10 @@ def _moments(counts: Ints) -> tuple[Floats, Floats]:
 def _p_values(counts: Ints, epsilon: float, test: Test) -> Floats:
     """P-values (m,) of H0: a person is better than the model by epsilon or more."""
     n = counts.sum(axis=1)
-    if test == "wilcoxon":
+    if test == "wilcoxon":  # of ranks alone, many small losses outweigh few large ones
         values = np.array([1.0, 0.0, -1.0]) - epsilon
-        return np.array([_wilcoxon(np.repeat(values, row)) for row in counts])
+        ranks = np.array([_wilcoxon(np.repeat(values, row)) for row in counts])
+        return np.asarray(np.maximum(ranks, [_exact(row, epsilon) for row in counts]))
     mean, spread = _moments(counts)
     flat = spread < 1e-12
     t = (mean - epsilon) / np.where(flat, 1.0, spread / np.sqrt(n))
@@ -308,6 +320,27 @@ def _p_values(counts: Ints, epsilon: float, test: Test) -> Floats:
     better, few = counts[:, 0], counts[:, 0] + counts[:, 2] < FEW_DIFFERENCES
     exact = np.asarray(stats.binom.cdf(better, n, epsilon)) if epsilon > 0 else p
     return np.where(few, np.maximum(p, exact), p)
+
+
+def _exact(outcome: Ints, epsilon: float) -> float:
+    """P-value of H0: a person is better than the model by epsilon or more, for a few comparisons: better, as good, worse.
+
+    The largest probability, over all shares of cases in which they differ, of a Student's t as small as the observed one.
+    Of more than `MOST_EXACT` comparisons, Student's t has its distribution.
+    """
+    n = int(outcome.sum())
+    if n > MOST_EXACT:
+        return float(_p_values(outcome[None], epsilon, "t")[0])
+    wins, losses = (each.ravel() for each in np.meshgrid(np.arange(n + 1), np.arange(n + 1)))
+    possible = wins + losses <= n
+    counts = np.stack([wins, n - wins - losses, losses], axis=1)[possible]
+    mean, spread = _moments(np.vstack([outcome, counts]))
+    t = (mean - epsilon) / np.maximum(spread / np.sqrt(n), 1e-9)
+    as_small = counts[t[1:] <= t[0] + 1e-9]
+    shares = np.linspace(max(epsilon, 0.0), (1 + epsilon) / 2, NUISANCE)[:, None]  # of cases won
+    chance = np.stack([shares, 1 - 2 * shares + epsilon, shares - epsilon])  # (3, NUISANCE, 1)
+    log = xlogy(as_small.T[:, None], np.maximum(chance, 0.0)).sum(axis=0) - gammaln(as_small + 1).sum(axis=1)
+    return float(min(1.0, np.exp(log + gammaln(n + 1)).sum(axis=1).max(initial=0)))
 
 
 def _wilcoxon(differences: Floats) -> float:
