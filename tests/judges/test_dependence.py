@@ -194,3 +194,16 @@ def test_six_language_models_count_as_two_votes(name, votes):
     ids, classes = export.annotations.instances, export.annotations.classes
     plurality = {ids[i]: classes[people[i].argmax()] for i in np.flatnonzero(unique)}
     assert judges.dependence(export, plurality).effective_votes == pytest.approx(votes, abs=0.01)
+
+
+def test_few_items_do_not_make_independent_models_err_alike():
+    """The error of the mean correlation is that of crowds drawn anew, and few of them are beyond chance."""
+    rng = np.random.default_rng(5)
+    found = [judges.dependence(*independent(rng, 60, 5, 2, 0.8)) for _ in range(200)]
+    means, errors = np.array([(one.mean_correlation, one.error) for one in found]).T
+    assert np.sqrt(np.mean(errors**2)) == pytest.approx(means.std(), rel=0.2)
+    assert np.mean([one.beyond_chance for one in found]) < 0.05
+    labels, truth = alike(4, 0.7, n=300)
+    assert judges.dependence(labels, truth).beyond_chance
+    assert np.isnan(judges.dependence(labels).error)
+    assert judges.dependence(labels).beyond_chance  # not known, so not denied

@@ -14,12 +14,15 @@ from scipy import sparse
 from crowdwise.aggregation import HierarchicalDawidSkene
 from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.core.dependence import MOST, SHRINKAGE, error_correlations
+from crowdwise.annotations import Annotations
 from crowdwise.constraints import PositiveInt, checked
-from crowdwise.data.types import Floats, Ints
+from crowdwise.data.types import Floats, Ints, Mask
 from crowdwise.errors import CrowdwiseWarning, DataError
 from crowdwise.judges._joint_errors import against_each_other, against_others
 from crowdwise.judges._people import FEW, Models, Sides, likeliest, reference_of
 
+PARTS = 20  # of the instances, each left out once for a standard error
+CERTAIN = 2.33  # standard errors from 0, for a chance of 1 in 100 if errors of the reference were known
 REDUNDANT = 1.2  # votes below which a group adds next to nothing to one of its members
 
 
@@ -45,6 +48,16 @@ class Dependence:
     """What errors are measured against: gold, people, or what was given."""
     n: int
     """Instances with a reference and a label of one of them."""
+    error: float = float("nan")
+    """Standard error of the mean correlation; NaN where annotators are compared with each other."""
+
+    @property
+    def beyond_chance(self) -> bool:
+        """Whether independent annotators would hardly ever have a mean correlation as large.
+
+        It must be `CERTAIN` standard errors above 0, as doubts of people about the right label are seen in part only.
+        """
+        return not self.mean_correlation <= CERTAIN * self.error
 
     def __str__(self) -> str:
         k = len(self.annotators)
@@ -89,13 +102,15 @@ def dependence(
     if len(who) > MOST:
         raise DataError(f"{len(who):,} annotators have too many pairs; pass the ids of at most {MOST:,} as models")
     reference = np.nan_to_num(np.where(np.isnan(truth).any(axis=1, keepdims=True), 0.0, truth))
-    if source == "people":
-        plain, common = _without_gold(sides, who)
-        plain[common < min_common] = np.nan
-        correlation = plain * common / (common + SHRINKAGE)
+    error = float("nan")
+    if source == "people" and not sides.models.size:
+        plain, common = against_each_other(crowd, who)
     else:
-        correlation, common = error_correlations(MemoryCrowd.of(crowd).layout, reference, who, min_common)
-        plain = np.clip(correlation * (1 + SHRINKAGE / np.maximum(common, 1)), -1, 1)
+        measure = _against_people(sides, who) if source == "people" else _against(reference, crowd, who)
+        plain, common = measure(np.ones(crowd.n_instances, bool))
+        error = _error_of_mean(measure, crowd.n_instances, min_common)
+    plain[common < min_common] = np.nan
+    correlation = plain * common / (common + SHRINKAGE)
     np.fill_diagonal(correlation, 1.0)
     np.fill_diagonal(plain, 1.0)
     seen = np.isin(crowd.annotator, who) & (reference.sum(axis=1) > 0)[crowd.instance]
@@ -120,19 +135,44 @@ def dependence(
         _weights(correlation),
         source,
         len(np.unique(crowd.instance[seen])),
+        error,
     )
 
 
-def _without_gold(sides: Sides, who: Ints) -> tuple[Floats, Floats]:
-    """Correlations of errors and common instances, (K, K) each, where only labels of others tell right from wrong."""
-    if not sides.models.size:
-        return against_each_other(sides.crowd, who)
+Measure = Callable[[Mask], tuple[Floats, Floats]]
+"""Correlations of errors and common instances, (K, K) each, on some of the instances (n,)."""
+
+
+def _against(reference: Floats, crowd: Annotations, who: Ints) -> Measure:
+    """Errors against a reference (n, C), whose rows are zeros where nothing is known."""
+    layout = MemoryCrowd.of(crowd).layout
+
+    def measure(kept: Mask) -> tuple[Floats, Floats]:
+        correlation, common = error_correlations(layout, reference * kept[:, None], who, 1)
+        return np.clip(correlation * (1 + SHRINKAGE / np.maximum(common, 1)), -1, 1), common
+
+    return measure
+
+
+def _against_people(sides: Sides, who: Ints) -> Measure:
+    """Errors of models, where only labels of people tell right from wrong."""
     rng = np.random.default_rng(0)
     said = np.array([sides.labels_of(code, rng) for code in who]).reshape(len(who), sides.crowd.n_instances)
     people = sides.of_people()
     consensus = np.array(HierarchicalDawidSkene().fit(people).raw_posterior_)
     consensus[people.labels_per_instance < FEW] = np.nan
-    return against_others(said, consensus)
+    return lambda kept: against_others(said, np.where(kept[:, None], consensus, np.nan))
+
+
+def _error_of_mean(measure: Measure, n: int, min_common: int) -> float:
+    """Standard error of the mean correlation, by leaving out one of `PARTS` parts of the instances at a time."""
+    part = np.random.default_rng(0).permutation(n) % PARTS
+    means = []
+    for k in range(PARTS):
+        correlation, common = measure(part != k)
+        correlation[common < min_common * (PARTS - 1) / PARTS] = np.nan
+        means.append(_effective(correlation)[0])
+    return float(np.sqrt((PARTS - 1) * np.var(means)))
 
 
 def _pairs(sides: Sides, who: Ints, truth: Floats, correlation: Floats, common: Floats) -> pa.Table:

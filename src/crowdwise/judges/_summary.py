@@ -130,7 +130,8 @@ class JudgedModels:
             for model in self.models
             if model.missed
         ]
-        if self.dependence is not None and self.dependence.effective_votes < ALIKE * len(self.models):
+        found = self.dependence
+        if found is not None and found.beyond_chance and found.effective_votes < ALIKE * len(self.models):
             better = f": aggregate with method {PANEL}" if PANEL in AGGREGATORS else ""
             lines.append(f"The models err alike, and should not count as one vote each{better}.")
         if all(model.gold is None for model in self.models):
