@@ -61,8 +61,13 @@ def test_cohen_and_pairwise_intervals_equal_those_of_rebuilt_crowds() -> None:
     assert overall.interval == pytest.approx(interval_of(samples, overall.value, 30, 0.9))
     pairs = agreement.pairwise(crowd, n_bootstrap=40, confidence=0.9, random_state=7)
     matrices = np.array([agreement.pairwise(other).matrix() for other in rebuilt])
+    labels = np.full((30, 5), -1)
+    labels[crowd.instance, crowd.annotator] = crowd.label
     for k, (one, other) in enumerate(zip(pairs.first, pairs.second, strict=True)):
-        low, high = interval_of(matrices[:, one, other], pairs.value[k], int(pairs.n_common[k]), 0.9)
+        both = labels[(labels[:, one] >= 0) & (labels[:, other] >= 0)][:, [one, other]]
+        same = both[both[:, 0] == both[:, 1], 0]
+        telling = len(both) - np.bincount(same).max(initial=0)  # without the class they agree on most often
+        low, high = interval_of(matrices[:, one, other], pairs.value[k], telling, 0.9)
         assert (pairs.low[k], pairs.high[k]) == pytest.approx((low, high))
 
 

@@ -68,7 +68,7 @@ def pairwise(
         drawn = draws[:, labelled[block.instances]] if n_bootstrap else draws
         for chunk in row_blocks(n_bootstrap, block.height, NUMBERS):
             samples[:, chunk] = block.compare(drawn[chunk].T.astype(np.float64))[1]
-        ends = bootstrap.interval(samples, value[:, 0], common[:, 0])
+        ends = bootstrap.interval(samples, value[:, 0], block.telling)
         parts.append((block.first, block.second, common[:, 0].astype(np.int64), value[:, 0], *ends))
     integers, floats = np.empty(0, np.int64), np.empty(0)
     first, second, n_common = (np.concatenate([integers, *(part[k] for part in parts)]) for k in range(3))
@@ -122,6 +122,22 @@ class _Block:
     def instances(self) -> Ints:
         """Codes of the instances the pairs share, (I,)."""
         return np.flatnonzero(np.bincount(self.instance))
+
+    @property
+    def telling(self) -> Floats:
+        """Common instances of each pair, but for those that both gave the class they agree on most often, (K,).
+
+        If one class is much more frequent than others, a kappa depends on few instances: its interval allows for that.
+        """
+        common = np.bincount(self.pair, minlength=len(self.first)).astype(np.float64)
+        same = self.given == self.received
+        if not same.any():
+            return common
+        cell, times = runs(np.sort(self.pair[same] * self.n_classes + self.given[same]))
+        pair = cell // self.n_classes
+        start = np.flatnonzero(np.diff(pair, prepend=-1))
+        common[pair[start]] -= np.maximum.reduceat(times, start)
+        return common
 
     @property
     def height(self) -> int:
