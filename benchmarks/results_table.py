@@ -23,6 +23,7 @@ import own_tables
 import script_tables
 from crowdwise.bench import paper
 from crowdwise.bench.experiments import load_experiment, title_of
+from crowdwise.bench.paper.reproduction import recipe_departures
 from crowdwise.engine.recipe import PAPER
 from crowdwise.registry import METHODS
 from script_tables import Record, listed, table
@@ -221,10 +222,8 @@ def conditions(setting: Setting, group: list[Record]) -> list[str]:
     parameters, wanted = group[0]["parameters"], paper.conditions(setting.column)
     assert wanted is not None
     facts = [f"{len(group)} seeds" if len(group) > 2 else f"**{len(group)} seed{'s' * (len(group) > 1)}**"]
-    if parameters["epochs"] != wanted.epochs:
-        facts.append(f"**{parameters['epochs']} epochs instead of {wanted.epochs}**")
-    if parameters.get("lr", wanted.lr) != wanted.lr:
-        facts.append(f"lr {parameters['lr']} instead of {wanted.lr}")
+    for text in recipe_departures(group[0], wanted):
+        facts.append(f"**{text}**" if "epochs instead" in text else text)
     if "soft" in (every := parameters_of(group[0])):
         facts.append("posteriors as targets" if every["soft"] else "hard labels")
     again = [

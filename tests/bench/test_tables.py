@@ -198,8 +198,15 @@ class TestSummary:
 
 
 def table3(row: str, column: str, *accuracies: float, **fields: Any) -> list[Run]:
-    parameters = {"epochs": 60 if column == "CIFAR10-N" else 50, "lr": 0.01} | fields
-    return runs(row, *accuracies, experiment="table3", column=column, parameters=parameters)
+    dataset = column.lower().replace("-", "")
+    real = {"epochs": 50, "milestones": [], "weight_decay": 0.0}
+    printed = {"recipe": "paper", "lr": 0.01} | (real if column != "CIFAR10-N" else {"epochs": 60})
+    method = {"CE": "ce", "BLTM": "bltm", "TAIDTM": "taidtm", "Max-MIG": "max-mig"}.get(row, "mine")
+    of = {"experiment": "table3", "column": column, "dataset": dataset, "method": method}
+    return runs(row, *accuracies, **of, parameters=printed | fields)
+
+
+MAX_MIG = ("adam 0.0001 instead of sgd 0.01", "batches of 64 instead of 128", "a constant rate")
 
 
 class TestBesideThePaper:
@@ -227,6 +234,34 @@ class TestBesideThePaper:
         text = to_text(table)
         assert "[a] 20 epochs instead of 50" in text
         assert "(n = 2)" in text
+
+    @pytest.mark.parametrize(
+        ("column", "row", "settings", "departures"),
+        [
+            ("CIFAR10-N", "CE", {}, ()),
+            ("CIFAR10-N", "CE", {"weight_decay": 5e-4}, ("weight decay 0.0005 instead of 0.0001",)),
+            ("CIFAR10-N", "CE", {"milestones": []}, ("a constant rate",)),
+            ("CIFAR10-N", "CE", {"milestones": [30]}, ("drops after 30 epochs",)),
+            ("CIFAR10-N", "CE", {"schedule": "cosine", "ema": 0.99}, ("schedule cosine", "averaged weights")),
+            ("CIFAR10-N", "CE", {"augment": "crop", "mixup": 0.4}, ("augmentation", "mixup")),
+            ("CIFAR10-N", "CE", {"networks": 5}, ("5 networks",)),
+            ("CIFAR10-N", "Max-MIG", {"lr": 1e-4, "epochs": 60}, MAX_MIG),
+            ("Music", "CE", {"backbone": "mlp", "backbone_options": {"dropout": 0.5}}, ("dropout 0.5",)),
+            ("Music", "CE", {"optimiser": "adam", "lr": 1e-3}, ("adam 0.001 instead of sgd 0.01",)),
+            ("Music", "TAIDTM", {"classifier_start": "warm-up"}, ("start warm-up",)),
+            ("Music", "TAIDTM", {"classifier_start": "random"}, ()),
+        ],
+    )
+    def test_footnotes_follow_from_the_whole_recipe(
+        self, column: str, row: str, settings: dict[str, Any], departures: tuple[str, ...]
+    ) -> None:
+        enough = 50 if column == "Music" else 3
+        (cell,) = (
+            cell
+            for place, cell in summarise(table3(row, column, *[80.0] * enough, **settings)).cells.items()
+            if place == (column, row)
+        )
+        assert cell.departures == departures
 
     def test_conditions_that_differ_everywhere_are_said_once(self) -> None:
         table = summarise(table3("CE", "Music", 60.0) + table3("BLTM", "Music", 61.0))

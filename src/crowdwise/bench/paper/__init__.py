@@ -37,18 +37,28 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Conditions:
-    """How the paper trained the classifiers of a column (section 5.1; appendix for ImageNet100)."""
+    """How the paper trained the classifiers of a column (sections 5.1 and 5.2; appendix for ImageNet100)."""
 
     epochs: int
     lr: float
     seeds: int | None
     """Number of runs; None where the paper does not say."""
+    optimiser: str = "sgd"
+    batch_size: int = 128
+    weight_decay: float | None = None
+    """None where the paper does not say."""
+    drops: tuple[int, ...] = ()
+    """Epochs after which the rate is lowered; none: a constant rate."""
+    dropout: float = 0.0
+    classifier_start: str = "random"
+    """Of the methods that start it in several ways."""
 
 
+_SIMULATED = Conditions(60, 0.01, 3, weight_decay=1e-4, drops=(40, 55))
 _CONDITIONS = {
-    **dict.fromkeys(("F-MNIST", "K-MNIST", "CIFAR10", "SVHN", "CIFAR10-N"), Conditions(60, 0.01, 3)),
+    **dict.fromkeys(("F-MNIST", "K-MNIST", "CIFAR10", "SVHN", "CIFAR10-N"), _SIMULATED),
     **dict.fromkeys(("LabelMe", "Music"), Conditions(50, 0.01, 50)),
-    "ImageNet100": Conditions(20, 0.2, None),
+    "ImageNet100": Conditions(20, 0.2, None, weight_decay=1e-4, drops=(10, 15)),
 }
 
 
