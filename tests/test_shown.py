@@ -64,6 +64,7 @@ PUBLIC = re.compile(r"train --(preset|data) (labelme|music)\b|report labelme\b")
 ELSEWHERE = {
     r"\d+\.\d+\.\d+\.\d+:\d+|--ray\b": "other machines; tests/cluster tries some",
     r"bench table (3|table3)": "the records of hours on a GPU; tests/bench/test_tables.py makes this table",
+    r"bench (missing|fill)": "hours of runs; tests/bench/test_coverage.py and test_filling.py have small ones",
     r"--download": "downloads",
     r"--encoder (sentence-transformers|transformers|onnx):": "a network from the hub",
     r"info NAME|bench run mine\.toml": "a name in place of yours",
@@ -91,6 +92,7 @@ QUICK = {
     "bench run birds.toml": ["--set", "epochs=2"],
     "review": ["--port", "0"],
     "report run --serve": ["--port", "0"],
+    "train --preset labelme-printed": LITTLE,
     "train --preset labelme --method taidtm": [
         *LITTLE,
         *("--set", "transition_epochs=1", "--set", "individual_epochs=1"),

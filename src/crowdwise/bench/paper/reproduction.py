@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from crowdwise.bench.paper import Conditions
 from crowdwise.bench.results import TableCell
 from crowdwise.bench.selection import Metric, Place, Record
+from crowdwise.constraints import parameters_of
 from crowdwise.registry import METHODS
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ _FEATURES = ("labelme", "music")
 
 @functools.lru_cache(maxsize=4096)
 def _recipe(method: str, parameters: str, features: bool) -> Recipe:
-    known = METHODS[method].__dataclass_fields__
+    known = parameters_of(METHODS[method])
     given = {name: value for name, value in json.loads(parameters).items() if name in known}
     model: CrowdClassifier = METHODS[method](**given)
     problem: Any = SimpleNamespace(shape=(1,) if features else (1, 28, 28), train=range(1000))
