@@ -15,10 +15,10 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from stamp import commit
 
 from crowdwise.errors import CrowdwiseWarning
 from crowdwise.ranking import BradleyTerry, Votes
+from stamp import commit
 
 RESULTS = Path(__file__).parent / "results" / "ranking.jsonl"
 SETS = ("llmfao", "wmt13_fren", "cems")

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "crowdwise"
 LAYERS = [
     ["errors", "constraints", "plugins", "registry", "system", "callbacks", "_moved"],
     ["storage", "data", "progress", "annotations"],
-    ["agreement"],
+    ["agreement", "ranking"],
     ["simulate", "readers", "datasets"],
     ["aggregation"],
     ["scoring"],

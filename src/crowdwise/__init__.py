@@ -53,6 +53,7 @@ _MODULES = (
     "networks",
     "presets",
     "quality",
+    "ranking",
     "readers",
     "report",
     "reviewing",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -263,3 +264,16 @@ def test_annotators_of_their_own_foretell_votes_better(name: str, plain: float, 
                 loss[kind] += board.fit(kept).log_loss(left_out) * len(left_out) / len(votes)
     assert loss["equal"] == pytest.approx(plain, abs=0.003)
     assert loss["own"] <= own
+
+
+def test_the_table_of_the_page_is_that_of_the_record() -> None:
+    root = Path(__file__).parents[2]
+    record = (root / "benchmarks" / "results" / "ranking.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = {row["data"]: row for row in map(json.loads, record)}
+    lines = [
+        f"| {name} | {row['votes']:,} | {row['contestants']} | {row['annotators']} | {row['equal']:.3f} | {row['own']:.3f} |"
+        for name, row in sorted(rows.items())
+    ]
+    page = (root / "docs" / "ranking.md").read_text(encoding="utf-8")
+    shown = page.partition("<!-- generated: ranking -->")[2].partition("<!-- end of generated -->")[0]
+    assert shown.strip().splitlines()[2:] == lines
