@@ -169,6 +169,7 @@ class TestTables:
         path = text(tmp_path / "t.csv", "id,a,review,note", "1,2,so dull,x", "2,4,,y")
         assert read_inputs(path, text="review").X.tolist() == ["so dull", ""]
         assert read_inputs(path, text="note", expects="text").X.tolist() == ["x", "y"]
+        assert read_inputs(path, expects="text").X.tolist() == ["so dull", ""]
         assert read_inputs(path, expects="text", trained={"text": "Note"}).X.tolist() == ["x", "y"]
         only = text(tmp_path / "only.csv", "id,a,remark", "1,2,so dull", "2,4,so warm")
         assert read_inputs(only, expects="text").X.tolist() == ["so dull", "so warm"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from PIL import Image
 from scipy import stats
 
 from crowdwise.annotations import Annotations
-from crowdwise.data import label_rules, matching, notebook, repeats
+from crowdwise.data import label_rules, matching, notebook, repeats, training
 from crowdwise.data.codes import Grouped, row_blocks, selected, totals
 from crowdwise.data.factorise import Column, Vocabulary, encode_classes, factorise, merge
 from crowdwise.data.located import find_picture, located
@@ -135,6 +136,20 @@ class TestIds:
         assert factorise(Column.of([30, 4, -5], "x"))[1].sorted_codes().tolist() == [2, 1, 0]
 
     @pytest.mark.parametrize(
+        ("values", "problem"),
+        [
+            ([None, 1, "a"], "x, row 2: 'a' is a str, but earlier values such as 1 are number"),
+            ([1, 2.5, float("nan"), True], "x, row 3: True is a bool, but earlier values such as 1 are number"),
+            ([np.True_, 2], "x, row 1: 2 is a number, but earlier values such as .*True.* are bool"),
+            (["a", b"b"], "x, row 1: b'b' is a bytes, but earlier values such as 'a' are str"),
+        ],
+    )
+    def test_of_several_types_are_refused_at_the_first_that_differs(self, values: list[Any], problem: str) -> None:
+        for given in (values, pd.Series(values, dtype=object), np.array(values, object)):
+            with pytest.raises(AnnotationError, match=problem):
+                Column.of(given, "x")
+
+    @pytest.mark.parametrize(
         ("labels", "classes"),
         [
             (["10", "9", "10"], ["9", "10"]),
@@ -149,6 +164,32 @@ class TestIds:
         codes, vocabulary = encode_classes(Column.of(labels, "label"), None)
         assert vocabulary.arrow.to_pylist() == classes
         assert [classes[code] for code in codes] == labels
+
+    def test_annotations_keep_their_meaning_in_other_codes(self) -> None:
+        a = Annotations.from_frame({"item": ["p", "q", "q"], "worker": ["u", "u", "v"], "label": ["x", "y", "x"]})
+        a = Annotations.from_triples(
+            a.instance,
+            a.annotator,
+            a.label,
+            instances=["p", "q"],
+            annotators=["u", "v"],
+            classes=["x", "y"],
+            weight=[1, 2, 3],
+        )
+        rows = [list(row.values()) for row in a.to_frame().to_pylist()]
+        for role, names, column in (("instances", "pq", 0), ("annotators", "uv", 1), ("classes", "xy", 2)):
+            other = Vocabulary.of([f"{name}!" for name in reversed(names)], role)
+            found = a.recoded(**{role: (np.array([1, 0]), other)})
+            expected = [[f"{value}!" if k == column else value for k, value in enumerate(row)] for row in rows]
+            assert [list(row.values()) for row in found.to_frame().to_pylist()] == expected
+
+    def test_weights_are_copied_and_read_only(self) -> None:
+        given = np.array([1.0, 2.0], np.float32)
+        a = Annotations.from_triples([0, 1], [0, 0], [0, 1], weight=given)
+        given[0] = 9
+        assert a.weight.tolist() == [1, 2]
+        with pytest.raises(ValueError, match="read-only"):
+            a.weight[0] = 9
 
 
 class TestRepeats:
@@ -266,6 +307,59 @@ def test_letters_are_counted_that_tell_two_names_apart() -> None:
 )
 def test_short_names_allow_fewer_mistakes(name: Any, known: list[Any], meant: Any) -> None:
     assert label_rules.misspelt(name, known) == meant
+
+
+def test_gold_that_a_column_happens_to_hold_is_read_like_a_listed_class_or_left_as_it_is() -> None:
+    rules = label_rules.LabelRules.of(False, ["cat", "dog"], (), None)
+    for sure in (True, False):
+        found = rules.resolve({"Cat": 2, "dog": 1}, {"DOG": 1, "cat": 1}, sure=sure)
+        assert found.labels == {"Cat": "cat", "dog": "dog"}
+        assert found.gold == {"DOG": "dog", "cat": "cat"}
+    assert rules.resolve({"cat": 1}, {"bird": 1}, sure=False).gold == {"bird": "bird"}
+    for labels, gold in (({"cat": 1}, {"bird": 1}), ({"bird": 1}, {})):
+        with pytest.raises(AnnotationError, match=r"label 'bird' \(1 times?\) is none of the classes 'cat', 'dog'"):
+            rules.resolve(labels, gold)
+    with pytest.raises(AnnotationError, match=r"'bird' .* is none of the classes"):
+        rules.resolve({"bird": 1}, {"bird": 1}, sure=False)  # which is a label as well
+
+
+class TestDatasets:
+    """Labels of a file for the instances of a public data set: classes by name or by code, rows by number."""
+
+    DATA = SimpleNamespace(name="zoo", class_names=("ape", "bee", "cat"), n_classes=3, X_train=np.zeros((4, 2)))
+
+    @pytest.mark.parametrize("labels", [["cat", "bee", "cat"], ["2", "1", "2"], [2, 1, 2]])
+    def test_classes_are_names_or_codes(self, labels: list[Any]) -> None:
+        found = training._of_dataset(
+            Annotations.from_frame({"item": [3, 1, 1], "worker": ["u", "u", "v"], "label": labels}), self.DATA, "f.csv"
+        )
+        assert found.votes().tolist() == [[0, 0, 0], [0, 1, 1], [0, 0, 0], [0, 0, 1]]
+        assert found.classes.tolist() == ["ape", "bee", "cat"]
+
+    @pytest.mark.parametrize(
+        ("items", "labels", "problem"),
+        [
+            (
+                [0, 1],
+                ["cat", "3"],
+                r"f\.csv: label '3' is no class of data set 'zoo': .*'ape', 'bee', 'cat' .*codes 0\.\.2",
+            ),
+            ([0, 4], ["cat", "ape"], "1 of 2 instances are no rows of the training part of 'zoo'.*0..3: 4"),
+            (["a", "b"], ["cat", "ape"], "have ids .'a', 'b'."),
+        ],
+    )
+    def test_others_are_refused_by_name(self, items: list[Any], labels: list[Any], problem: str) -> None:
+        crowd = Annotations.from_frame({"item": items, "worker": ["u", "u"], "label": labels})
+        with pytest.raises(DataError, match=problem):
+            training._of_dataset(crowd, self.DATA, "some/f.csv")
+
+    def test_without_instances_or_classes_no_crowd_can_be_simulated(self) -> None:
+        data = SimpleNamespace(name="zoo", X_train=self.DATA.X_train, y_train=np.arange(4))
+        assert training.with_truth(data) == (data.X_train, data.y_train)
+        for missing in ("X_train", "y_train"):
+            bare = SimpleNamespace(**{**vars(data), missing: None})
+            with pytest.raises(DataError, match="data set 'zoo' has no instances with known classes"):
+                training.with_truth(bare)
 
 
 class TestMatching:
@@ -393,6 +487,10 @@ class TestNotebooks:
         shown = notebook.skills("title", ["ann", "bob", "cyd"], skill, "a note")
         assert shown.index(">cyd<") < shown.index(">ann<") < shown.index(">bob</td><td>-</td>")
         assert "<p>a note</p>" in shown
+        equal = notebook.skills("title", [f"w{k}." for k in range(40)], np.repeat([0.5, 0.25], 20))
+        assert [equal.index(f">w{k}.<") for k in range(20, 30)] == sorted(
+            equal.index(f">w{k}.<") for k in range(20, 30)
+        )
         many = notebook.skills("title", [f"w{k}" for k in range(11)], np.linspace(0, 1, 11), "a note")
         assert "<p>10 of 11 annotators. a note</p>" in many
         assert "of 10" not in notebook.skills("title", [f"w{k}" for k in range(10)], np.linspace(0, 1, 10))

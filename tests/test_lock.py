@@ -172,3 +172,11 @@ def test_who_works_for_the_holder_is_let_in(tmp_path: Path) -> None:
     with locked(tmp_path / "run"), ThreadPoolExecutor(1) as pool:
         assert pool.submit(work, True).result()
         assert isinstance(pool.submit(work, False).exception(), InUseError)
+
+
+def test_the_folder_of_a_lock_is_made_with_those_above_it(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "below"
+    with locked(folder):
+        assert (folder / lock.NAME).is_file()
+    with locked(folder):  # which is there already
+        pass

@@ -348,3 +348,27 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
     assert cache_folder() == Path("/somewhere")
     monkeypatch.setenv("CROWDWISE_CACHE", "")
     assert cache_folder() == Path.home() / ".cache" / "crowdwise"
+
+
+def test_the_bound_on_arrays_counts_those_that_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, small=np.zeros(10), large=np.zeros(1000))
+    for name, size in (("small", 10 * 8 + 128), ("large", 1000 * 8 + 128)):  # with the header
+        monkeypatch.setattr(stored, "unpack_limit", lambda path, size=size: size)
+        assert len(read_npz(path, [name])[name]) in (10, 1000)
+        monkeypatch.setattr(stored, "unpack_limit", lambda path, size=size: size - 1)
+        with pytest.raises(DataError, match="unpack"):
+            read_npz(path, [name])
+
+
+def test_what_is_left_behind_a_link_stays(tmp_path: Path) -> None:
+    """A link among what killed processes left is no folder of theirs."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").touch()
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / ".tmp-x").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "work" / ".tmp-y").mkdir()
+    (tmp_path / "work" / ".tmp-y" / "file").touch()
+    tidy(tmp_path / "work")
+    assert (tmp_path / "elsewhere" / "file").exists()
+    assert not (tmp_path / "work" / ".tmp-y").exists()

@@ -197,6 +197,11 @@ class TestWorth:
         assert found.why.startswith("Vote shares are not probabilities of being right. ")
         assert "of 3 items with a true label are right; 20 are needed to measure." in found.why
 
+    def test_without_evidence_that_is_the_reason_also_for_vote_shares(self) -> None:
+        for shares in (True, False):
+            lacking = Evidence("one label")
+            assert figures.believed(None, None, lacking, shares=shares) == (None, lacking.sentence)
+
     def test_an_estimate_outside_of_what_was_measured_is_contradicted(self) -> None:
         crowd, truth = self.crowd()
         posterior = quality.majority_posterior(crowd)

@@ -7,7 +7,7 @@ numpy arrays are made on demand.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -328,7 +328,22 @@ def _chunked(values: Any) -> pa.ChunkedArray:
         array = pa.array(values, from_pandas=True)
     except OverflowError:  # numbers of 2**63 or more
         array = pa.array(values, pa.uint64(), from_pandas=True)
+    if objects:
+        _check_silent_mixtures(array, values)
     return pa.chunked_array([array])
+
+
+def _check_silent_mixtures(array: pa.Array, values: Iterable[Any]) -> None:
+    """Refuse what arrow reads without a word: truth values as 1 and 0 among numbers, and texts as bytes among bytes."""
+    kind = array.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        other: set[type] = {bool, np.bool_}
+    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        other = {str}
+    else:
+        return
+    if other & set(map(type, values)):
+        raise pa.ArrowTypeError(f"values of several types among {kind}")
 
 
 def _of_pandas(kind: pa.DataType) -> bool:
