@@ -85,7 +85,7 @@ def test_weights_that_are_all_one_are_none() -> None:
 
 
 def test_numbers_of_threads() -> None:
-    assert [resolve_threads(each) for each in (None, 1, 3)] == [1, 1, 3]
+    assert [resolve_threads(each) for each in (None, 0, 1, 3)] == [1, 1, 1, 3]
     assert resolve_threads(-1) == n_cores()
     assert resolve_threads(-n_cores() - 5) == 1
 
