@@ -161,7 +161,7 @@ def normalised(text: str, folder: Path) -> str:
     text = text.replace(str(folder), "FOLDER").replace(folder.as_uri(), "FOLDER")
     text = re.sub(r"\d+\.\d+( s\b| MB\b)", r"N\1", text)
     if "epochs" in text or "heldout" in text or "[1/1]" in text:  # what was trained differs from machine to machine
-        text = re.sub(r"(?<![\w.])[+-]?\d+\.\d+(e[+-]?\d+)?(?! ?%? ?of)", "N", text)
+        text = re.sub(r"(?<![\w.])[+-]?\d+\.\d+(e[+-]?\d+)?(?! ?%? ?of(?! the labels))", "N", text)
         text = re.sub(r" {2,}", "  ", text)
         text = re.sub(r"-{5,}|[\u2500-\u257f]{5,}", "-----", text)
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"

@@ -88,3 +88,39 @@ def test_gold_grades_also_where_people_do_not_agree(cli: Any, noise: Path, tmp_p
 def test_agreement_beyond_chance_gets_no_remark(cli: Any, graded: Path) -> None:
     assert "within chance" not in cli("agreement", graded, "--bootstrap", 0).output
     assert "whom to stop asking" in cli("annotators", graded).output
+
+
+def test_training_on_noise_claims_nothing(cli: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(2)
+    words = np.array(["red", "blue", "sun", "moon", "tree", "sea"])
+    rows = ["item,worker,label,text"]
+    for item in range(80):
+        text = " ".join(rng.choice(words, 4))
+        rows += [f"i{item},w{who},{label},{text}" for who, label in enumerate(rng.choice(list("abcd"), 5))]
+    (tmp_path / "noise.csv").write_text("\n".join(rows))
+    run = tmp_path / "run"
+    output = cli("train", tmp_path / "noise.csv", "--text", "text", "--epochs", 10, "-o", run).output
+    assert "unknown. Agreement is within chance" in output
+    assert "confidence" not in output
+    found = json.loads((run / "results.json").read_text())
+    assert found["worth"]["right"] is found["worth"]["estimated"] is None
+    assert {row["confidence"] for row in csv.DictReader((run / "labels.csv").open())} == {""}
+    assert not {row["doubt"] for row in csv.DictReader((run / "labels.csv").open())} & {"low confidence"}
+
+
+def test_train_says_what_the_classifier_adds(cli: Any, graded: Path, tmp_path: Path) -> None:
+    features = np.random.default_rng(0).normal(size=(80, 2))
+    table = ["item,a,b", *(f"i{item},{a:.3f},{b:.3f}" for item, (a, b) in enumerate(features))]
+    (tmp_path / "inputs.csv").write_text("\n".join(table))
+    run = tmp_path / "run"
+    cli("train", "--inputs", tmp_path / "inputs.csv", "--annotations", graded, "-o", run)
+    found = json.loads((run / "results.json").read_text())
+    assert "adds nothing" in found["classifier"] or "tells nothing" in found["classifier"]
+    alone = json.loads(cli("aggregate", graded, "-o", tmp_path / "labels.csv", "--json").stdout)
+    labels = {row["instance"]: row["label"] for row in csv.DictReader((tmp_path / "labels.csv").open())}
+    trained = {row["instance"]: row["label"] for row in csv.DictReader((run / "labels.csv").open())}
+    if "annotators alone" in found["classifier"].partition("(")[0]:
+        assert trained == labels
+        assert found["worth"]["right"]["share"] == pytest.approx(alone["worth"]["right"]["share"], abs=1e-5)
+    page = json.loads(cli("report", run, "-o", tmp_path / "page.html", "--json").stdout)
+    assert page["worth"]["right"]["share"] == pytest.approx(found["worth"]["right"]["share"], abs=1e-5)

@@ -8,7 +8,14 @@ import pytest
 
 from crowdwise.methods.core import base
 
-ABOUT_LABELS = {"test_labels.py", "test_concord.py", "test_inputs.py", "test_large_graphs.py", "test_protocol.py"}
+ABOUT_LABELS = {
+    "test_concord.py",
+    "test_inputs.py",
+    "test_label_check.py",
+    "test_labels.py",
+    "test_large_graphs.py",
+    "test_protocol.py",
+}
 
 
 @pytest.fixture(autouse=True)

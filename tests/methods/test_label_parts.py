@@ -12,9 +12,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import log_softmax, logsumexp, softmax
 
 from crowdwise import Annotations
+from crowdwise.aggregation import recommend
 from crowdwise.engine import Engine, Problem
 from crowdwise.errors import CrowdwiseWarning, DataError
 from crowdwise.methods.core import label_model
+from crowdwise.methods.core.label_check import CHECK, check_labels
 from crowdwise.methods.core.label_model import (
     LabelModel,
     LabelRows,
@@ -307,12 +309,9 @@ def test_classes_of_a_table_may_be_more_and_in_another_order() -> None:
 def test_a_summary_counts_what_the_table_says() -> None:
     votes = [["a", "a", "b"], ["a", "b", None], ["b", "b", "b"], [None, None, None]]
     line = label_summary(label_table(votes, [[0.2, 0.8], [0.9, 0.1], [0.2, 0.8], [0.9, 0.1]]))
-    assert (
-        line
-        == "1 of 3 labels go against the majority vote (33.3 %), 1 decide a tie; mean confidence 85.0 %; 1 without labels"
-    )
+    assert line == "1 of 3 labels go against the majority vote (33.3 %), 1 decide a tie; 1 without labels"
     clear = label_summary(label_table([["a"], ["b"]], [[1, 0], [0, 1]]))
-    assert clear == "0 of 2 labels go against the majority vote (0.0 %); mean confidence 100.0 %"
+    assert clear == "0 of 2 labels go against the majority vote (0.0 %)"
     nothing = label_table(Annotations.from_triples([], [], [], n_classes=2), np.empty((0, 2)))
     assert label_summary(nothing) == "0 of 0 labels go against the majority vote (0.0 %)"
 
@@ -389,6 +388,10 @@ def test_labels_of_training_instances_from_their_parts(members: int | None, shuf
     assert kept.weights == pytest.approx(model.weights)
     assert kept.strength == model.strength
     assert_allclose(kept.shares, model.shares, atol=1e-6)
+    check = check_labels(some.select(instances=place), mean, judged, most, 0)
+    assert_allclose(found[CHECK], check.to_array())
+    if check.labels_alone:
+        posterior = recommend(some.select(instances=place), random_state=0).estimator.posterior_
     labelled = np.flatnonzero(some.labels_per_instance)
     by_instance = np.empty((60, 3))
     by_instance[place] = posterior

@@ -74,7 +74,7 @@ def aggregate(
             "method": result.method,
             "why": result.reason,
             "changed": f"{share(figures.changed, n)} differ from majority vote (a label that shares a tie does not)",
-            "right": _right(found),
+            "right": found.sentence,
             "estimate": None if result.promise is None else _estimate(result.promise, found),
             "gold": None if result.gold is None else _gold(result.gold),
             "yardstick": None if found.yardstick is None else f"{found.yardstick}, without looking at the items",
@@ -92,16 +92,6 @@ def _agreement(figures: Figures, ordinal: float | None) -> str:
     if ordinal is not None:
         alpha = f"Krippendorff's alpha {number(ordinal)} as a scale, {number(figures.alpha)} as names"
     return f"{alpha}, raw agreement {number(figures.raw_agreement)}"
-
-
-def _right(found: Worth) -> str:
-    """The share of right labels to believe, and why."""
-    if found.right is None:
-        return f"unknown. {found.why}"
-    share, low, high = found.right.share, found.right.low, found.right.high
-    about = "about " if found.right.basis == "estimated" else ""
-    near = "" if found.near is None else f" {found.near.share:.1%} are right or one step off."
-    return f"{about}{share:.1%} of the labels, between {low:.1%} and {high:.1%}.{near} {found.why}"
 
 
 def _estimate(promise: Promise, found: Worth) -> str | None:

@@ -48,6 +48,16 @@ class Worth:
             self.measured is not None and self.estimated is not None and not self.measured.holds(self.estimated.share)
         )
 
+    @property
+    def sentence(self) -> str:
+        """The share of right labels to believe, and why; or why there is none."""
+        if self.right is None:
+            return f"unknown. {self.why}"
+        share, low, high = self.right.share, self.right.low, self.right.high
+        about = "about " if self.right.basis == "estimated" else ""
+        near = "" if self.near is None else f" {self.near.share:.1%} are right or one step off."
+        return f"{about}{share:.1%} of the labels, between {low:.1%} and {high:.1%}.{near} {self.why}"
+
 
 def worth(
     crowd: Annotations,

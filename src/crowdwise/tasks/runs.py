@@ -88,9 +88,19 @@ def result_facts(results: Mapping[str, Any]) -> dict[str, str | None]:
     test, gold, agreement = (results.get(key) for key in ("test_accuracy", "gold_accuracy", "agreement"))
     return {
         "test accuracy": None if test is None else f"{100 * test:.2f} %",
-        "accuracy on gold": None if gold is None else f"{100 * gold:.2f} % of {results['gold_instances']:,} instances",
+        "accuracy on gold": None if gold is None else _on_gold(results),
         "validation agreement": None if agreement is None else f"{agreement:.3f}",
         "labels": results.get("labels"),
+        "right": results.get("right"),
+        "classifier": results.get("classifier"),
         "warning": " ".join(results.get("warnings", ())) or None,
         "training": f"{results['seconds']:.1f} s",
     }
+
+
+def _on_gold(results: Mapping[str, Any]) -> str:
+    """How often the classifier is right on instances with gold, with a 95 % interval where the run notes one."""
+    line = f"{100 * results['gold_accuracy']:.2f} % of {results['gold_instances']:,} instances"
+    if "gold_low" not in results:  # runs of earlier versions
+        return line
+    return f"{line}, between {100 * results['gold_low']:.1f} and {100 * results['gold_high']:.1f}"

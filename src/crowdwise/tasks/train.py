@@ -14,14 +14,20 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 import crowdwise
 from crowdwise import presets, simulate
+from crowdwise.data.shares import wilson
 from crowdwise.data.training import TrainingData, from_dataset, from_files
 from crowdwise.encoders import take_rows
 from crowdwise.engine.checkpoint import RunDirectory, explicit_parameters
 from crowdwise.engine.guard import first_try
 from crowdwise.errors import ConfigError, ModelFileError, UsageError, spelled
+from crowdwise.figures import Worth, worth
 from crowdwise.methods.core.base import CrowdClassifier
+from crowdwise.methods.core.label_check import LabelCheck
 from crowdwise.methods.core.labels import label_summary, label_table
 from crowdwise.readers import STDIN, write_table
 from crowdwise.registry import METHODS
@@ -110,6 +116,7 @@ class Plan:
 
 
 SOURCE = tuple(each.name for each in dataclasses.fields(Plan) if each.name != "method")
+SILENT_KINDS = ("chance", "one class")  # evidence with which no label has a confidence
 NEUTRAL = ("device", "verbose")  # parameters that decide nothing, so that the engine does not note them
 
 
@@ -198,6 +205,8 @@ class Run:
             rows, classes = data.gold
             results["gold_accuracy"] = model.score(take_rows(data.X, rows), classes)
             results["gold_instances"] = len(rows)
+            low, high = wilson(results["gold_accuracy"] * len(rows), len(rows))
+            results["gold_low"], results["gold_high"] = float(low), float(high)
         agreements = [record["agreement"] for record in model.history_ if record["agreement"] is not None]
         results["agreement"] = agreements[-1] if agreements else None
         repeated = first_try(model.history_[-1]["stage"]) if model.history_ else None
@@ -206,9 +215,16 @@ class Run:
             results["first_try_agreement"] = first[-1]
         results["seconds"] = round(sum(record["seconds"] for record in model.history_), 2)
         if hasattr(model, "posterior_"):  # models of earlier versions have none
-            labels = label_table(data.annotations, model)
+            found = worth(data.annotations, np.asarray(model.posterior_, np.float64), _truth(data))
+            labels = label_table(data.annotations, model, confident=found.evidence.kind not in SILENT_KINDS)
             write_table(labels, self.path / LABELS)
             results["labels"] = label_summary(labels)
+            results["right"] = found.sentence
+            results["worth"] = _worth_json(found)
+            check = LabelCheck.of(model.arrays_)
+            if check is not None:
+                results["classifier"] = str(check)
+                results["label_check"] = dataclasses.asdict(check) if check.compared else None
         if model.warnings_:
             results["warnings"] = model.warnings_
         write_json(self.path / RESULTS, results)
@@ -222,6 +238,24 @@ class Run:
                 f"or choose another folder ({spelled('out')})",
                 parameter="out",
             )
+
+
+def _truth(data: TrainingData) -> npt.NDArray[np.int64] | None:
+    """True classes of the instances (n,), -1 if unknown; None if none is known."""
+    if data.crowd is not None:
+        return np.asarray(data.crowd.y, np.int64)
+    if data.gold is None:
+        return None
+    truth = np.full(data.annotations.n_instances, -1, np.int64)
+    truth[data.gold[0]] = data.annotations.class_codes(data.gold[1])
+    return truth
+
+
+def _worth_json(found: Worth) -> dict[str, Any]:
+    """What the labels are worth, for ``results.json``."""
+    shares = {name: getattr(found, name) for name in ("right", "estimated", "measured", "majority")}
+    known = {name: None if share is None else dataclasses.asdict(share) for name, share in shares.items()}
+    return known | {"evidence": found.evidence.kind, "why": found.why}
 
 
 def plan(

@@ -19,6 +19,7 @@ from crowdwise.annotations import Annotations
 from crowdwise.engine import Engine
 from crowdwise.engine.evaluation import evaluate
 from crowdwise.errors import CrowdwiseWarning, DataError, ModelFileError, shorten
+from crowdwise.methods.core.label_check import CHECK, by_labels_alone, check_labels
 from crowdwise.methods.core.label_model import Floats, LabelModel, LabelRows, forget, power_alone, power_by_agreement
 from crowdwise.networks import Classifier, Stacked
 from crowdwise.networks.rows import few_log_softmax
@@ -33,7 +34,8 @@ def label_arrays(engine: Engine, crowd: Annotations, classifier: nn.Module, hone
     """What a fitted model keeps of the crowd's labels: the posterior of every instance, and the `LabelModel`.
 
     ``honest`` is ln f of the training instances (N, K, C) by K networks that were not trained on them, if there are any.
-    A classifier whose predictions are not finite has no labels to give, and nothing is kept.
+    Where held-out labels show that the classifier makes labels no better, the posterior is that of labels alone. A
+    classifier whose predictions are not finite has no labels to give, and nothing is kept.
     """
     problem = engine.problem
     order = np.arange(crowd.n_instances) if problem.order is None else problem.order
@@ -41,7 +43,8 @@ def label_arrays(engine: Engine, crowd: Annotations, classifier: nn.Module, hone
     logits = evaluate(classifier, problem.train.inputs, everything, problem.prepare, dtype=engine.dtype)
     log_f = log_softmax(logits.double().cpu().numpy(), axis=1)
     trained = np.isin(order, problem.train.instance.cpu().numpy())
-    rows = LabelRows.of(crowd if problem.order is None else crowd.select(instances=order))
+    ordered = crowd if problem.order is None else crowd.select(instances=order)
+    rows = LabelRows.of(ordered)
     members = log_f[:, None]
     if honest is not None:
         members = np.repeat(members, honest.shape[1], axis=1)
@@ -58,13 +61,16 @@ def label_arrays(engine: Engine, crowd: Annotations, classifier: nn.Module, hone
     if len(instances):
         model = replace(model, alone=power_alone(model, members[instances], sample, found[instances], most))
     posterior = np.empty_like(found, dtype=np.float32)
+    check = check_labels(ordered, log_f, judged, most, problem.seed)
+    if check.labels_alone:
+        found = by_labels_alone(ordered, problem.seed)
     posterior[order] = found
     unlabelled = np.flatnonzero(crowd.labels_per_instance == 0)
     if len(unlabelled):
         at, function = torch.from_numpy(unlabelled).to(problem.device), as_sure_as(classifier, model.alone)
         sure = evaluate(classifier, problem.train.inputs, at, problem.prepare, dtype=engine.dtype, function=function)
         posterior[unlabelled] = softmax(sure.double().cpu().numpy(), axis=1)
-    return {POSTERIOR: posterior, **_to_arrays(model)}
+    return {POSTERIOR: posterior, CHECK: check.to_array(), **_to_arrays(model)}
 
 
 def as_sure_as(classifier: nn.Module, power: float) -> Callable[[Tensor], Tensor]:
@@ -146,13 +152,14 @@ def _codes(ids: Array, known: Array) -> npt.NDArray[np.int64]:
     return np.array([place.get(value, -1) for value in ids.tolist()], dtype=np.int64)
 
 
-def label_table(annotations: Any, posterior: Any, classes: Any = None) -> pa.Table:
+def label_table(annotations: Any, posterior: Any, classes: Any = None, *, confident: bool = True) -> pa.Table:
     """One row per instance: ``instance``, ``label``, ``confidence``, ``majority_vote``, ``doubt``.
 
     ``posterior`` is an array (n, C), or a fitted method or aggregator (its ``posterior_``); its columns are ``classes``, by
     default those of the annotations. ``majority_vote`` is null without labels. ``doubt`` says why a label deserves a second
     look, and is null where nothing speaks against it: ``"no labels"``, ``"against the votes"``, ``"tied votes"`` or
-    ``"low confidence"`` (below 0.7).
+    ``"low confidence"`` (below 0.7). Confidence is null, and no reason for doubt, unless the table is ``confident``: where
+    labels agree no more than by chance, it would be made up.
 
     >>> label_table([["cat", "cat", "dog"], ["dog", None, None]], [[0.4, 0.6], [0.1, 0.9]]).to_pylist()[0]["doubt"]
     'against the votes'
@@ -172,14 +179,14 @@ def label_table(annotations: Any, posterior: Any, classes: Any = None) -> pa.Tab
         (unlabelled, "no labels"),
         (against_votes(votes, label), "against the votes"),
         (tied_votes(votes), "tied votes"),
-        (confidence < _UNSURE, "low confidence"),
+        ((confidence < _UNSURE) & confident, "low confidence"),
     ]
     doubt = np.select([mask for mask, _ in reasons], [reason for _, reason in reasons], default="")
     return pa.table(
         {
             "instance": crowd.instance_vocabulary.arrow,
             "label": pa.array(known[label].tolist()),
-            "confidence": confidence,
+            "confidence": pa.array(confidence, pa.float64(), mask=np.full(len(confidence), not confident)),
             "majority_vote": pa.array(known.tolist()).take(pa.array(votes.argmax(1), mask=unlabelled)),
             "doubt": pa.array(doubt, type=pa.string(), mask=doubt == ""),
         }
@@ -190,7 +197,7 @@ def label_summary(table: pa.Table) -> str:
     """What a label table says, in one line.
 
     >>> label_summary(label_table([["cat", "cat", "dog"], ["dog", None, None]], [[0.4, 0.6], [0.1, 0.9]]))
-    '1 of 2 labels go against the majority vote (50.0 %); mean confidence 75.0 %'
+    '1 of 2 labels go against the majority vote (50.0 %)'
     """
     labelled = table.num_rows - table["majority_vote"].null_count
     doubts = table["doubt"].to_pylist()
@@ -199,6 +206,4 @@ def label_summary(table: pa.Table) -> str:
     tied = doubts.count("tied votes")
     line = f"{changed:,} of {labelled:,} labels go against the majority vote ({share})"
     line += f", {tied:,} decide a tie" if tied else ""
-    if table.num_rows:
-        line += f"; mean confidence {np.mean(table['confidence'].to_numpy()):.1%}".replace("%", " %")
     return line if labelled == table.num_rows else f"{line}; {table.num_rows - labelled:,} without labels"
