@@ -193,6 +193,7 @@ def test_accuracy_is_that_of_full_heads(method):
     )
     parameters = {
         "recipe": "paper",
+        "classifier_start": "sharpened",  # random weights lose classes where there are few examples
         "epochs": 15,
         "warmup_epochs": 8,
         "transition_epochs": 10,
