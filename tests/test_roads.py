@@ -141,6 +141,9 @@ def samples() -> dict[str, Sample]:
         "models": Sample(
             "a.csv", text(changed(kind=lambda k, row: "model" if row["worker"] == "gpt" else "person")), False
         ),
+        "kinds": Sample(
+            "a.csv", text(plain), "kinds.csv", files={"kinds.csv": b"annotator,kind\ngpt,model\n"}
+        ),
         "clean": Sample(
             "a.csv", text(changed(label=lambda k, row: row["label"].title() if k % 3 else row["label"])), True
         ),

@@ -147,6 +147,9 @@ OPTIONS = {
     ),
     "weight": _option(metavar="COLUMN", help="Column of weights; one named weight is found."),
     "models": _option("--models/--no-models", kind=bool, default=True, help="Whether models count as annotators."),
+    "kinds": _option(
+        metavar="FILE", help="Table of annotators and kinds (person, model); models are told by their names otherwise."
+    ),
     "clean": _option(
         "--clean", kind=bool, default=False, help="Merge labels that differ in case, blanks, punctuation only."
     ),

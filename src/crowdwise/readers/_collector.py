@@ -60,6 +60,8 @@ class Collector:
         if label is None:
             self.left_out["without a label"] += 1
             return
+        if self.options.kinds is not None:
+            model = self.options.kinds.get(str(annotator), MODEL if model else PERSON) == MODEL
         if model and not self.options.models:
             self.left_out["by models"] += 1
             return

@@ -23,6 +23,7 @@ from crowdwise.registry import Registry
 
 Several = Literal["error", "first", "skip"]
 PERSON, MODEL = "person", "model"
+KIND_COLUMNS = ("kind", "annotatorkind", "annotatortype")
 PICTURE_FIELDS = ("image", "picture", "photo", "img", "imageurl", "pictureurl", "filename", "thumbnail")
 TEXT_FIELDS = ("text", "content", "sentence", "document", "question", "prompt", "title", "html", "body", "review")
 
@@ -75,6 +76,8 @@ class ReadOptions:
     duplicates: Duplicates = "keep"
     several: Several = "error"
     models: bool = True
+    kinds: Mapping[str, str] | None = None
+    """Kinds of annotators by their ids, as text; None if nobody says so."""
     details: bool = True
     rules: LabelRules = NO_RULES
     weight: str | None = None

@@ -21,6 +21,7 @@ from crowdwise.readers._files import DAMAGE, FORMATS, check_file
 from crowdwise.readers._source import ARCHIVES, SHEET, STDIN, TEXT, InputFile, standard_input
 from crowdwise.readers._text import Layout, bare_suffix
 from crowdwise.readers.gold import with_gold
+from crowdwise.readers.kinds import check_kinds, kinds_of_file
 
 AUTO = "auto"
 ROLES = ("instance", "annotator", "label", "gold", "weight")  # columns that a user may name
@@ -43,6 +44,7 @@ def read(
     duplicates: Duplicates | None = None,
     several: Several = "error",
     models: bool = True,
+    kinds: str | os.PathLike[str] | Mapping[str, str] | None = None,
     details: bool = True,
     columns: Sequence[str] | None = None,
     encoding: str | None = None,
@@ -68,7 +70,9 @@ def read(
     without a header. ``duplicates`` decides what happens to
     repeated labels of an instance by the same annotator: by default they are kept, but those of a model that was asked
     several times share one label ("share"). ``several`` is for annotations with more than one choice: an error, the first, or
-    skip them. ``models=False`` leaves out labels given by models; ``details=False``, everything
+    skip them. ``models=False`` leaves out labels given by models. ``kinds`` says who is one: a table with the columns annotator
+    and kind (person or model), or a mapping; by default a column of the file says so, or the names of annotators, such as
+    gpt-4o. ``details=False`` leaves out everything
     that aggregation does not need: times, durations, texts, pictures and other columns.
 
     ``encoding``, ``separator`` and ``sheet`` (of a spreadsheet) are found out if you do not say them.
@@ -98,6 +102,7 @@ def read(
         "duplicates": duplicates,
         "several": several,
         "models": models,
+        "kinds": kinds,
         "details": details,
         "columns": columns,
         "encoding": encoding,
@@ -123,6 +128,8 @@ def read(
             export = _read(piped, "standard input", format, request)
     else:
         export = _read(Path(path), str(path), format, request)
+    if not isinstance(kinds, Mapping):
+        check_kinds(options.kinds, export.annotations.annotators)
     if request.gold_file is None:
         return export
     with _naming(request.gold_file, str(request.gold_file)):
@@ -162,6 +169,7 @@ class Request:
             duplicates="keep" if duplicates is None else duplicates,
             several=given.get("several", "error"),
             models=given.get("models", True),
+            kinds=kinds_of_file(given.get("kinds")),
             details=given.get("details", True),
             rules=rules,
             weight=given.get("weight"),

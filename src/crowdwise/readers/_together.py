@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from crowdwise.readers._collector import kinds_of, plain_column, without_repeats
 from crowdwise.readers._export import MODEL, READERS, Export
 from crowdwise.readers._read import AUTO, LAYOUTS, ROLES, Request, detected, kind_of, read
 from crowdwise.readers.gold import with_gold
+from crowdwise.readers.kinds import check_kinds
 
 VOCABULARIES = {"instances": "instance_vocabulary", "annotators": "annotator_vocabulary", "classes": "class_vocabulary"}
 TRUTH_VALUES = ("false", "true")
@@ -44,12 +46,14 @@ def read_together(paths: Sequence[str | os.PathLike[str]], format: str = AUTO, *
         raise ConfigError("a file is named twice")
     request = Request.of(options)
     usable = _usable(files, options)
+    options |= {"kinds": request.options.kinds}  # read once
     own = [{name: value for name, value in options.items() if name in names} for names in usable]
     formats = [
         format if not k and format != AUTO else detected(file, given)
         for k, (file, given) in enumerate(zip(files, own, strict=True))
     ]
     exports = _read_all(files, formats, own, options)
+    check_kinds(request.options.kinds, chain.from_iterable(export.annotations.annotators for export in exports))
     answers = [READERS[name].answers for name in formats]
     merged = _Merged(files, exports, request)
     if request.options.duplicates == "share" or (request.shares and any(answers)):

@@ -25,6 +25,7 @@ from crowdwise.readers._doubts import about_consensus, about_doubtful_items, abo
 from crowdwise.readers._export import READERS, Export, Reader, ReadOptions
 from crowdwise.readers._node import Node
 from crowdwise.readers._source import SHEET, TEXT, InputFile, zip_parts
+from crowdwise.readers.kinds import named_models
 from crowdwise.readers.table import describe
 from crowdwise.storage.arrays import read_npy, read_npz
 
@@ -99,6 +100,8 @@ def _read_text(source: InputFile, options: ReadOptions) -> Export:
     counts = Counter(cell for row in body for cell in row[ids:])
     absent = _missing_cells(counts, options.rules)
     collector = Collector(source, options)
+    places, about = named_models(annotators, options.kinds)
+    models = {annotators[place] for place in places}
     unlabelled = 0
     told: list[set[str]] = []
     for number, row in enumerate(body):
@@ -109,10 +112,13 @@ def _read_text(source: InputFile, options: ReadOptions) -> Export:
         for annotator in annotators:
             if node.value[annotator] not in absent:
                 label = Node(node.value[annotator], node, str(annotator)).label()
-                collector.add(node, instance, Node(annotator, node, "annotator").id(), label)
+                who = Node(annotator, node, "annotator").id()
+                collector.add(node, instance, who, label, model=annotator in models)
         unlabelled += len(collector) == before
     remarks += _about_missing({cell: counts[cell] for cell in absent if cell})
     remarks += [*about_consensus(annotators), *about_doubtful_items(told, [row[0] for row in body])]
+    if about:
+        remarks.append(about.removeprefix("; "))
     if unlabelled:
         remarks.append(f"left out: {count(unlabelled, 'instances')} without a label")
     return collector.export(None, remark="; ".join(remarks))
@@ -239,7 +245,7 @@ def _read_array(source: InputFile, options: ReadOptions) -> Export:
         n_rows=len(annotations),
         message=message,
         question=question or None,
-        kinds=kinds_of(annotations.n_annotators, set()),
+        kinds=kinds_of(annotations.n_annotators, named_models(range(annotations.n_annotators), options.kinds)[0]),
     )
 
 

@@ -20,10 +20,20 @@ from crowdwise.data.frames import ALIASES, ROW_ID, find_column, known_column
 from crowdwise.data.types import Ints
 from crowdwise.errors import AnnotationError, ReadError, spelled
 from crowdwise.readers._collector import array_of, kinds_of, plain_column, without_repeats
-from crowdwise.readers._export import MODEL, PICTURE_FIELDS, READERS, TEXT_FIELDS, Export, Reader, ReadOptions
+from crowdwise.readers._export import (
+    KIND_COLUMNS,
+    MODEL,
+    PICTURE_FIELDS,
+    READERS,
+    TEXT_FIELDS,
+    Export,
+    Reader,
+    ReadOptions,
+)
 from crowdwise.readers._files import Columns
 from crowdwise.readers._node import storable
 from crowdwise.readers._source import InputFile, values_of
+from crowdwise.readers.kinds import named_models
 from crowdwise.readers.table import TableRead, describe, read_columns, some_rows
 
 Rows = Ints
@@ -32,7 +42,7 @@ _FIGURES = re.compile(r"\s*-?[0-9][0-9.,]*\s*")  # what may be a number, however
 DETAILS: dict[str, tuple[str, ...]] = {
     "timestamp": ("timestamp", "createdat", "submittedat", "annotatedat", "submittime", "datetime", "date", "time"),
     "duration": ("duration", "leadtime", "seconds", "worktimeinseconds", "elapsed", "timespent"),
-    "kind": ("kind", "annotatorkind", "annotatortype"),
+    "kind": KIND_COLUMNS,
     "confidence": ("confidence",),
     "text": TEXT_FIELDS,
     "picture": PICTURE_FIELDS,
@@ -93,7 +103,11 @@ def _export(
         loaded = loaded if kept is None else {name: some_rows(values, kept) for name, values in loaded.items()}
         gold = _of_known(gold, every)
     more = {role: loaded[name] for role, name in roles.items()}
-    models = _models(every.annotator, more.get("kind"))
+    if options.kinds is None and "kind" in more:
+        models = _models(every.annotator, more["kind"])
+    else:
+        models, about = named_models(every.annotators.tolist(), options.kinds)
+        remark += about
     annotations, rows = without_repeats(every, options.duplicates, where)
     n_rows = len(every)
     if models and not options.models:
@@ -247,8 +261,6 @@ def _about_thousands(texts: pa.ChunkedArray) -> str:
 
 def _models(annotator: npt.NDArray[np.int32], kinds: Any) -> set[int]:
     """Codes of the annotators that a column of kinds marks as models."""
-    if kinds is None:
-        return set()
     is_model = [isinstance(kind, str) and kind.strip().lower() == MODEL for kind in values_of(kinds)]
     return set(annotator[np.array(is_model, bool)].tolist())
 
