@@ -18,6 +18,8 @@ from crowdwise.registry import AGGREGATORS
 
 STREAMING = ("hierarchical-dawid-skene", "wawa", "majority-vote")
 MEMBERS = ("hierarchical-dawid-skene", "ebcc", "wawa", "majority-vote")
+SPARSE = ("wawa", "majority-vote")
+NEEDED = 5.0  # labels beyond two per item, for each entry of a confusion matrix, below which no matrix is learnt
 MANY = 1_000_000  # labels, and four per annotator and class, times classes: above it EBCC takes too long
 HALVES = 2  # fits of a member that starts at random, each with half of the restarts
 SMALL = 3_000  # labels up to which restarts are doubled: small crowds have more optima, and cost little
@@ -61,7 +63,8 @@ class Committee(Aggregator):
 
     members: tuple[str, ...] | Literal["auto"] = "auto"
     """Names of aggregators, two or more; ``"auto"``: hierarchical Dawid-Skene, EBCC, WAWA and the votes, without EBCC if
-    the crowd is on disk or has a million labels times classes."""
+    the crowd is on disk or has a million labels times classes. WAWA and the votes alone if matrices cannot be learnt:
+    two labels of an item do not identify them, and fewer than 5 C² labels are beyond two per item."""
     n_restarts: PositiveInt = 10
     """Random starts of a member that needs them, in all; twice as many in crowds of up to 3,000 labels."""
     n_jobs: int | None = None
@@ -85,9 +88,7 @@ class Committee(Aggregator):
         return crowd.rows(queries.mean, *raw)  # type: ignore[no-any-return]
 
     def _names(self, crowd: Crowd) -> tuple[str, ...]:
-        if self.members != "auto":
-            return self.members
-        return MEMBERS if isinstance(crowd, MemoryCrowd) and not is_large(crowd) else STREAMING
+        return suitable_members(crowd) if self.members == "auto" else self.members
 
     def _opinions(self, name: str, crowd: Crowd) -> list[Opinion]:
         """What a member says: once, or from each of two sets of starts."""
@@ -167,6 +168,24 @@ class Committee(Aggregator):
             raise ConfigError(f"members must name two or more different aggregators, got {self.members!r}")
         if "committee" in self.members:
             raise ConfigError("a committee cannot be a member of itself")
+
+
+def suitable_members(crowd: Crowd) -> tuple[str, ...]:
+    """The members of a committee by default."""
+    if not identified(crowd):
+        return SPARSE
+    return MEMBERS if isinstance(crowd, MemoryCrowd) and not is_large(crowd) else STREAMING
+
+
+def identified(crowd: Crowd) -> bool:
+    """Whether there are labels enough to learn confusion matrices.
+
+    Matrices and class shares that explain two labels of every item are not unique; a third label, or a gold label, makes
+    them so. Below `NEEDED` such labels for each entry of a matrix, what is learnt is mostly a bias common to all.
+    """
+    beyond = int(np.maximum(crowd.annotators_per_instance - 2, 0).sum())
+    known = int(np.count_nonzero(crowd.gold >= 0)) if crowd.gold.size else 0
+    return beyond + known >= NEEDED * crowd.n_classes**2
 
 
 def is_large(crowd: Crowd) -> bool:
