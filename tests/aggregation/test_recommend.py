@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from crowds import LABEL_ONLY, accuracy, real, simulated, sparse
 
-from crowdwise.aggregation import recommend
+from crowdwise.aggregation import Committee, HierarchicalDawidSkene, recommend
 from crowdwise.aggregation import recommend as choose
 from crowdwise.annotations import Annotations
+from crowdwise.figures import shared_hits
 
 
 def test_majority_vote_always_stands_beside() -> None:
@@ -69,3 +71,67 @@ def test_real_sets_never_lose_two_points(name: str) -> None:
     crowd, truth = real(name)
     chosen = recommend(crowd)
     assert accuracy(chosen.estimator.labels_, truth) > accuracy(chosen.majority_vote.labels_, truth) - 2
+
+
+def bias_alone(seed: int, n: int = 300) -> tuple[Annotations, npt.NDArray[np.int64]]:
+    """Two labels of every item, and a bias of everybody towards the first of three classes."""
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(0, 3, n)
+    instance = np.repeat(np.arange(n), 2)
+    annotator = np.argsort(rng.random((n, 12)), axis=1)[:, :2].ravel()
+    chances = np.array([[0.9, 0.05, 0.05], [0.4, 0.55, 0.05], [0.4, 0.05, 0.55]])[truth[instance]]
+    label = (rng.random((2 * n, 1)) > chances.cumsum(axis=1)).sum(axis=1).clip(max=2)
+    return Annotations.from_triples(instance, annotator, label, n_instances=n, n_classes=3), truth
+
+
+def test_two_labels_per_item_do_not_identify_matrices() -> None:
+    losses: dict[str, list[float]] = {"committee": [], "hierarchical-dawid-skene": []}
+    for seed in range(3):
+        crowd, truth = bias_alone(seed)
+        chosen = recommend(crowd)
+        assert list(chosen.estimator.members_) == ["wawa", "majority-vote"]
+        assert "too few labels are beyond two per item" in chosen.reason
+        fixed = HierarchicalDawidSkene().fit(crowd)
+        vote = shared_hits(crowd.votes(), truth).mean()
+        for name, model in (("committee", chosen.estimator), ("hierarchical-dawid-skene", fixed)):
+            losses[name].append(vote - shared_hits(model.posterior_, truth).mean())
+    assert np.mean(losses["committee"]) < 0.02 < np.mean(losses["hierarchical-dawid-skene"])
+
+
+def test_third_labels_or_gold_labels_identify_matrices() -> None:
+    crowd, truth = bias_alone(0)
+    gold = {item: int(truth[item]) for item in range(45)}  # five for each entry of a matrix of three classes
+    assert "ebcc" in Committee(n_restarts=2).fit(crowd, gold).members_
+    assert "ebcc" not in Committee(n_restarts=2).fit(crowd, dict(list(gold.items())[:44])).members_
+    assert "ebcc" in Committee(n_restarts=2).fit(simulated(45, 9, 3, 3, seed=1)[0]).members_
+    assert "ebcc" not in Committee(n_restarts=2).fit(simulated(44, 9, 3, 3, seed=1)[0]).members_
+
+
+def panel_of(names: list[str], n: int = 60) -> Annotations:
+    """Everybody labels everything."""
+    crowd, _ = simulated(n, len(names), 2, len(names), seed=3)
+    return Annotations.coerce(
+        {
+            "item": crowd.instance.tolist(),
+            "annotator": [names[code] for code in crowd.annotator],
+            "label": crowd.label.tolist(),
+        }
+    )
+
+
+MODELS = ["gpt-4o", "claude-3-opus", "llama3:latest", "mistral-7b-instruct", "flan-t5-xl"]
+
+
+def test_names_of_models_are_known_and_their_agreement_is_no_probability() -> None:
+    chosen = recommend(panel_of(MODELS))
+    assert (chosen.name, chosen.confidence) == ("hierarchical-dawid-skene", "agreement")
+    assert "5 of 5 annotators are models" in chosen.reason
+    told = recommend(panel_of(MODELS), gold=dict.fromkeys(range(20), 0))
+    assert told.confidence == "probability"
+    assert recommend(panel_of(MODELS), models=()).confidence == "probability"
+
+
+def test_people_beside_models_make_a_probability() -> None:
+    chosen = recommend(panel_of([*MODELS, "ann", "ben"]))
+    assert (chosen.name, chosen.confidence) == ("panel", "probability")
+    assert recommend(panel_of(["ann", "ben", "claude", "gemma", "eve"])).name == "committee"

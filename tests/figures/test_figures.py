@@ -9,7 +9,7 @@ import pytest
 
 from crowdwise import figures, quality
 from crowdwise.annotations import Annotations
-from crowdwise.figures import Evidence, Person, RightShare, Verdict
+from crowdwise.figures import Evidence, Person, RightShare, Verdict, evidence, needed, worth
 
 
 def dense(n: int, skill: list[float], classes: int = 3, seed: int = 0) -> tuple[Annotations, np.ndarray]:
@@ -210,3 +210,44 @@ def test_labels_one_step_off_are_counted_on_a_scale_only() -> None:
     assert (found.right.share, found.near.share) == (0.5, 0.75)
     names = figures.worth(crowd, quality.majority_posterior(crowd), truth, ordered="no")
     assert (names.scale, names.near) == (None, None)
+
+
+def panel_of_models(people: int = 0, n: int = 60) -> Annotations:
+    """Five models that label everything and agree mostly, and some people."""
+    rng = np.random.default_rng(1)
+    truth = rng.integers(0, 2, n)
+    names = [*(f"model {number}" for number in range(5)), *(f"person {number}" for number in range(people))]
+    answers = np.where(rng.random((n, len(names))) < 0.85, truth[:, None], 1 - truth[:, None])
+    rows = {"item": np.repeat(np.arange(n), len(names)), "annotator": names * n, "label": answers.ravel()}
+    return Annotations.coerce({name: np.asarray(values).tolist() for name, values in rows.items()})
+
+
+def test_agreement_of_models_alone_is_no_evidence() -> None:
+    crowd = panel_of_models()
+    models = [name for name in crowd.annotators.tolist() if name.startswith("model")]
+    found = worth(crowd, crowd.votes() / 5, models=models)
+    assert found.right is None
+    assert found.estimated is None
+    assert found.evidence.kind == "models"
+    assert "True labels of 38 items drawn at random" in found.why
+    assert worth(crowd, crowd.votes() / 5).right is not None  # of people, it is
+
+
+def test_two_labels_of_people_or_gold_make_evidence_of_models() -> None:
+    for people, kind in ((1, "models"), (2, "labels")):
+        crowd = panel_of_models(people)
+        models = [name for name in crowd.annotators.tolist() if name.startswith("model")]
+        assert evidence(crowd, models=models).kind == kind
+        assert evidence(crowd, models=models, gold=20).kind == "labels"
+    truth = np.where(np.arange(60) < 30, crowd.votes().argmax(axis=1), -1)
+    found = worth(panel_of_models(), panel_of_models().votes() / 5, truth, models=models)
+    assert found.right is found.measured is not None
+
+
+def test_as_many_true_labels_as_are_needed_show_a_share_to_within_ten_points() -> None:
+    rng = np.random.default_rng(0)
+    for items in (50, 400, 5_000):
+        right = rng.permutation(items) < items // 2  # a share of one half is the hardest to tell
+        number = needed(items)
+        draws = np.array([rng.choice(right, number, replace=False).mean() for _ in range(2_000)])
+        assert np.mean(np.abs(draws - right.mean()) <= 0.1) >= 0.92  # shares come in steps

@@ -4,7 +4,7 @@
 `evidence` decides whether anything can be said at all: if labels agree no more often than by chance, no figure is published.
 """
 
-from crowdwise.figures.evidence import ENOUGH, Evidence, Kind, by_chance_test, evidence
+from crowdwise.figures.evidence import ENOUGH, Evidence, Kind, by_chance_test, evidence, needed
 from crowdwise.figures.people import (
     FEW,
     SPAMMER,
@@ -37,6 +37,7 @@ __all__ = [
     "estimated",
     "evidence",
     "measured",
+    "needed",
     "ordered_by_cost",
     "people",
     "shared_hits",

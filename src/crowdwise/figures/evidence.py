@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import math
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -11,8 +13,10 @@ from crowdwise import agreement
 from crowdwise.annotations import Annotations
 from crowdwise.data.codes import count
 from crowdwise.data.comparing import comparable
+from crowdwise.data.model_names import models_alone
+from crowdwise.errors import spelled
 
-Kind = Literal["labels", "no labels", "one class", "one annotator", "one label", "chance"]
+Kind = Literal["labels", "no labels", "one class", "one annotator", "one label", "chance", "models"]
 
 REASONS: dict[Kind, str] = {
     "labels": "",
@@ -21,6 +25,7 @@ REASONS: dict[Kind, str] = {
     "one annotator": "All labels come from one annotator, so their quality cannot be estimated.",
     "one label": "No item has labels from two annotators, so label quality cannot be estimated.",
     "chance": "Agreement is within chance",
+    "models": "Models err alike, so their agreement does not show how many labels are right.",
 }
 REMEDIES: dict[Kind, str] = {
     "labels": "",
@@ -29,7 +34,9 @@ REMEDIES: dict[Kind, str] = {
     "one annotator": "Let a second annotator label some of the items, or give true labels of some.",
     "one label": "Label some items twice, or give true labels of some.",
     "chance": "Check that the file was read as meant, then the task and its instructions.",
+    "models": "",
 }
+WITHIN = 0.1  # of the share that is right, to which true labels should show it
 ENOUGH = 20  # true labels from which on they measure, and tell a method who labels well
 LITTLE = 0.1  # alpha from which on agreement that may be chance is rather that of too few labels
 
@@ -66,6 +73,10 @@ class Evidence:
     @property
     def remedy(self) -> str:
         """What to do about it, in a sentence; empty if there is nothing to do."""
+        if self.kind == "models" and self.chance is not None:
+            items = needed(self.chance.n)
+            true = f"True labels of {count(items, 'items')} drawn at random ({spelled('gold', 'FILE')})"
+            return f"{true} would tell it to within {100 * WITHIN:.0f} points; so would two labels of people for each item."
         few = self.kind == "chance" and (self.chance is None or self.chance.alpha >= LITTLE)
         return "Collect more labels, or give true labels of some items." if few else REMEDIES[self.kind]
 
@@ -79,9 +90,24 @@ class Evidence:
         return {"kind": self.kind, "enough": self.enough, "reason": self.sentence or None, "chance": self.chance}
 
 
-def evidence(crowd: Annotations, *, gold: int = 0, ordered: agreement.Ordered = "auto") -> Evidence:
+def needed(items: int, within: float = WITHIN) -> int:
+    """How many of the items, drawn at random, need a true label to show the share that is right ``within`` a distance.
+
+    In 95 % of all draws, whatever the share is.
+
+    >>> needed(500), needed(1_000_000)
+    (81, 97)
+    """
+    most = 0.25 * (1.96 / within) ** 2
+    return min(items, math.ceil(most / (1 + (most - 1) / max(items, 1))))
+
+
+def evidence(
+    crowd: Annotations, *, gold: int = 0, ordered: agreement.Ordered = "auto", models: Collection[Any] = ()
+) -> Evidence:
     """Whether labels tell right from wrong: by themselves, or by the true labels of which a method was told so many.
 
+    The agreement of ``models`` (ids of annotators) with each other is no evidence, unless people label as well.
     Agreement is that of ordered classes if they are ``ordered``: see `crowdwise.agreement.scale_of`.
 
     >>> evidence(Annotations.from_dense([["cat", None], [None, "dog"]])).reason
@@ -94,7 +120,10 @@ def evidence(crowd: Annotations, *, gold: int = 0, ordered: agreement.Ordered = 
     if gold >= ENOUGH:
         return Evidence("labels")
     if comparable(crowd):
-        return by_chance_test(crowd, ordered)
+        given = by_chance_test(crowd, ordered)
+        labelled = int(np.count_nonzero(crowd.labels_per_instance))
+        alone = models_alone(crowd.annotators.tolist(), crowd.labels_per_annotator, labelled, models)
+        return replace(given, kind="models") if alone and given.enough else given
     return Evidence("one annotator" if np.count_nonzero(crowd.labels_per_annotator) < 2 else "one label")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,12 +71,14 @@ def worth(
     gold: int = 0,
     ordered: Ordered = "auto",
     estimate: bool = True,
+    models: Collection[Any] = (),
 ) -> Worth:
     """What labels with this posterior (n, C) are worth; ``truth`` (n,) holds true classes, -1 if unknown.
 
     ``label`` (n,) and ``confidence`` (n,) are those of the posterior by default. ``scores`` (n, C) are measured in place of the
     posterior, if that was told true labels (``gold`` of them) or broke the ties of votes. ``estimate`` is off if the posterior
-    holds vote shares, which are no probabilities.
+    holds vote shares, which are no probabilities. ``models`` are ids of annotators that are models, whose agreement with each
+    other is no evidence.
     """
     classes, votes = crowd.n_classes, crowd.votes()
     labelled = crowd.labels_per_instance > 0 if len(crowd) else np.ones(crowd.n_instances, bool)
@@ -85,7 +88,7 @@ def worth(
     known = np.full(crowd.n_instances, -1) if truth is None else np.where(labelled, truth, -1)
 
     scale = scale_of(crowd, ordered) if len(crowd) else None
-    given = evidence(crowd, gold=gold, ordered=ordered)
+    given = evidence(crowd, gold=gold, ordered=ordered, models=models)
     enough = given.enough or given.kind == "no labels"  # labels whose annotations are missing still have a confidence
     expected = estimated(confidence[labelled], classes) if enough and estimate else None
     scores = posterior if scores is None else scores

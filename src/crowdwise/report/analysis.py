@@ -64,6 +64,7 @@ class Analysis:
             scores=self.source.annotations.votes() if isinstance(self.fitted, MajorityVote) else None,
             ordered=self.source.ordered,
             estimate=not self.shares,
+            models=self.source.models,
         )
 
     @cached_property

@@ -68,7 +68,7 @@ def _sizes(analysis: Analysis) -> list[tuple[str, str, str]]:
 def _agreement(analysis: Analysis, seed: int) -> list[dict[str, Any]]:
     """Measures with their intervals; none if no instance has two labels."""
     crowd = analysis.source.annotations
-    if analysis.evidence.kind not in ("labels", "chance"):
+    if analysis.evidence.kind not in ("labels", "chance", "models"):
         return []
     resamples = RESAMPLES if len(crowd) <= LARGE else 0
     report = agreement.report(crowd, ordered=analysis.source.ordered, n_bootstrap=resamples, random_state=seed)

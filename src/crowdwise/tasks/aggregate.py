@@ -174,13 +174,13 @@ def aggregate(
         fitted = fit(method, crowd, known if informed else None, seed, models=export.models)
         truth = gold_codes(crowd, known) if known else None
         checked = _crossed(fitted, crowd, known, seed) if known and informed else None
-        found = labels_worth(fitted, crowd, truth, checked)
+        found = labels_worth(fitted, crowd, truth, checked, models=export.models)
         posterior = fitted.model.posterior_ if checked is None else checked
         told = np.full(crowd.n_instances, found.evidence.enough or _only_shares(fitted.model))
         if informed and truth is not None:
             told |= truth >= 0
         tables = {
-            out: label_table(crowd, fitted, proba=proba, told=told),
+            out: label_table(crowd, fitted, proba=proba, told=told, shared=found.evidence.kind == "models"),
             profile: annotator_table(crowd, fitted.model, found.evidence),
         }
         alpha = agreement.krippendorff_alpha(crowd, n_bootstrap=0).value
@@ -339,8 +339,15 @@ def fit(
     return Fit(method, None, AGGREGATORS[method](random_state=seed, **options).fit(crowd, gold))
 
 
-def labels_worth(fitted: Fit, crowd: Annotations, truth: Codes | None = None, checked: Codes | None = None) -> Worth:
-    """What the labels of a fitted aggregator are worth.
+def labels_worth(
+    fitted: Fit,
+    crowd: Annotations,
+    truth: Codes | None = None,
+    checked: Codes | None = None,
+    *,
+    models: Sequence[Any] = (),
+) -> Worth:
+    """What the labels of a fitted aggregator are worth; ``models`` are ids of annotators that are models.
 
     If the aggregator was told gold, ``checked`` is a posterior (n, C) that saw none of an instance's own.
     """
@@ -354,6 +361,7 @@ def labels_worth(fitted: Fit, crowd: Annotations, truth: Codes | None = None, ch
         scores=crowd.votes() if isinstance(model, MajorityVote) else checked,
         gold=gold,
         estimate=not _only_shares(model),
+        models=models,
     )
 
 
@@ -389,10 +397,11 @@ def _why(model: Aggregator) -> str:
     return "as in crowds with known truth, where errors are not independent"
 
 
-def label_table(crowd: Annotations, fitted: Fit, *, proba: bool, told: Codes) -> pa.Table:
+def label_table(crowd: Annotations, fitted: Fit, *, proba: bool, told: Codes, shared: bool = False) -> pa.Table:
     """One row per instance: instance, label, confidence, n_annotations; with ``proba`` also p_CLASS for each class.
 
     Probabilities are null unless it is ``told`` (n,) whether the label is right: without evidence they would be made up.
+    ``shared`` adds the column agreement, the share of the instance's labels that are the same.
     """
     posterior, labels = fitted.model.posterior_, fitted.labels
     columns: dict[str, Any] = {
@@ -401,6 +410,10 @@ def label_table(crowd: Annotations, fitted: Fit, *, proba: bool, told: Codes) ->
         "confidence": pa.array(posterior[np.arange(len(labels)), labels], mask=~told),
         "n_annotations": crowd.labels_per_instance if crowd.weight is None else crowd.annotators_per_instance,
     }
+    if shared:
+        votes = crowd.votes()
+        total = np.maximum(votes.sum(axis=1), 1e-12)
+        columns["agreement"] = votes[np.arange(len(labels)), labels] / total
     if proba:
         names = crowd.class_vocabulary.arrow.to_pylist()
         columns |= {

@@ -60,7 +60,7 @@ def judge_annotators(
     with observer.step("inferring labels"):
         fitted = fit(method, crowd, known or None, seed, models=export.models)
         times = {"timestamps": export.timestamps, "durations": export.durations}
-        given = evidence(crowd, gold=len(known), ordered=ordered)
+        given = evidence(crowd, gold=len(known), ordered=ordered, models=export.models)
         table = annotator_table(crowd, fitted.model, given, **times, gold=export.gold, ordered=ordered)
     if out is not None:
         write_together({out: table})
