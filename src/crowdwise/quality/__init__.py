@@ -14,6 +14,7 @@ from crowdwise.quality._belief import consensus_shares as consensus_shares
 from crowdwise.quality._belief import majority_posterior as majority_posterior
 from crowdwise.quality._calibration import Calibration, calibration
 from crowdwise.quality._instances import instances, issues
+from crowdwise.quality._more import MoreLabels, more_labels
 from crowdwise.quality._next import next_labels
 from crowdwise.quality._outlook import Outlook as Outlook
 from crowdwise.quality._outlook import measured as measured
@@ -24,4 +25,13 @@ from crowdwise.quality._outlook import unchecked_times as unchecked_times
 from crowdwise.quality._skill import independent_skill as independent_skill
 from crowdwise.quality._skill import skill_of as skill_of
 
-__all__ = ["Calibration", "annotators", "calibration", "instances", "issues", "next_labels"]
+__all__ = [
+    "Calibration",
+    "MoreLabels",
+    "annotators",
+    "calibration",
+    "instances",
+    "issues",
+    "more_labels",
+    "next_labels",
+]
