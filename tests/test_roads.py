@@ -56,6 +56,10 @@ class Sample:
         more = {name: str(folder / value) if value in self.files else value for name, value in self.more.items()}
         return folder / self.name, more
 
+    def said(self, folder: Path) -> Any:
+        """The value of the option that is tried, where its files are in a folder."""
+        return str(folder / self.value) if self.value in list(self.files) else self.value
+
 
 def rows() -> list[dict[str, Any]]:
     """Labels of which most people agree, and each sometimes errs."""
@@ -141,9 +145,7 @@ def samples() -> dict[str, Sample]:
         "models": Sample(
             "a.csv", text(changed(kind=lambda k, row: "model" if row["worker"] == "gpt" else "person")), False
         ),
-        "kinds": Sample(
-            "a.csv", text(plain), "kinds.csv", files={"kinds.csv": b"annotator,kind\ngpt,model\n"}
-        ),
+        "kinds": Sample("a.csv", text(plain), "kinds.csv", files={"kinds.csv": b"annotator,kind\ngpt,model\n"}),
         "clean": Sample(
             "a.csv", text(changed(label=lambda k, row: row["label"].title() if k % 3 else row["label"])), True
         ),
@@ -423,11 +425,12 @@ def test_an_option_is_honoured_or_refused_by_name(
         pytest.skip("a matrix has no texts")
     (tmp_path / "file").mkdir()
     path, more = sample.written(tmp_path / "file")
-    export = crowdwise.read(path, **{name: sample.value}, **more)
+    value = sample.said(tmp_path / "file")
+    export = crowdwise.read(path, **{name: value}, **more)
     ids = export.annotations.instances.tolist()
     for folder in ("with", "without", "plain"):
         (tmp_path / folder).mkdir()
-    words = [word for option, value in ({name: sample.value} | more).items() for word in words_of(option, value)]
+    words = [word for option, value in ({name: value} | more).items() for word in words_of(option, value)]
     found, refusal = tried(road, _place(tmp_path / "with", monkeypatch, path, ids), words)
     if refusal:
         spelt = name.replace("_", "-")
@@ -485,8 +488,9 @@ def test_an_option_of_read_holds_for_lists_of_files(tmp_path: Path, name: str, e
     path, more = sample.written(tmp_path)
     if (entry, name) == ("two files", "format"):
         pytest.skip("the format is that of the first file")
-    alone = crowdwise.read(path, **{name: sample.value}, **more)
-    found = ENTRIES[entry](path, **{name: sample.value}, **more)
+    value = sample.said(tmp_path)
+    alone = crowdwise.read(path, **{name: value}, **more)
+    found = ENTRIES[entry](path, **{name: value}, **more)
     wanted = contents(alone.annotations)
     if entry == "two files" and name != "duplicates":  # which leaves the last of both
         wanted = sorted([*wanted, *wanted])
