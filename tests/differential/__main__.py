@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -62,8 +63,40 @@ def run(first: int, cases: int, seed: int, roads: int | None) -> dict[str, Any]:
                 refusals[_reason(each.why)] += 1
         if verdicts.faults:
             faults[number] = _line(case, verdicts)
+            print(f"{number}: {faults[number]}", flush=True)
     seconds = time.monotonic() - started
     return {"counts": counts, "faults": faults, "refusals": refusals, "seconds": seconds}
+
+
+def record(given: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]:
+    """What a run found, by format and by road: a line of benchmarks/results/differential.jsonl."""
+    forms: dict[str, Counter[str]] = {}
+    roads: dict[str, Counter[str]] = {}
+    total: Counter[str] = Counter()
+    for key, count in found["counts"].items():
+        kind, form, road, outcome = key.split("|")
+        forms.setdefault(form if kind == "long" else kind, Counter())[outcome] += count
+        roads.setdefault(road, Counter())[outcome] += count
+        total[outcome] += count
+    return {
+        "benchmark": "differential",
+        "commit": _commit(),
+        "seed": given.seed,
+        "first": given.first,
+        "cases": given.cases,
+        "outcomes": total,
+        "by_format": dict(sorted(forms.items())),
+        "by_road": dict(sorted(roads.items())),
+        "refusals": dict(found["refusals"].most_common(20)),
+        "faults": found["faults"],
+        "seconds": round(found["seconds"], 1),
+    }
+
+
+def _commit() -> str:
+    here = Path(__file__).parent
+    command = ["git", "-C", str(here), "rev-parse", "--short=12", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _line(case: Case, verdicts: Verdicts) -> str:
@@ -91,8 +124,6 @@ def main() -> None:
         show(given.show, given.seed)
         return
     found = run(given.first, given.cases, given.seed, given.roads or None)
-    for number, line in found["faults"].items():
-        print(f"{number}: {line}")
     by_outcome: Counter[str] = Counter()
     for key, count in found["counts"].items():
         by_outcome[key.rpartition("|")[2]] += count
@@ -101,7 +132,7 @@ def main() -> None:
         print(f"  refused {count}: {reason}")
     if given.record is not None:
         with given.record.open("a") as file:
-            file.write(json.dumps({"first": given.first, "cases": given.cases} | found) + "\n")
+            file.write(json.dumps(record(given, found)) + "\n")
     sys.exit(bool(sum(by_outcome[outcome] for outcome in FAULTS)))
 
 

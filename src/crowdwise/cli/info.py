@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import complain, say, show_facts, show_stages, show_table, verb
-from crowdwise.cli.options import completed, reads
+from crowdwise.cli.options import asked, completed, reads
 
 USES = {
     "method": "crowdwise train --method {} --set PARAMETER=VALUE",
@@ -39,7 +39,7 @@ def info(
         names = {family: known_names(family) for family in FAMILIES}
         show_facts("Names", {family: ", ".join(each) or None for family, each in names.items()})
         return names
-    described = describe(path, reading)
+    described = describe(path, asked(reading))
     for found in described:
         if found.title:
             show_facts(found.title, found.facts)

@@ -56,13 +56,20 @@ def review(
     from crowdwise.tasks.review import Request, export_review, serve_review
 
     check_value("--trust", trust, Trust)
+    written = export is not None or labels is not None
+    of_page = {"--as": reviewers, "--port": port or None, "--open": browser or None}
+    for option, value in of_page.items():
+        if written and value is not None:
+            raise typer.BadParameter(f"{option} is for the page, which --export and --labels do not open")
+    if to != "auto" and not written:
+        raise typer.BadParameter("--to says what --export and --labels write")
     names = tuple(reviewers or ["reviewer"])
     request = Request(file, out, names, method, trust, target, root, reading, seed)  # type: ignore[arg-type]
     for path, what in ((export, "annotations"), (labels, "labels")):
         if path is not None:
             progress = export_review(request, path, what=what, to=to, observer=Terminal())
             say(f"{path}: {what}, {count(progress.reviewed, 'items')} reviewed")
-    if export is None and labels is None:
+    if not written:
 
         def ready(links: dict[str, str], progress: Any) -> None:
             _ready(links, progress, request.place, browser)

@@ -161,6 +161,11 @@ def aggregate(
     reason = _why_stream(paths[0], out, method, asked) if stream is not False and not informed and streamable else None
     if reason is None:
         to = output_format(out, to)
+        if proba and to == LABEL_STUDIO:
+            raise UsageError(
+                f"{spelled('proba')} is not used: Label Studio has no place for the probability of every class",
+                parameter="proba",
+            )
     check_outputs([out, profile], [*paths, None if gold is None else Path(gold)])
     check_aggregator(method)
     if reason is not None:

@@ -17,7 +17,17 @@ import numpy as np
 from crowdwise import datasets, presets
 from crowdwise.data.inputs import ARRAYS, read_arrays
 from crowdwise.encoders import ENCODERS
-from crowdwise.errors import ConfigError, CrowdwiseError, DataError, DatasetError, ModelFileError, ReadError, suggest
+from crowdwise.errors import (
+    ConfigError,
+    CrowdwiseError,
+    DataError,
+    DatasetError,
+    ModelFileError,
+    ReadError,
+    UsageError,
+    spelled,
+    suggest,
+)
 from crowdwise.readers import READERS, Export, load_columns, read
 from crowdwise.readers.write import WRITTEN
 from crowdwise.registry import AGGREGATORS, METHODS
@@ -69,10 +79,15 @@ def describe(what: str | Path, reading: Reading | None = None) -> list[Descripti
     ``reading`` says how a file of annotations is read.
     """
     path, name = Path(what), str(what)
-    if path.is_dir():
-        return [_directory(path)]
     if path.is_file():
         return [_file(path, reading or {})]
+    if reading:
+        raise UsageError(
+            f"{spelled(next(iter(reading)))} says how a file is read, and {name} is none",
+            parameter=next(iter(reading)),
+        )
+    if path.is_dir():
+        return [_directory(path)]
     members: dict[str, Any] = {"method": METHODS, "aggregator": AGGREGATORS, "encoder": ENCODERS}
     found = [_member(known[name], name, family) for family, known in members.items() if name in known]
     if name in READERS:

@@ -319,6 +319,17 @@ def plan(
         options["root"] = str(Path(options["root"]).expanduser().absolute())
     simulated = dict(base.simulate) | tables["simulate"]
     own = inputs is not None or (annotations is not None and (named is not None or "name" not in options))
+    if download and own:
+        raise UsageError(
+            f"{spelled('download')} fetches a data set: it needs {spelled('data', 'NAME')}", parameter="download"
+        )
+    for table, unused in (("data", own), ("simulate", inputs is not None or annotations is not None)):
+        if unused and tables[table]:
+            setting = f"{table}.{next(iter(tables[table]))}"
+            raise UsageError(
+                f"{spelled('settings', setting)} is not used: the data are those of {spelled('annotations')}",
+                parameter="settings",
+            )
     return Plan(
         method=method,
         parameters=parameters,
