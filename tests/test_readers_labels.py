@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,22 @@ class TestGold:
 )
 def test_what_is_misspelt(name: str, known: list[str], meant: str | None) -> None:
     assert misspelt(name, known) == meant
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.date64(), pa.timestamp("us")])
+def test_rules_for_labels_hold_for_dates(tmp_path: Path, kind: pa.DataType) -> None:
+    """They are compared as texts, also where a file has a type for them."""
+    days = [datetime.datetime(2026, 1, day) for day in (1, 2, 3, 2, 1, 3)]
+    labels = pa.array(days, pa.timestamp("us")).cast(kind)
+    table = pa.table({"item": [1, 1, 1, 2, 2, 2], "worker": list("abcabc"), "label": labels})
+    write_table(table, tmp_path / "a.parquet")
+    plain = read(tmp_path / "a.parquet")
+    first, second, third = (str(label) for label in labels.cast(pa.string()).to_pylist()[:3])
+    assert plain.annotations.n_classes == 3
+    left = read(tmp_path / "a.parquet", missing=[first])
+    assert [str(name) for name in left.annotations.classes] == [second, third]
+    assert len(left.annotations) == 4
+    renamed = read(tmp_path / "a.parquet", map={third: "later"})
+    assert sorted(map(str, renamed.annotations.classes)) == [first, second, "later"]
+    with pytest.raises(ReadError, match="is none of the classes"):
+        read(tmp_path / "a.parquet", classes=[first, second])

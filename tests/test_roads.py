@@ -496,3 +496,48 @@ def test_an_option_of_read_holds_for_lists_of_files(tmp_path: Path, name: str, e
         wanted = sorted([*wanted, *wanted])
     assert contents(found.annotations) == wanted
     assert gold_of(found.gold) == gold_of(alone.gold)
+
+
+# -- options that are not of reading -----------------------------------------------------------------------------------
+
+ALONE = [
+    (["aggregate", "a.csv", "-o", "o.json", "--proba"], "--proba"),
+    (["aggregate", "a.csv", "-o", "o.csv", "--workers", "2"], "--workers"),
+    (["aggregate", "a.csv", "-o", "o.csv", "--stream"], "Parquet"),
+    (["aggregate", "a.csv", "-o", "o.csv", "--memory", "1GB"], "Parquet"),
+    (["aggregate", "a.csv", "-o", "o.csv", "--work", "w"], "Parquet"),
+    (["train", "a.csv", "--text", "text", "--workers", "2"], "--workers"),
+    (["train", "a.csv", "--text", "text", "--ids", "item"], "--ids"),
+    (["train", "a.csv", "--text", "text", "--download"], "--download"),
+    (["train", "a.csv", "--text", "text", "--set", "data.features=maps"], "--set"),
+    (["train", "a.csv", "--text", "text", "--set", "simulate.noise_rate=0.4"], "--set"),
+    (["train", "--data", "digits", "--sheet", "x"], "--sheet"),
+    (["train", "--data", "digits", "--text", "x"], "--text"),
+    (["train", "--data", "digits", "--root", "."], "--root"),
+    (["train", "--data", "digits", "--ids", "x"], "--ids"),
+    (["train", "--resume", "run", "--sheet", "x"], "--resume"),
+    (["compare", "--data", "digits", "--sheet", "x"], "--sheet"),
+    (["compare", "a.csv", "--text", "text", "--set", "data.features=maps"], "--set"),
+    (["predict", "run", "a.csv", "-o", "o.csv", "--sheet", "x"], "--sheet"),
+    (["route", "a.csv", "-o", "o.csv", "--gold", "label"], "--gold"),
+    (["review", "a.csv", "--labels", "o.csv", "--port", "8000"], "--port"),
+    (["review", "a.csv", "--labels", "o.csv", "--open"], "--open"),
+    (["review", "a.csv", "--export", "o.csv", "--as", "Zoe"], "--as"),
+    (["review", "a.csv", "--to", "crowd-kit"], "--to"),
+    (["info", "dawid-skene", "--sheet", "x"], "--sheet"),
+    (["info", "ce", "--map", "a=b"], "--map"),
+    (["convert", "a.csv", "o.csv", "--to", "label-studio"], "label-studio"),
+]
+"""Commands with an option that means nothing beside the others, and what the error must name."""
+
+
+@pytest.mark.parametrize(("words", "named"), ALONE, ids=lambda each: " ".join(each) if isinstance(each, list) else "")
+def test_an_option_that_means_nothing_beside_the_others_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], named: str
+) -> None:
+    (tmp_path / "a.csv").write_bytes(text(rows()))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Refused) as found:
+        command(*words)
+    assert named in str(found.value)
+    assert {each.name for each in tmp_path.iterdir()} == {"a.csv"}  # refused before anything is written

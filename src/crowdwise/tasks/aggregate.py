@@ -30,7 +30,7 @@ from crowdwise.storage.files import replacing_all
 from crowdwise.streaming.output import FORMATS, Figures
 from crowdwise.streaming.passes import Passes
 from crowdwise.streaming.table import STREAMED as FORMATS_READ
-from crowdwise.streaming.table import SUFFIXES
+from crowdwise.streaming.table import SUFFIXES, parquet_files
 from crowdwise.tasks.observer import SILENT, Observer
 from crowdwise.tasks.parameters import AUTO, check_aggregator, check_outputs, check_workers
 from crowdwise.tasks.reading import Paths, Reading, paths_of, read_annotations
@@ -169,6 +169,7 @@ def aggregate(
     check_outputs([out, profile], [*paths, None if gold is None else Path(gold)])
     check_aggregator(method)
     if reason is not None:
+        parquet_files(paths[0])  # what cannot be streamed is refused before a folder is made for it
         bound = streaming.parse_memory(memory)
         observer.note(f"{paths[0].name}: streamed {reason}, within about {bound / 1e9:.1f} GB of memory")
         options = {"work": work, "passes": _passes(ray, workers), "proba": proba, "random_state": seed}
