@@ -133,7 +133,8 @@ def split_votes(annotations: Annotations, fraction: float, seed: int) -> tuple[A
     order = rng.permutation(len(annotations))
     rank = np.empty(len(annotations), dtype=np.int64)  # position among the votes of its instance, in random order
     by_instance = order[np.argsort(annotations.instance[order], kind="stable")]
-    first = np.concatenate([[0], np.cumsum(annotations.labels_per_instance)[:-1]])
+    number = np.bincount(annotations.instance, minlength=annotations.n_instances)
+    first = np.cumsum(number) - number
     rank[by_instance] = np.arange(len(annotations)) - first[annotations.instance[by_instance]]
     spare = np.flatnonzero(rank > 0)
     size = min(round(fraction * len(annotations)), len(spare))

@@ -66,7 +66,8 @@ class Pool:
             self.status.failed[cell.id] = record["error"]
         else:
             self.status.finished += 1
-        self.status.seconds.append(time.perf_counter() - self.started.pop(cell.id, time.perf_counter()))
+        now = time.perf_counter()
+        self.status.seconds.append(now - self.started.pop(cell.id, now))
         if all(cell.family != other.family for rest in (*self.families, *self.underway()) for other in rest):
             shutil.rmtree(shared_of(self.out, cell), ignore_errors=True)
         self.ended(record)
