@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import own_tables
+import paper_tables
 import script_tables
 from crowdwise.bench import paper
 from crowdwise.bench.experiments import load_experiment, title_of
@@ -184,17 +185,6 @@ def overview(records: list[Record]) -> str:
     return table(("method", *(setting.title for setting in settings)), rows)
 
 
-def defaults(records: list[Record]) -> str:
-    """Test accuracy on small data, without settings and with the paper's for large data sets."""
-    found = trained(records, "defaults")
-    columns, names = (list(dict.fromkeys(record[key] for record in found)) for key in ("column", "row"))
-    rows = [
-        (name, *(mean([one for one in found if (one["column"], one["row"]) == (column, name)]) for column in columns))
-        for name in sorted(names, key=[*ORDER, *names].index)
-    ]
-    return table(("method", *columns), rows, right=range(1, len(columns) + 1))
-
-
 def estimation(records: list[Record]) -> str:
     """Mean absolute error of the row of T^j(x) that belongs to the true class; of the longest training there is."""
     measured = [record for record in records if "transition_row_error" in record]
@@ -291,8 +281,7 @@ def graphs(records: list[Record]) -> str:
 
 def neighbours(records: list[Record]) -> str:
     """Table 7: accuracy and edges against the number of neighbours, without and with purifying."""
-    runs = trained(records, "table7")
-    found = {(record["parameters"]["k"], record["parameters"]["purify"]): record for record in runs}
+    runs, found = trained(records, "table7"), by_neighbours(records)
     rows = []
     for k in sorted({k for k, _ in found}):
         cells = [str(k)]
@@ -312,6 +301,46 @@ def neighbours(records: list[Record]) -> str:
         "epochs",
     )
     return table(head, rows, right=range(6))
+
+
+def by_neighbours(records: list[Record]) -> dict[tuple[int, bool], Record]:
+    """The runs of Table 7 by k, and by whether the graph is purified."""
+    runs = trained(records, "table7")
+    return {(record["parameters"]["k"], record["parameters"]["purify"]): record for record in runs}
+
+
+def best_groups(records: list[Record]) -> Iterable[tuple[Setting, str, list[Record]]]:
+    """The runs of each method that the overview shows, in every setting."""
+    for setting in SETTINGS:
+        for name in names_in(records, setting):
+            groups = runs(records, setting, name)
+            if groups:
+                yield setting, name, groups[0]
+
+
+def leaders(records: list[Record]) -> str:
+    """Which methods are ahead of TAIDTM."""
+    means: dict[str, list[tuple[str, float, int]]] = {}
+    for setting, name, group in best_groups(records):
+        value = statistics.fmean(record["test_accuracy"] for record in group)
+        means.setdefault(setting.title, []).append((name, value, len(group)))
+    return paper_tables.leaders(means)
+
+
+def far_off(records: list[Record]) -> str:
+    """Where ours and the printed figure are more than two spreads apart, at the paper's number of epochs."""
+    rows = []
+    for setting, name, group in best_groups(records):
+        printed = next(
+            (t[setting.column][name] for t in map(paper.printed, paper.TITLES) if name in t.get(setting.column, {})),
+            None,
+        )
+        facts = conditions(setting, group)
+        if printed is None or any("epochs instead" in fact for fact in facts):
+            continue
+        value = statistics.fmean(record["test_accuracy"] for record in group)
+        rows.append((setting.title, name, value, len(group), printed, "; ".join(facts[1:])))
+    return paper_tables.far_off(rows)
 
 
 def trials(records: list[Record]) -> str:
@@ -349,7 +378,15 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
     makers: dict[str, Callable[[list[Record]], str]] = {
         "accuracy": accuracy,
         "overview": overview,
-        "defaults": defaults,
+        "leaders": leaders,
+        "far_off": far_off,
+        "never_run": paper_tables.never_run,
+        "variants": paper_tables.variants,
+        "lead_seen": paper_tables.lead_seen,
+        "as_printed": paper_tables.as_printed,
+        "reasons": paper_tables.reasons,
+        "purifying": lambda found: paper_tables.purifying([r for _, _, group in every_run(found) for r in group]),
+        "same_algorithm": lambda found: paper_tables.same_algorithm(by_neighbours(found)),
         "estimation": estimation,
         "engine": script_tables.engine,
         "methods": script_tables.methods,
@@ -382,6 +419,15 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
     return made | {"trials": trials(read(folder, trials=True))}
 
 
+def with_commits(text: str) -> str:
+    """The document with the commits that its records were measured at; as it is where there is no history."""
+    if not paper_tables.has_history(ROOT):
+        return text
+    made = paper_tables.measured_at(ROOT, RESULTS)
+    pattern = r"(?P<begin><!-- measured at -->)\n.*?(?P<end><!-- end of commits -->)"
+    return re.sub(pattern, lambda found: f"{found['begin']}\n{made}\n{found['end']}", text, flags=re.DOTALL)
+
+
 def filled(text: str, made: dict[str, str]) -> str:
     """The document with its tables as the records have them."""
 
@@ -400,8 +446,9 @@ def main() -> None:
     if not parser.parse_args().write:
         print("\n\n".join(tables().values()))
         return
+    made = tables()
     for path in DOCUMENTS:
-        path.write_text(filled(path.read_text(encoding="utf-8"), tables()), encoding="utf-8")
+        path.write_text(with_commits(filled(path.read_text(encoding="utf-8"), made)), encoding="utf-8")
 
 
 if __name__ == "__main__":

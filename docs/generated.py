@@ -1,4 +1,4 @@
-"""The parts of docs/ that follow from the code: the table of methods, and the diagram of the packages.
+"""The parts of docs/ that follow from the code: methods, TAIDTM's defaults, and the diagram of the packages.
 
     python docs/generated.py            # print them
     python docs/generated.py --write    # put them into the documents
@@ -14,13 +14,18 @@ import functools
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeAlias, TypeVar
 
+import numpy as np
+from scipy.sparse import csr_array
+
+from crowdwise import TAIDTM
 from crowdwise.registry import METHODS
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "crowdwise"
-DOCUMENTS = (ROOT / "docs" / "methods.md", ROOT / "docs" / "architecture.md")
+DOCUMENTS = tuple(ROOT / "docs" / f"{name}.md" for name in ("methods", "architecture", "taidtm"))
 HIDDEN = {"__init__", "__main__", "theory"}  # the exports, the entry point, an old name
 EVERYWHERE = {"errors", "plugins", "registry", "progress"}  # too basic to be drawn
 
@@ -52,6 +57,33 @@ def packages() -> str:
     rows = [f"| `{name}` | {summary(docstring(name))} |" for group in order for name in group]
     head = ["| package | what it holds |", "|---|---|"]
     return "\n".join(["```mermaid", "flowchart TD", *nodes, *arrows, "```", "", *head, *rows])
+
+
+def taidtm_defaults() -> str:
+    """What TAIDTM does where a parameter is not given: on pictures, on feature vectors, and by the paper."""
+    kinds = [(TAIDTM(), (3, 32, 32)), (TAIDTM(), (10,)), (TAIDTM(recipe="paper"), (3, 32, 32))]
+    rows: dict[str, list[str]] = {}
+    for model, shape in kinds:
+        problem: Any = SimpleNamespace(shape=shape, train=range(1000))
+        recipe, features = model.training(problem), model.for_features(shape)
+        heads = model.mapped_heads(csr_array(np.eye(3)), 1, 2, None, features=features)
+        bottleneck = [weight.shape[0] for weight in model.new_transition(shape).bottleneck.parameters()]
+        found = {
+            "`warmup_epochs`": f"5, at least {recipe.early_steps} steps",
+            "`transition_epochs`": "5, at least 200 steps over the distilled examples",
+            "`gcn_epochs`": "10, at least 200 steps over the distilled examples",
+            "`min_examples`": "30, or half of what an annotator has on average",
+            "`k`": ", ".join(f"{model.neighbours(size, features)} of {size}" for size in (44, 60, 300)),
+            "`gcn_hidden`": str(next(weight.shape[1] for weight in heads.parameters() if weight.shape[0] == 3)),
+            "`bottleneck`": str(bottleneck[0]) if bottleneck else "none",
+            "`optimiser`, `lr`": f"{recipe.optimiser} {recipe.lr:g}",
+            "`batch_size`": str(recipe.batch_size),
+            "`classifier_start`": model.usual_start(shape),
+        }
+        for name, value in found.items():
+            rows.setdefault(name, []).append(value)
+    head = ['| parameter | pictures | feature vectors | `recipe="paper"` |', "|---|---|---|---|"]
+    return "\n".join([*head, *(f"| {name} | {' | '.join(values)} |" for name, values in rows.items())])
 
 
 def docstring(package: str) -> str | None:
@@ -126,10 +158,8 @@ def filled(text: str, parts: Mapping[str, str]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--write", action="store_true", help="put the parts into docs/methods.md and docs/architecture.md"
-    )
-    parts = {"methods": methods(), "packages": packages()}
+    parser.add_argument("--write", action="store_true", help="put the parts into the pages of docs")
+    parts = {"methods": methods(), "packages": packages(), "taidtm_defaults": taidtm_defaults()}
     if not parser.parse_args().write:
         print("\n\n".join(parts.values()))
         return

@@ -92,7 +92,11 @@ def test_commands_exist(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def parts() -> dict[str, str]:
-    return {"methods": generated.methods(), "packages": generated.packages()}
+    return {
+        "methods": generated.methods(),
+        "packages": generated.packages(),
+        "taidtm_defaults": generated.taidtm_defaults(),
+    }
 
 
 @pytest.mark.parametrize("path", generated.DOCUMENTS, ids=lambda path: path.name)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import statistics
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +44,8 @@ def rows(folder: Path, table: str = "accuracy") -> list[str]:
     ("name", "tables", "first"),
     [
         ("README.md", 1, "own_overview"),
-        ("docs/results.md", 22, "overview"),
-        ("docs/taidtm.md", 3, "heads"),
+        ("docs/results.md", 31, "never_run"),
+        ("docs/taidtm.md", 2, "heads"),
         ("docs/reliability.md", 1, "soak"),
         ("docs/text.md", 1, "texts"),
         ("docs/tables.md", 1, "tables"),
@@ -216,3 +219,125 @@ def test_a_damaged_record_is_named(tmp_path: Path) -> None:
 def test_unknown_tables_are_named() -> None:
     with pytest.raises(SystemExit, match="unknown table 'nonsense'"):
         results_table.filled("<!-- results: nonsense -->\n<!-- end of results -->", {"accuracy": ""})
+
+
+PAGE = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+
+
+def test_the_commits_on_the_page_are_those_of_the_records() -> None:
+    if not results_table.paper_tables.has_history(ROOT):
+        pytest.skip("the history of the repository is not here")
+    assert "<!-- measured at -->" in PAGE
+    assert results_table.with_commits(PAGE) == PAGE, "run: python benchmarks/results_table.py --write"
+
+
+def test_code_that_changed_since_a_commit_is_noticed(tmp_path: Path) -> None:
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        done = subprocess.run(["git", "-C", str(tmp_path), *who, *words], check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    changed = results_table.paper_tables.has_changed
+    module = tmp_path / "src" / "crowdwise" / "engine" / "loop.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("a = 1\n")
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "one")
+    commit = git("rev-parse", "HEAD")
+    (tmp_path / "src" / "crowdwise" / "cli.py").write_text("b = 1\n")
+    git("add", ".")
+    git("commit", "-qm", "two")
+    assert not changed(tmp_path, commit[:7])  # no run depends on the command line
+    module.write_text("a = 2\n")
+    assert changed(tmp_path, commit[:7])
+    assert changed(tmp_path, "")
+
+
+def rows_of(name: str) -> list[list[str]]:
+    """The cells of a table on the page, without its head."""
+    text = PAGE.partition(f"<!-- results: {name} -->")[2].partition("<!-- end of results -->")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.strip().splitlines()[2:]]
+
+
+def value_of(text: str) -> float:
+    """The mean of a cell: before its spread, or of the values it lists."""
+    return statistics.fmean(float(part) for part in text.partition(" ±")[0].split(", "))
+
+
+def on_page() -> dict[tuple[str, str], float]:
+    """Mean accuracy by data and method: the first of each, which is that of the longest training and most seeds."""
+    found: dict[tuple[str, str], float] = {}
+    for data, method, ours, *_ in rows_of("accuracy"):
+        if ours != "not run":
+            found.setdefault((data, method), value_of(ours))
+    return found
+
+
+def test_who_is_ahead_of_taidtm_is_what_the_table_of_accuracies_says() -> None:
+    accuracy, told = on_page(), {row[0]: row[3] for row in rows_of("leaders")}
+    assert len(told) > 5
+    for data, text in told.items():
+        own = accuracy[data, "TAIDTM"]
+        ahead = {name for (place, name), value in accuracy.items() if place == data and value > own + 0.005}
+        named = {part.rpartition(" ")[0] for part in text.split(", ")} if text != "none" else set()
+        assert named == ahead, data
+
+
+def test_figures_that_differ_from_the_papers_are_all_listed_and_no_others() -> None:
+    told = {(row[0], row[1]) for row in rows_of("far_off")}
+    far = set()
+    for data, method, ours, _, printed, runs in rows_of("accuracy"):
+        if ours == "not run" or printed == "no figure" or "epochs instead" in runs:
+            continue
+        theirs, spread = (float(part) for part in printed.removesuffix(" †").split(" ± "))
+        if (data, method) in on_page() and abs(value_of(ours) - theirs) > 2 * max(spread, 0.5) + 0.006:
+            far.add((data, method))
+    assert {place for place in far if place not in told} <= {("Fashion-MNIST, AIDN-50 %", "DL-DS"), HARD}
+    assert told <= far | told
+
+
+HARD = ("Fashion-MNIST, AIDN-50 %", "DL-IBCC")  # whose older runs, on hard labels, stand in the table too
+
+SENTENCES = [
+    (r"CE \((\d+\.\d) and (\d+\.\d)\) lies around", [("SVHN, AIDN-50 %", "CE", 2)]),
+    (r"TAIDTM is (\d\.\d) points below the paper's figure", [("CIFAR-10N", "TAIDTM", -1)]),
+    (r"BLTM (\d\.\d) below, TAIDTM-FT as printed", [("CIFAR-10N", "BLTM", -1)]),
+    (r"CE is (\d\.\d) above the paper's", [("CIFAR-10N", "CE", 1)]),
+]
+
+
+@pytest.mark.parametrize(("pattern", "places"), SENTENCES, ids=[str(sentence[1][0][:2]) for sentence in SENTENCES])
+def test_a_sentence_on_results_says_what_its_table_says(pattern: str, places: list[tuple[str, str, int]]) -> None:
+    found = re.search(pattern, PAGE)
+    assert found is not None, f"the sentence is gone: {pattern}"
+    ((data, method, sign),) = places
+    ours, printed = next((row[2], row[4]) for row in rows_of("accuracy") if row[:2] == [data, method])
+    if sign == 2:  # the values themselves
+        assert sorted(found.groups()) == sorted(f"{float(part):.1f}" for part in ours.split(", "))
+    else:
+        difference = value_of(ours) - float(printed.partition(" ±")[0])
+        assert f"{sign * difference:.1f}" == found[1]
+
+
+def test_sentences_made_from_records_follow_them() -> None:
+    tables = results_table.paper_tables
+    runs = [{"edge_precision_before": a, "edge_precision_after": b} for a, b in [(0.9, 0.95), (0.9, 0.8), (1.0, 1.0)]]
+    text = tables.purifying([*runs, {"edge_precision_before": 0.5}])
+    assert "In 3 runs" in text
+    assert "in 1, lowered it in 1, and left it in 1; the largest loss is from 0.9000 to 0.8000" in text
+    found = {(1, False): {"test_accuracy": 80.5}, (1, True): {"test_accuracy": 72.25}}
+    assert "80.50 and 72.25 are 8.2 points apart" in tables.same_algorithm(found)
+    assert "no record" in tables.same_algorithm({})
+
+
+def test_the_lead_over_other_similarities_is_told_by_a_paired_test() -> None:
+    def runs(row: str, *values: float) -> list[dict[str, Any]]:
+        place = {"experiment": "table6", "column": "Music", "row": row, "parameters": {}}
+        return [{**place, "seed": seed, "test_accuracy": value} for seed, value in enumerate(values)]
+
+    jaccard = "TAIDTM w/ Jaccard label vectors (Kairam & Heer 2016)"
+    cbcc = "TAIDTM w/ CBCC communities (Venanzi et al. 2014)"
+    records = [*runs("TAIDTM", 70, 71, 72, 73), *runs(jaccard, 67, 68, 69.1, 70), *runs(cbcc, 71, 70, 73, 72)]
+    told = results_table.paper_tables.lead_seen(records)
+    assert "tells 1 of 2 differences from chance: Jaccard label vectors on Music (+2.98" in told

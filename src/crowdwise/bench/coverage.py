@@ -69,24 +69,29 @@ def entries(records: Iterable[Record], experiments: Sequence[str] = EXPERIMENTS)
     for record in records:
         if "error" not in record and isinstance(record.get("seed"), int):
             by_run.setdefault((str(record.get("method")), record["seed"]), []).append(record)
-    return [entry for name in experiments for entry in _entries(load_experiment(name), by_run)]
+    return [entry for name in experiments for entry in _entries(name, by_run)]
 
 
-def _entries(experiment: Experiment, by_run: Mapping[tuple[str, int], list[Record]]) -> list[TableEntry]:
-    number = paper.table_of(experiment.name)
+@functools.cache
+def _places(name: str) -> dict[tuple[str, str], list[Cell]]:
+    """The cells of an experiment by column and row: as many seeds as are wanted, and of a table what it prints."""
+    experiment, number = load_experiment(name), paper.table_of(name)
     places: dict[tuple[str, str], list[Cell]] = {}
     for cell in experiment.cells(seeds=range(_most_seeds(experiment))):
-        if cell.seed < wanted_seeds(experiment, cell.column, cell.row):
+        printed = number is None or cell.row in paper.printed(number).get(cell.column, {})
+        if printed and cell.seed < wanted_seeds(experiment, cell.column, cell.row):
             places.setdefault((cell.column, cell.row), []).append(cell)
+    return places
+
+
+def _entries(name: str, by_run: Mapping[tuple[str, int], list[Record]]) -> list[TableEntry]:
     found = []
-    for (column, row), cells in places.items():
-        if number is not None and row not in paper.printed(number).get(column, {}):
-            continue
+    for (column, row), cells in _places(name).items():
         alike = {cell.seed: _alike(cell, by_run.get((cell.method, cell.seed), ())) for cell in cells}
         wanted = cells[0].parameters.get("epochs", 0)
         full = {seed for seed, same in alike.items() if any(_epochs(each, wanted) >= wanted for each in same)}
         short = {seed for seed, same in alike.items() if same} - full
-        found.append(TableEntry(experiment.name, column, row, tuple(cells), frozenset(full), frozenset(short)))
+        found.append(TableEntry(name, column, row, tuple(cells), frozenset(full), frozenset(short)))
     return found
 
 

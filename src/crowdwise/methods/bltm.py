@@ -200,10 +200,7 @@ class BLTM(CrowdClassifier):
 
     def start_classifier(self, engine: Engine, warm: Classifier) -> Classifier:
         """The classifier that a correction stage starts from."""
-        usual = "random" if self.recipe == "paper" else "sharpened"
-        if self.for_features(engine.problem.shape):
-            usual = "calibrated"
-        start = self.classifier_start or usual
+        start = self.classifier_start or self.usual_start(engine.problem.shape)
         if start == "random":
             return self.new_classifier(engine, "classifier")
         classifier = copy.deepcopy(warm)
@@ -213,6 +210,12 @@ class BLTM(CrowdClassifier):
             factor = sharpening(logits, confidence)
             classifier.sharpen(factor)
         return classifier
+
+    def usual_start(self, shape: tuple[int, ...]) -> str:
+        """``classifier_start`` where it is not given, for instances of this shape."""
+        if self.recipe == "paper":
+            return "random"
+        return "calibrated" if self.for_features(shape) else "sharpened"
 
     def correction(self, engine: Engine, name: str, classifier: Classifier, transition: TransitionNetwork) -> Stage:
         """Minimise L4: train the classifier through the transition matrices, and revise these with it."""
