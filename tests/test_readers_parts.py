@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+import zipfile
 from collections import Counter
 from itertools import combinations
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 
 from crowdwise.annotations import Annotations
 from crowdwise.errors import AnnotationError, ReadError
-from crowdwise.readers import _answers, _guess, _quotes, read
+from crowdwise.readers import _answers, _guess, _quotes, read, table
 from crowdwise.readers._answers import Classes, Found, Token, find_label, find_object, guess_label, soft_label
 from crowdwise.readers._collector import is_picture, picture_of, text_of
 from crowdwise.readers._columnar import _decoded_size
@@ -511,3 +512,66 @@ class TestGold:
         with pytest.raises(Exception, match="no column for the instance; columns: 'key', 'note', 'gold'"):
             read_gold(path, self.CROWD)
         assert read_gold(path, self.CROWD, instance="key").gold == {"a": "y"}
+
+
+class TestGuessedLabels:
+    @pytest.mark.parametrize(("classes", "plausible"), [(2, True), (24, True), (25, False)])
+    def test_there_are_five_rows_or_more_for_every_class(self, classes: int, plausible: bool) -> None:
+        """Sixty items with two labels each, by two of three people, which agree nearly always."""
+        item = np.repeat(np.arange(60), 2)
+        who = (np.tile([0, 1], 60) + item) % 3
+        label = item % classes
+        label[:2] = 0, 1  # one disagreement, else the label would be a fact about the item
+        names = ("item", "who", "label")
+        triple = [
+            _guess._candidate(name, pa.array(codes)) for name, codes in zip(names, (item, who, label), strict=True)
+        ]
+        assert _guess._plausible(tuple(triple), 120) is plausible
+        assert not _guess._plausible((triple[0], triple[2], triple[1]), 120)
+
+
+class TestTables:
+    def test_gold_is_no_other_column(self, tmp_path: Path) -> None:
+        rows = ["a,ann,x,x,fine", "b,ann,y,x,", "b,bob,x,x,odd"]
+        for gold in ("gold", "truth", "answer key"):
+            path = put(tmp_path / "a.csv", f"item,worker,label,{gold},note", *rows)
+            export = read(path, gold=gold)
+            assert export.gold == {"a": "x", "b": "x"}
+            assert export.extra.column_names == ["note"]
+
+    def test_a_header_is_looked_for_in_more_than_a_few_rows(self, tmp_path: Path) -> None:
+        rows = ["u1,ann,x", "u1,bob,x", "u2,ann,x", "u2,bob,x"]
+        for number in range(1, 5):
+            path = put(tmp_path / "a.csv", "URL,Wer,Urteil", *rows[:number])
+            told = "may be a header" in read(path, columns=["item", "annotator", "label"]).message
+            assert told is (number + 1 > table.ROWS_OF_HEADER)
+
+
+class TestInspect:
+    def test_samples_without_scores_failed(self, tmp_path: Path) -> None:
+        def sample(key: str, **more: Any) -> dict[str, Any]:
+            return {"id": key, "epoch": 1, **more}
+
+        samples = [
+            sample("p", scores={"match": {"value": "C", "answer": "yes"}}),
+            sample("q"),
+            sample("r", scores=3),
+            sample("s", scores={"match": {"value": "no"}}),
+            sample("t", scores={"match": {"value": "no"}}, error={"message": "late"}),
+        ]
+        path = tmp_path / "log.json"
+        path.write_text(json.dumps({"eval": {"model": "m"}, "samples": samples}))
+        assert labels_of(path) == {"p": "yes", "s": "no"}
+        assert "left out: 3 failed" in read(path).message
+
+
+def test_parts_of_an_archive_are_known_by_their_suffix_in_any_case(tmp_path: Path) -> None:
+    rows = [{"id": k, "text": f"text {k}", "label": ["xy"[k % 2]]} for k in range(3)]
+    with zipfile.ZipFile(tmp_path / "d.zip", "w") as archive:
+        archive.writestr("ANN.JSONL", "\n".join(map(json.dumps, rows)))
+        archive.writestr("bob.json", json.dumps(rows[:2]))
+        archive.writestr("notes.txt", "no labels")
+    found = read(tmp_path / "d.zip", "doccano")
+    assert found.annotations.annotators.tolist() == ["ANN", "bob"]
+    assert found.annotations.votes().tolist() == [[2, 0], [0, 2], [1, 0]]
+    assert found.texts.to_pylist() == ["text 0", "text 1", "text 2"]
