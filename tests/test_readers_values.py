@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import io
 import json
+import zipfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +17,7 @@ import pytest
 
 from crowdwise.annotations import Annotations
 from crowdwise.errors import AnnotationError, ConfigError, CrowdwiseWarning, DataError, ReadError
-from crowdwise.readers import read, write
+from crowdwise.readers import _doubts, _sheets, read, write
 from crowdwise.readers._export import ReadOptions
 from crowdwise.readers._node import Node, decoded, parse_jsonl, parse_text, probability, seconds, storable, ticks
 from crowdwise.readers._text import Layout, bare_suffix, encoding_of, head, packing
@@ -297,3 +300,117 @@ class TestWriting:
         ):
             kinds = {part.type for part in parts if part.null_count < len(part)}
             assert _one_column(parts, kinds).to_pylist() == values
+
+
+def sheet_xml(rows: str) -> Any:
+    """The elements of a sheet, each as it ends, as they come from a file."""
+    text = f'<worksheet xmlns="http://example.org/main"><sheetData>{rows}</sheetData></worksheet>'
+    return io.BytesIO(text.encode())
+
+
+class TestSheets:
+    LONG = str(2**53 + 1)
+
+    def archive(self, path: Path, rows: str) -> zipfile.ZipFile:
+        with zipfile.ZipFile(path, "w") as file:
+            file.writestr("sheet.xml", sheet_xml(rows).read())
+        return zipfile.ZipFile(path)
+
+    def test_cells_are_where_they_say_or_next_to_each_other(self, tmp_path: Path) -> None:
+        cell = f"<v>{self.LONG}</v>"
+        rows = [
+            f'<row r="3"><c r="B3">{cell}</c><c>{cell}</c><c r="AB3">{cell}</c></row>',
+            f'<row><c>{cell}</c><c t="s">{cell}</c><c t="n">{cell}</c><c><v>12</v></c><c/></row>',
+            f'<row r="9"><c r="a9">{cell}</c></row>',
+        ]
+        with self.archive(tmp_path / "a.xlsx", "".join(rows)) as file:
+            found = _sheets._long_of_xlsx(file, "sheet.xml")
+        assert sorted(found) == [(2, 1), (2, 2), (2, 27), (3, 0), (3, 2), (8, 0)]
+        assert set(found.values()) == {self.LONG}
+
+    def test_a_sheet_spans_to_its_last_cell_and_counts_shared_texts(self) -> None:
+        rows = '<row><c r="C2" t="s"><v>1</v></c><c r="A7" t="s"><v>0</v></c><c t="s"><v>9</v></c><c t="s"/><c><v>1</v></c></row>'
+        elements = ((_sheets._tag(element), element) for _, element in ElementTree.iterparse(sheet_xml(rows)))
+        assert _sheets._span_of_xlsx(elements, [5, 100]) == (7 * 3, 5, 105)
+
+    def test_repeated_cells_and_rows_count_as_often_as_they_stand(self) -> None:
+        wide, tall = "number-columns-repeated", "number-rows-repeated"
+        cells = f'<c {wide}="2"><p>abc</p></c><c {wide}="5"/><c><p>d</p></c><c {wide}="9"/>'
+        last = "<table-row><c><p>e</p></c></table-row>"
+        rows = f'<table-row {tall}="3">{cells}</table-row><table-row {tall}="1000"><c/></table-row>{last}'
+        elements = ((_sheets._tag(element), element) for _, element in ElementTree.iterparse(sheet_xml(rows)))
+        assert _sheets._span_of_ods(elements) == ((3 + 1) * 8, 2 * 8, 3 * (2 * 3 + 1) + 1)
+
+    @pytest.mark.parametrize(("letters", "number"), [("A", 1), ("z", 26), ("AA", 27), ("XFD", 16384)])
+    def test_columns_are_numbers_in_letters(self, letters: str, number: int) -> None:
+        assert _sheets._column(letters) == number
+
+    @pytest.mark.parametrize(
+        ("text", "long"),
+        [
+            (str(2**53), True),
+            (f" -{2**53} ", True),
+            (str(2**53 - 1), False),
+            ("1e30", False),
+            ("٣" * 20, False),
+            ("", False),
+        ],
+    )
+    def test_numbers_that_floats_round_are_long(self, text: str, long: bool) -> None:
+        assert _sheets._is_long(text) is long
+
+    def test_cells_are_texts_as_in_a_csv_file(self) -> None:
+        cells = [None, "", True, 3.0, 2.5, -0.0, float(2**53), datetime(2026, 1, 2, 3), "x"]
+        assert [_sheets._text(cell) for cell in cells] == [
+            *(None, None, "true", "3", "2.5", "0", "9007199254740992.0", "2026-01-02T03:00:00", "x")
+        ]
+
+    def test_a_name_twice_is_refused_and_none_is_a_number(self) -> None:
+        assert _sheets._names(Path("x"), ["a", "", "b", ""]) == ["a", "column 2", "b", "column 4"]
+        with pytest.raises(DataError, match="x: the header names column 'a' twice"):
+            _sheets._names(Path("x"), ["b", "a", "a"])
+
+
+class TestDoubts:
+    """Rows and ids that are probably no labels."""
+
+    @staticmethod
+    def rows(*more: tuple[str, str, str], number: int = 30) -> Annotations:
+        rows = [(f"i{k // 3}", f"w{k % 3}", "xy"[k % 2]) for k in range(number)] + [*more]
+        return Annotations.from_frame(dict(zip(("item", "worker", "label"), zip(*rows, strict=True), strict=True)))
+
+    @pytest.mark.parametrize(
+        ("alone", "number", "told"),
+        [(1, 30, True), (3, 30, True), (4, 60, False), (2, 18, True), (2, 17, False), (0, 30, False)],
+    )
+    def test_a_few_rows_unlike_all_others_are_told(self, alone: int, number: int, told: bool) -> None:
+        every = self.rows(*((f"only {k}", f"nobody {k}", f"none {k}") for k in range(alone)), number=number)
+        found = _doubts.about_doubtful_rows(every, "row {}".format)
+        assert bool(found) is told
+        if told:
+            assert found[0].startswith(f"row {number} ('only 0', 'nobody 0', 'none 0') is read as a label, but may be")
+            assert ("more like it" in found[0]) is (alone > 1)
+        if alone == 1:
+            assert _doubts.about_doubtful_rows(every, "row {}".format, skipped=number) == []
+
+    def test_a_row_with_one_value_that_occurs_again_is_a_label(self) -> None:
+        for row in (("i0", "new", "new"), ("new", "w0", "new"), ("new", "new", "x")):
+            assert _doubts.about_doubtful_rows(self.rows(row), str) == []
+
+    def test_ids_that_say_that_there_is_none_are_told(self) -> None:
+        rows = ((" N/A ", "w0", "x"), ("Total", "None", "y"), ("Total", "w1", "y"))
+        assert [one.split(":")[0] for one in _doubts.about_doubtful_ids(self.rows(*rows))] == [
+            "' N/A ' counts as an instance, with 1 label",
+            "'None' counts as an annotator, with 1 label",
+            "'Total' counts as an instance, with 2 labels",
+        ]
+        assert _doubts.about_doubtful_ids(self.rows()) == []
+
+    def test_computed_columns_and_rows_of_a_matrix_are_told(self) -> None:
+        names = ["ann", "Majority_Vote ", "bob", "SUM"]
+        assert [one.split("'")[1] for one in _doubts.about_consensus(names)] == ["Majority_Vote ", "SUM"]
+        labels, items = [{"x"}, {"x", "y"}, {"y"}, {"12", "9"}], list("abct")
+        assert _doubts.about_doubtful_items(labels, items)[0].startswith("record 4 ('t') is read as an instance")
+        assert _doubts.about_doubtful_items([*labels[:3], {"x", "9"}], items) == []
+        assert _doubts.about_doubtful_items([*labels[:3], set()], items) == []
+        assert _doubts.about_doubtful_items(labels[1:], items[1:]) == []
