@@ -53,6 +53,13 @@ def tied(posterior: np.ndarray) -> np.ndarray:
     return first - second <= 1e-6
 
 
+def backwards(crowd: Annotations) -> Annotations:
+    """The same crowd with its classes in the other order."""
+    label = crowd.n_classes - 1 - crowd.label
+    sizes = {"n_instances": crowd.n_instances, "n_annotators": crowd.n_annotators, "n_classes": crowd.n_classes}
+    return Annotations.from_triples(crowd.instance, crowd.annotator, label, **sizes)
+
+
 def labels_of(peer: Any, crowd: Annotations) -> np.ndarray:
     """What a method of crowd-kit finds, (n,) class codes; -2 where it has no answer."""
     found = np.full(crowd.n_instances, -2)
@@ -94,16 +101,24 @@ def test_maximum_likelihood_agrees_on_many_small_crowds(crowdkit: Any, model: An
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_as_accurate_as_crowd_kit_on_real_sets(crowdkit: Any, ours: Any, theirs: str) -> None:
-    """On no set worse beyond chance (two standard deviations of what the two disagree on), and better in the mean."""
+    """On no set worse beyond chance (two standard deviations of what the two disagree on), and better in the mean.
+
+    Of classes with as many votes crowd-kit takes the first, which is luck: its votes are counted under two orders.
+    """
     scores = []
     for name in LABEL_ONLY:
         crowd, truth = real(name)
         if (theirs == "KOS" and crowd.n_classes > 2) or (theirs in ("GLAD", "MMSR") and len(crowd) > 9_000):
             continue  # crowd-kit's KOS is binary, the others take minutes
-        mine, found = ours.fit_predict(crowd), labels_of(getattr(crowdkit, theirs)(), crowd)
-        only_mine, only_theirs = np.sum((mine == truth) & (found != truth)), np.sum((mine != truth) & (found == truth))
+        mine, peer = ours.fit_predict(crowd), getattr(crowdkit, theirs)
+        found = [labels_of(peer(), crowd)]
+        if theirs in ("MajorityVote", "Wawa", "ZeroBasedSkill"):
+            last = crowd.n_classes - 1
+            found.append(last - labels_of(peer(), backwards(crowd)))
+        only_mine = np.mean([np.sum((mine == truth) & (each != truth)) for each in found])
+        only_theirs = np.mean([np.sum((mine != truth) & (each == truth)) for each in found])
         assert only_theirs - only_mine <= 2 * np.sqrt(only_theirs + only_mine), name
-        scores.append((accuracy(mine, truth), accuracy(found, truth)))
+        scores.append((accuracy(mine, truth), np.mean([accuracy(each, truth) for each in found])))
     mean, their_mean = np.mean(scores, axis=0)
     assert mean >= their_mean - 0.1
 
