@@ -481,3 +481,35 @@ def test_calibrating_a_weighted_crowd_flattens_by_one_temperature() -> None:
     honest = calibrate(model, folds=2)
     flat = np.maximum(model.raw_posterior_, 1e-300) ** (1 / honest.temperature)
     assert_allclose(honest.posterior, flat / flat.sum(axis=1, keepdims=True), atol=DOUBLE)
+
+
+# -- crowds too large for tables ---------------------------------------------------------------------------------------
+
+
+class Huge(MemoryCrowd):
+    """A crowd whose confusion matrices fit nowhere."""
+
+    def check_table(self, states: int) -> None:
+        raise DataError("too large")
+
+
+def test_without_tables_confidence_is_what_is_usual() -> None:
+    crowd, _ = simulated(200, 8, 3, 7, seed=6)
+    small = MemoryCrowd.of(crowd)
+    huge = Huge(small.layout, crowd)
+    posterior = small.majority()
+    assert tempering.sharpened(huge, posterior) is posterior
+    vote, rho = tempering.read_votes(huge, posterior, None, [])
+    along, squared = tempering.vote_evidence(small.layout, posterior)
+    assert vote == pytest.approx(along / squared)
+    assert rho == pytest.approx(correlation.correlation(0.0, 0.0, 0.0, small.patterns))
+    assert tempering.read_votes(small, posterior, None, [])[1] != pytest.approx(rho)
+    with pytest.raises(DataError, match="too large"):
+        huge.counts(posterior)
+
+
+def test_matrices_beyond_a_size_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = MemoryCrowd.of(simulated(50, 8, 3, 4, seed=6)[0])
+    for size, fits in ((8 * 8 * 9, True), (8 * 8 * 9 - 1, False)):
+        monkeypatch.setattr(tempering, "TABLES", size)
+        assert tempering._fits(crowd) is fits

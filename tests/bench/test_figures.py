@@ -81,6 +81,13 @@ class TestCurves:
         with pytest.raises(DataError, match="several experiments"):
             accuracy_curves([*others, *records], "noise_rate")
 
+    @pytest.mark.parametrize(
+        ("values", "limits"), [([5], (4.5, 5.5)), ([1, 3], (0.88, 3.12)), ([1, 10], (10**-0.06, 10**1.06))]
+    )
+    def test_there_is_room_at_both_ends(self, values: list[int], limits: tuple[float, float]) -> None:
+        axes = accuracy_curves([run("CE", 0, 80.0, n_groups=g) for g in values], "n_groups").axes[0]
+        assert axes.get_xlim() == pytest.approx(limits)
+
     def test_one_seed_has_no_bars(self) -> None:
         axes = accuracy_curves([run("CE", 0, 80.0, n_groups=g) for g in (1, 3)], "n_groups").axes[0]
         assert axes.containers[0].has_yerr is False

@@ -237,6 +237,42 @@ def test_the_caller_has_the_last_word_on_settings() -> None:
     assert crowdwise.Concord(networks=2).n_networks((1, 8, 8)) == 2
 
 
+def test_stages_are_trained_by_the_recipe() -> None:
+    X = np.random.default_rng(0).integers(0, 256, (30, 8, 8, 3), dtype=np.uint8)
+    crowd = Annotations.from_dense(np.random.default_rng(1).integers(0, 2, (30, 2)))
+    made = Problem.make(X, crowd, device=torch.device("cpu"), seed=0, validation_fraction=0.2)
+    engine = Engine(made)
+    settings = {"patience": 4, "mixup": 0.3, "momentum": 0.7, "ema": 0.9, "augment": "crop", "weight_decay": 0.02}
+    model = crowdwise.BLTM(**settings, keep="best", steps=50)
+    classifier = model.new_classifier(engine, "classifier")
+
+    def loss(batch: Any) -> Any:
+        return batch.x.sum()
+
+    recipe = model.training(made)
+    warm = model.warm_up_stage(engine, classifier, loss, None, None, name="early", shared={"a": 1})
+    assert (warm.name, warm.loss, warm.score, warm.keep, warm.shared) == ("early", loss, classifier, "best", {"a": 1})
+    assert (warm.batch_size, warm.optimiser, warm.momentum) == (recipe.batch_size, "sgd", 0.7)
+    assert (warm.augment, warm.ema, warm.mixup, warm.patience, warm.guard) == ("crop", 0.9, 0.0, 0, "off")
+    assert warm.epochs == max(5, recipe.early_steps)
+    assert (warm.groups["classifier"].lr, warm.groups["classifier"].weight_decay) == (recipe.early_lr, 0.0)
+    own = model.warm_up_stage(engine, classifier, loss, 3, 0.5)
+    assert (own.epochs, own.groups["classifier"].lr, own.name, own.shared) == (3, 0.5, "warm-up", None)
+
+    said: list[int] = []
+    last = model.classifier_stage(engine, classifier, loss, before_epoch=said.append)
+    last.before_epoch(7)
+    assert said == [7]
+    assert (last.name, last.score, last.keep) == ("classifier", classifier, "best")
+    assert (last.epochs, last.batch_size, last.momentum) == (recipe.epochs, recipe.batch_size, 0.7)
+    assert (last.augment, last.ema, last.mixup, last.patience) == ("crop", 0.9, 0.3, 4)
+    assert (last.groups["classifier"].lr, last.groups["classifier"].weight_decay) == (recipe.lr, 0.02)
+    assert last.schedule(recipe.epochs) == pytest.approx(0.0, abs=1e-9)
+    assert last.guard == "retry"
+    paper = crowdwise.CE(recipe="paper")
+    assert paper.classifier_stage(engine, classifier, loss).guard == "warn"
+
+
 def test_dropout_is_that_of_the_options_the_parameter_or_the_recipe() -> None:
     assert crowdwise.CE().network_options((4,)) == {"dropout": 0.5}
     assert crowdwise.CE(dropout=0.2).network_options((4,)) == {"dropout": 0.2}
