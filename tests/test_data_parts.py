@@ -18,11 +18,14 @@ from scipy import stats
 from crowdwise.annotations import Annotations
 from crowdwise.data import label_rules, matching, notebook, repeats, training
 from crowdwise.data.codes import Grouped, row_blocks, selected, totals
-from crowdwise.data.factorise import Column, Vocabulary, encode_classes, factorise, merge
+from crowdwise.data.comparing import comparable
+from crowdwise.data.factorise import Column, Vocabulary, encode_classes, factorise, id_texts, merge, plain
+from crowdwise.data.labelled import rows_of_export
 from crowdwise.data.located import find_picture, located
 from crowdwise.data.matching import POSITION, match
 from crowdwise.data.shares import benjamini_yekutieli, holm, wilson
 from crowdwise.errors import AnnotationError, DataError
+from crowdwise.readers import read
 
 LONG_TABLE = {"item": ["b", "a", "b"], "worker": ["ann", "ann", "bob"], "label": ["x", "y", "x"]}
 
@@ -109,6 +112,12 @@ class TestIds:
         assert union.values.tolist() == [7, 3]
         large = factorise(Column.of(np.array([2**63, 2**63 - 1], np.uint64), "x"))[1]
         assert large.arrow.to_pylist() == [2**63, 2**63 - 1]
+
+    def test_have_one_type_for_texts_integers_and_decimals(self) -> None:
+        for kind, one in ((pa.float32(), pa.float64()), (pa.int8(), pa.int64()), (pa.string(), pa.large_string())):
+            values = ["a"] if kind == pa.string() else [1]
+            assert plain(pa.array(values, kind)).type == one
+        assert plain(pa.array([True])).type == pa.bool_()
 
     def test_one_long_text_does_not_widen_the_others(self) -> None:
         texts = [f"item {k}" for k in range(50)]
@@ -237,12 +246,25 @@ class TestRepeats:
 
 
 class TestShares:
-    @pytest.mark.parametrize(("right", "total"), [(0, 9), (3, 9), (9, 9), (1, 1), (40, 1000)])
+    @pytest.mark.parametrize(
+        ("right", "total"), [(0, 9), (3, 9), (9, 9), (1, 1), (2, 50), (3, 50), (3, 51), (49, 51), (4, 60), (40, 1000)]
+    )
     @pytest.mark.parametrize("level", [0.9, 0.95])
-    def test_wilson_is_that_of_scipy(self, right: int, total: int, level: float) -> None:
+    def test_wilson_is_that_of_scipy_but_next_to_0_and_1(self, right: int, total: int, level: float) -> None:
+        """Of a few cases, the end next to 0 or 1 is that of a Poisson distribution, by its relation to chi-squared."""
         expected = stats.binomtest(right, total).proportion_ci(level, "wilson")
+        most = 3 if total > 50 else 2
+
+        def fewest(cases: int) -> float:
+            return float(stats.chi2.ppf(1 - level, 2 * cases) / 2 / total) if cases else 0.0
+
+        ends = [expected.low, expected.high]
+        if right <= most:
+            ends[0] = min(ends[0], fewest(right))
+        if total - right <= most:
+            ends[1] = max(ends[1], 1 - fewest(total - right))
         low, high = wilson(right, total, level)
-        assert (float(low), float(high)) == pytest.approx((expected.low, expected.high), abs=1e-12)
+        assert (float(low), float(high)) == pytest.approx(ends, abs=1e-7)
         assert 0 <= low <= high <= 1
 
     def test_of_nothing_anything_may_be(self) -> None:
@@ -362,6 +384,33 @@ class TestDatasets:
                 training.with_truth(bare)
 
 
+def test_labels_are_comparable_where_two_people_label_an_item_or_there_is_nothing_to_tell() -> None:
+    alone = Annotations.from_triples([0, 1], [0, 1], [0, 1])
+    assert not comparable(alone)
+    assert comparable(alone, known=True)
+    assert not comparable(Annotations.from_triples([0, 0, 1], [0, 0, 1], [0, 1, 1]))  # two labels of one person
+    assert comparable(Annotations.from_triples([0, 0, 1], [0, 1, 1], [0, 1, 1]))
+    assert comparable(Annotations.from_triples([], [], [], n_instances=2, n_annotators=2, n_classes=2))
+    assert comparable(Annotations.from_triples([0, 1], [0, 1], [0, 0]))  # a single class
+
+
+@pytest.mark.parametrize(
+    ("ids", "texts"),
+    [
+        ([2.0**62, -(2.0**62), 1.5], [str(2**62), str(-(2**62)), "1.5"]),
+        ([2.0**63, 1e300, -0.0], ["9.223372036854775808e+18", "1e+300", "0"]),
+        ([True, False], ["true", "false"]),
+        ([7, -7], ["7", "-7"]),
+    ],
+)
+def test_ids_as_texts_are_whole_where_they_fit(ids: list[Any], texts: list[str]) -> None:
+    found = id_texts(pa.array(ids)).to_pylist()
+    assert [one if one in ("true", "false") else float(one) for one in found] == [
+        one if one in ("true", "false") else float(one) for one in texts
+    ]
+    assert ["+" in one for one in found] == ["+" in one for one in texts]  # only what no integer holds has an exponent
+
+
 class TestMatching:
     def test_a_table_without_a_column_of_ids_has_none(self) -> None:
         X = pd.DataFrame({"width": [1.0, 2.0], "height": [3.0, 4.0]})
@@ -380,6 +429,14 @@ class TestMatching:
         assert match(X, triples, ids=[7, 5, 9]).annotations.votes().tolist() == expected
         coded = Annotations.from_triples(*triples)
         assert match(X, coded, ids=[7, 5, 9]).annotations.votes().tolist() == expected
+
+    def test_rows_that_were_drawn_twice_are_matched_in_their_order(self) -> None:
+        frame = pd.DataFrame({"x": [1.0, 2.0, 3.0]}, index=["p", "q", "r"])
+        coded = Annotations.from_triples([0, 1, 2], [0, 0, 0], [0, 1, 0], n_classes=2)
+        for index in (["q", "p", "p"], ["q", "p", "r"]):
+            found = match(frame.loc[index], coded).annotations
+            assert found.votes().tolist() == [[1, 0], [0, 1], [1, 0]]
+            assert found.instances.tolist() == ([0, 1, 2] if len(set(index)) < 3 else index)
 
     def test_codes_in_the_order_of_rows_take_their_ids(self) -> None:
         coded = Annotations.from_triples([0, 2, 2], [0, 0, 1], [1, 0, 1])
@@ -469,6 +526,18 @@ class TestPictures:
         found = located(["sub/two.png", "one.png"], ["x", "y"], folder)
         assert ([file.name for file in found.files], list(found.ids)) == (["two.png", "one.png"], ["x", "y"])
 
+    def test_a_folder_that_is_named_asks_for_pictures_also_beside_texts(self, folder: Path) -> None:
+        table = folder.parent / "a.csv"
+        rows = ["p,ann,x,a text,one.png", "q,ann,y,another,sub/two.png"]
+        table.write_text("\n".join(["item,worker,label,text,image", *rows]) + "\n")
+        export = read(table)
+        assert rows_of_export(table, export).X.tolist() == ["a text", "another"]
+        pictures = rows_of_export(table, export, root=folder).X
+        assert [file.name for file in pictures.files] == ["one.png", "two.png"]
+        assert rows_of_export(table, export, text="image").X.tolist() == ["one.png", "sub/two.png"]
+        with pytest.raises(DataError, match="pass one of them"):
+            rows_of_export(table, export, text="text", image="image")
+
 
 class TestNotebooks:
     def test_shares_of_classes_are_of_all_labels_also_those_that_are_not_shown(self) -> None:
@@ -480,6 +549,10 @@ class TestNotebooks:
         assert ("class 0<" in shown, "class 2<" in shown) == (False, False)
         assert f"{40 / 68:.3f}" in shown
         assert f"width:{8 * 40 / 68:.1f}em" in shown
+        equal = notebook.counted("title", [f"c{k}." for k in range(40)], np.repeat([1, 2], 20))
+        assert [equal.index(f">c{k}.<") for k in range(20, 30)] == sorted(
+            equal.index(f">c{k}.<") for k in range(20, 30)
+        )
         assert "0.000" in notebook.counted("title", ["a"], np.array([0]))
 
     def test_annotators_come_worst_first_and_unknown_ones_last(self) -> None:

@@ -23,6 +23,7 @@ from crowdwise.readers._collector import is_picture, picture_of, text_of
 from crowdwise.readers._columnar import _decoded_size
 from crowdwise.readers._row_ids import _may_be_items
 from crowdwise.readers.gold import read_gold
+from export_samples import cvat_parts
 
 
 def put(path: Path, *lines: str) -> Path:
@@ -391,6 +392,42 @@ class TestBatches:
         assert labels_of(anthropic) == {"p": "no", "r": "yes"}
         assert "left out: 1 failed" in read(anthropic).message
 
+    @pytest.mark.parametrize(
+        ("ratings", "classes"),
+        [([3, 2.5, 3], [2.5, 3.0]), ([3, 4.0, 4], [3, 4]), ([3, "good", 4.0], ["3", "4", "good"])],
+    )
+    def test_that_are_numbers_make_classes_of_one_kind(self, tmp_path: Path, ratings: Any, classes: Any) -> None:
+        rows = [{"id": k, "model": "m", "content": json.dumps({"rating": one})} for k, one in enumerate(ratings)]
+        found = read(records(tmp_path / "a.jsonl", *rows)).annotations
+        assert found.classes.tolist() == classes
+        assert [str(classes[y]).removesuffix(".0") for y in found.label] == [
+            str(one).removesuffix(".0") for one in ratings
+        ]
+
+    @pytest.mark.parametrize("key", ["id", "item_id", None])
+    def test_of_autolabel_go_by_their_ids_or_by_the_number_of_the_row(self, tmp_path: Path, key: str | None) -> None:
+        rows = [f"{name},{label},0.9,True" for name, label in (("q", "no"), ("p", "yes"), ("r", "no"))]
+        path = put(tmp_path / "m.csv", f"{key or 'note'},mood_label,mood_confidence,mood_successfully_labeled", *rows)
+        expected = dict(zip("qpr" if key else [1, 2, 3], ["no", "yes", "no"], strict=True))
+        assert labels_of(path, format="llm") == expected
+
+    def test_beside_weighted_labels_of_people_leave_these_alone(self, tmp_path: Path) -> None:
+        people = put(tmp_path / "p.csv", "item,worker,label,weight", "0,ann,yes,3", "1,ann,no,0.5", "1,bob,yes,2")
+
+        def answers(name: str, *said: str) -> Path:
+            return records(tmp_path / name, *({"id": str(k), "model": "gpt", "content": y} for k, y in enumerate(said)))
+
+        found = read([people, answers("a.jsonl", "yes", "no"), answers("b.jsonl", "no", "no")]).annotations
+        rows = {tuple(map(str, list(row.values())[:3])): row["weight"] for row in found.to_frame().to_pylist()}
+        assert rows == {
+            ("0", "ann", "yes"): 3,
+            ("1", "ann", "no"): 0.5,
+            ("1", "bob", "yes"): 2,
+            ("0", "gpt", "yes"): 0.5,
+            ("0", "gpt", "no"): 0.5,
+            ("1", "gpt", "no"): 1,
+        }
+
     def test_without_an_id_are_refused_by_record(self, tmp_path: Path) -> None:
         path = records(
             tmp_path / "a.jsonl", {"id": "p", "model": "m", "content": "no"}, {"model": "m", "content": "yes"}
@@ -429,6 +466,30 @@ class TestItems:
         assert export.texts.to_pylist() == ["first", None, "third"]
         assert read(tmp_path / "p.jsonl", "prodigy", details=False).texts is None
         assert read(tmp_path / "p.jsonl", "prodigy", details=False).extra is None
+
+    def test_names_of_prodigy_lose_what_they_have_in_common_with_a_word(self, tmp_path: Path) -> None:
+        row = {"text": "t", "_input_hash": 1, "label": "x", "answer": "accept"}
+        for names, told in ((("my-set-ann", "my-set-bob"), True), (("ann", "bob"), False)):
+            path = records(tmp_path / "p.jsonl", *(row | {"_annotator_id": name} for name in names))
+            export = read(path, "prodigy")
+            assert export.annotations.annotators.tolist() == ["ann", "bob"]
+            assert ("the common prefix 'my-set-' is left out" in export.message) is told
+
+    @pytest.mark.parametrize("frame", ["1", 1.5, True, None])
+    def test_frames_of_cvat_are_numbers(self, tmp_path: Path, frame: Any) -> None:
+        parts = cvat_parts()
+        parts["annotations"]["11"]["tags"][0]["frame"] = frame
+        (tmp_path / "c.json").write_text(json.dumps(parts))
+        with pytest.raises(ReadError, match=r"expected the number of a frame|'frame' is missing"):
+            read(tmp_path / "c.json")
+
+    def test_a_matrix_says_what_was_missing_and_how_to_keep_it(self, tmp_path: Path) -> None:
+        path = put(tmp_path / "a.csv", "item,ann,bob,cyd", "p,0,1,-1", "q,nan,0,1", "r,1,1,-1", "s,0,,0")
+        message = read(path, "dense").message
+        assert "-1 is taken for missing in 2 cells; nan is taken for missing in 1 cell" in message
+        assert "(if -1 is a class, list all with classes=)" in message
+        bare = put(tmp_path / "b.csv", "item,ann,bob,cyd", "p,0,1,1", "q,nan,0,1", "r,1,1,0")
+        assert "if -1 is a class" not in read(bare, "dense").message
 
     @pytest.mark.parametrize(
         ("value", "picture"),
