@@ -19,6 +19,7 @@ from differential.cases import Case, generate
 from differential.compare import FAULTS, REFUSED, Verdicts, judge
 
 SHOWN = 1500
+PIECE = 1000  # cases of a line of the record
 
 
 def show(number: int, seed: int) -> None:
@@ -68,7 +69,7 @@ def run(first: int, cases: int, seed: int, roads: int | None) -> dict[str, Any]:
     return {"counts": counts, "faults": faults, "refusals": refusals, "seconds": seconds}
 
 
-def record(given: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]:
+def record(first: int, cases: int, seed: int, found: dict[str, Any]) -> dict[str, Any]:
     """What a run found, by format and by road: a line of benchmarks/results/differential.jsonl."""
     forms: dict[str, Counter[str]] = {}
     roads: dict[str, Counter[str]] = {}
@@ -81,9 +82,9 @@ def record(given: argparse.Namespace, found: dict[str, Any]) -> dict[str, Any]:
     return {
         "benchmark": "differential",
         "commit": _commit(),
-        "seed": given.seed,
-        "first": given.first,
-        "cases": given.cases,
+        "seed": seed,
+        "first": first,
+        "cases": cases,
         "outcomes": total,
         "by_format": dict(sorted(forms.items())),
         "by_road": dict(sorted(roads.items())),
@@ -117,23 +118,30 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--roads", type=int, default=3, help="roads for each case; 0: all of them")
-    parser.add_argument("--record", type=Path, help="file to which a line with the counts is added")
+    parser.add_argument("--record", type=Path, help="file to which counts are added, a line for 1,000 cases")
     parser.add_argument("--show", type=int)
     given = parser.parse_args()
     if given.show is not None:
         show(given.show, given.seed)
         return
-    found = run(given.first, given.cases, given.seed, given.roads or None)
-    by_outcome: Counter[str] = Counter()
-    for key, count in found["counts"].items():
-        by_outcome[key.rpartition("|")[2]] += count
-    print(f"{given.cases} cases in {found['seconds']:.0f} s: {dict(by_outcome)}; {len(found['faults'])} with faults")
-    for reason, count in found["refusals"].most_common(30):
-        print(f"  refused {count}: {reason}")
-    if given.record is not None:
-        with given.record.open("a") as file:
-            file.write(json.dumps(record(given, found)) + "\n")
-    sys.exit(bool(sum(by_outcome[outcome] for outcome in FAULTS)))
+    outcomes: Counter[str] = Counter()
+    for first in range(given.first, given.first + given.cases, PIECE):
+        cases = min(PIECE, given.first + given.cases - first)
+        found = run(first, cases, given.seed, given.roads or None)
+        if given.record is not None:
+            with given.record.open("a") as file:
+                file.write(json.dumps(record(first, cases, given.seed, found)) + "\n")
+        for key, count in found["counts"].items():
+            outcomes[key.rpartition("|")[2]] += count
+        faults = count_of(len(found["faults"]), "case")
+        print(f"{cases} cases in {found['seconds']:.0f} s: {dict(outcomes)} so far; {faults} with faults", flush=True)
+        for reason, count in found["refusals"].most_common(15):
+            print(f"  refused {count}: {reason}")
+    sys.exit(bool(sum(outcomes[outcome] for outcome in FAULTS)))
+
+
+def count_of(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 if __name__ == "__main__":
