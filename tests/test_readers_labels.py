@@ -188,3 +188,18 @@ def test_rules_for_labels_hold_for_dates(tmp_path: Path, kind: pa.DataType) -> N
     assert sorted(map(str, renamed.annotations.classes)) == [first, second, "later"]
     with pytest.raises(ReadError, match="is none of the classes"):
         read(tmp_path / "a.parquet", classes=[first, second])
+
+
+@pytest.mark.parametrize(("old", "labels", "gold"), [("2.25", "1.5", "1.5"), ("9", "2.25", "other")])
+def test_gold_of_numbers_stays_gold_where_a_new_name_is_a_word(
+    tmp_path: Path, old: str, labels: str, gold: str
+) -> None:
+    """A new name makes texts of the labels, or of the gold labels alone."""
+    truth = [1.5, 1.5, 9.0, 9.0] if old == "9" else [1.5, 1.5, None, None]
+    table = pa.table({"item": [1, 1, 2, 2], "worker": list("abab"), "label": [1.5, 2.25, 1.5, 1.5], "gold": truth})
+    write_table(table, tmp_path / "a.parquet")
+    export = read(tmp_path / "a.parquet", map={old: "other"}, gold="gold")
+    assert export.gold is not None
+    assert export.gold[1] == "1.5"
+    assert gold in map(str, export.gold.values())
+    assert labels in map(str, export.annotations.classes)

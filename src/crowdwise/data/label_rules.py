@@ -233,7 +233,12 @@ def resolved(
         return label, gold, []  # of a type that no class can have: who encodes it says so
     found = rules.resolve(_counts(mine), {} if truth is None else _counts(truth), sure=sure, checked=checked)
     changed = _replaced(label, mine, found.labels)
-    return changed, gold if gold is None or truth is None else _replaced(gold, truth, found.gold), found.remarks
+    if gold is None or truth is None:
+        return changed, gold, found.remarks
+    told = _replaced(gold, truth, found.gold)
+    if not is_text(mine.dictionary.type) and not is_text(truth.dictionary.type):
+        changed, told = _of_one_kind(changed, told)
+    return changed, told, found.remarks
 
 
 def labelled(label: Column, *, clean: bool, listed: bool) -> tuple[Column, npt.NDArray[np.int64] | None, list[str]]:
@@ -466,6 +471,21 @@ def _plain(column: Column) -> pa.DictionaryArray | None:
     found = data.combine_chunks()
     found = pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
     return found.dictionary_encode()
+
+
+def _of_one_kind(label: Column, gold: Column) -> tuple[Column, Column]:
+    """Labels and gold, which were numbers, both as texts if new names have made texts of one of them."""
+    if is_text(label.data.type) == is_text(gold.data.type):
+        return label, gold
+    return _spelt_by_value(label), _spelt_by_value(gold)
+
+
+def _spelt_by_value(column: Column) -> Column:
+    values = _plain(column)
+    if values is None or is_text(column.data.type):
+        return column
+    texts = pa.array([by_value(value) for value in values.dictionary.to_pylist()], pa.large_string())
+    return replace(column, data=pa.chunked_array([texts.take(values.indices)]))
 
 
 def _as_text(column: Column) -> Column:
