@@ -34,6 +34,10 @@ def test_weights_of_annotators_are_what_they_are_better_than_chance() -> None:
     assert found[4] == 0 < found[0] < 1
     one = Annotations.from_triples([0, 1], [0, 1], [0, 0])
     assert scoring.annotator_weights(one).tolist() == [1, 1]
+    two = annotations.where(annotations.label < 2)
+    binary = Annotations.from_triples(two.instance, two.annotator, two.label, n_classes=2)
+    skill = HierarchicalDawidSkene(random_state=0).fit(binary).skill_
+    np.testing.assert_allclose(scoring.annotator_weights(binary), np.clip(2 * skill - 1, 0, 1))
 
 
 def test_where_nobody_is_better_than_chance_all_count_alike(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -249,6 +249,13 @@ def test_a_round_of_ibcc(history: Any) -> None:
     assert_allclose(once.skill_, np.einsum("jcc,c->j", once.confusion_, once.class_prior_))
 
 
+def test_what_cannot_be_streamed_says_so() -> None:
+    for model, what in ((IBCC(method="gibbs"), "gibbs"), (IBCC(tie="random"), "a draw cannot be repeated")):
+        with pytest.raises(ConfigError, match=what):
+            model.check_streams()
+    IBCC().check_streams()
+
+
 def test_empirical_classes_are_counted_by_votes() -> None:
     crowd = MemoryCrowd.of(t2())
     votes = crowd.majority()[:5].sum(axis=0)
