@@ -607,6 +607,33 @@ class TestTables:
             told = "may be a header" in read(path, columns=["item", "annotator", "label"]).message
             assert told is (number + 1 > table.ROWS_OF_HEADER)
 
+    def test_a_table_with_a_confidence_is_not_one_of_autolabel(self, tmp_path: Path) -> None:
+        rows = ["a,ann,x,0.5", "a,bob,y,0.75", "b,ann,y,1"]
+        export = read(put(tmp_path / "a.csv", "item,worker,label,label_confidence", *rows))
+        assert export.format == "table"
+        assert export.annotations.votes().tolist() == [[1, 1], [0, 1]]
+
+    @pytest.mark.parametrize("names", ["item,ann", "ann", "id,ann"])
+    def test_one_column_of_labels_is_no_matrix_unless_it_is_called_one(self, tmp_path: Path, names: str) -> None:
+        rows = [f"p{k},{'xy'[k % 2]}" if "," in names else "xy"[k % 2] for k in range(12)]
+        path = put(tmp_path / "a.csv", names, *rows)
+        with pytest.raises(ReadError, match="no column for the"):
+            read(path)
+        if "," in names:
+            assert read(path, "dense").annotations.votes().sum() == 12
+
+    def test_what_toloka_did_not_accept_is_counted_by_status(self, tmp_path: Path) -> None:
+        names = ["INPUT:text", "OUTPUT:result", "ASSIGNMENT:task_id", "ASSIGNMENT:worker_id", "ASSIGNMENT:status"]
+        states = ["APPROVED", "REJECTED", "SUBMITTED", "EXPIRED", "REJECTED", "accepted"]
+        rows = [
+            "\t".join([f"text {k % 2}", "xy"[k % 2], f"t{k % 2}", f"w{k}", state]) for k, state in enumerate(states)
+        ]
+        export = read(put(tmp_path / "a.tsv", "\t".join(names), *rows), "toloka")
+        kept = {row["annotator"]: row["label"] for row in export.annotations.to_frame().to_pylist()}
+        assert {"w0", "w2"} <= kept.keys()
+        assert not {"w1", "w3", "w4"} & kept.keys()
+        assert "2 rejected, 1 expired" in export.message
+
 
 class TestInspect:
     def test_samples_without_scores_failed(self, tmp_path: Path) -> None:

@@ -118,6 +118,15 @@ class TestReasons:
         found = figures.evidence(Annotations.from_triples([], [], [], n_instances=2, n_classes=2))
         assert (found.kind, found.reason, found.remedy) == ("no labels", "There are no labels.", "")
 
+    def test_agreement_is_that_of_the_scale_if_classes_are_ordered(self) -> None:
+        rng = np.random.default_rng(0)
+        grades = np.clip(rng.integers(1, 6, (60, 1)) + rng.integers(-1, 2, (60, 3)), 1, 5)
+        crowd = Annotations.from_dense(grades)
+        found = {ordered: figures.evidence(crowd, ordered=ordered).chance for ordered in ("auto", "no")}
+        for ordered, test in found.items():
+            assert test.alpha == pytest.approx(agreement.chance_test(crowd, ordered=ordered).alpha)
+        assert found["auto"].alpha > found["no"].alpha + 0.1
+
     def test_too_few_labels_are_told_from_labels_that_show_nothing(self) -> None:
         test = agreement.chance_test(Annotations.from_dense([["x", "x"], ["y", "y"]]))
         for alpha, p_value, end in (

@@ -404,6 +404,11 @@ def test_an_answer_says_what_was_believed_before_it(make: Any) -> None:
     assert Answer.of("somewhere", kept.record()) == kept
 
 
+def test_a_record_holds_what_was_said_and_nothing_else() -> None:
+    assert Answer("ann", "skip", 3, time=1.5).record() == {"reviewer": "ann", "action": "skip", "item": 3, "time": 1.5}
+    assert Answer("ann", "label", 0, 0, seconds=0.0).record().items() >= {"item": 0, "label": 0, "seconds": 0.0}.items()
+
+
 def test_keys_are_names_where_all_names_are_keys() -> None:
     assert class_keys(["a", "X"]) == ["a", "x"]
     assert class_keys(["a", "A"]) == ["1", "2"]  # both would be the same key
