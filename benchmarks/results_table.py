@@ -385,6 +385,8 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
         "lead_seen": paper_tables.lead_seen,
         "as_printed": paper_tables.as_printed,
         "reasons": paper_tables.reasons,
+        "changes": paper_tables.changes,
+        "small": paper_tables.small,
         "purifying": lambda found: paper_tables.purifying([r for _, _, group in every_run(found) for r in group]),
         "same_algorithm": lambda found: paper_tables.same_algorithm(by_neighbours(found)),
         "estimation": estimation,

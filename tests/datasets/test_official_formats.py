@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from scipy.io import savemat
 
-from crowdwise.datasets import ImageFolder, cifar10, load, mnist
+from crowdwise.datasets import ImageFolder, cifar10, is_here, load, mnist
 from crowdwise.errors import ConfigError, DatasetError
 
 RNG = np.random.default_rng(0)
@@ -54,6 +54,33 @@ def test_a_folder_of_one_mnist_is_not_taken_for_the_other(tmp_path, monkeypatch)
         load("k-mnist")
     write_mnist(tmp_path / "k-mnist")
     assert len(load("k-mnist").X_train) == 20
+
+
+def test_some_of_the_training_images_are_a_smaller_set_with_all_test_images(tmp_path):
+    arrays = write_mnist(tmp_path, n_train=40)
+    some = load("fashion-mnist", root=tmp_path, n_train=8)
+    assert (some.name, len(some.X_train), len(some.X_test)) == ("fashion-mnist-8", 8, 10)
+    whole = {image.tobytes(): label for image, label in zip(*list(arrays.values())[:2], strict=True)}
+    for image, label in zip(some.X_train, some.y_train, strict=True):
+        assert whole[image.tobytes()] == label
+    again = load("fashion-mnist", root=tmp_path, n_train=8)
+    np.testing.assert_array_equal(again.X_train, some.X_train)
+
+
+@pytest.mark.parametrize("n_train", [0, 20, -1, True, 2.5])
+def test_a_number_of_training_images_that_cannot_be_is_refused(tmp_path, n_train):
+    write_mnist(tmp_path)
+    with pytest.raises(ConfigError, match="n_train of fashion-mnist must be a whole number from 1 to 19"):
+        load("fashion-mnist", root=tmp_path, n_train=n_train)
+
+
+def test_whether_a_data_set_is_here_is_told_without_reading_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("CROWDWISE_CACHE", str(tmp_path / "cache"))
+    assert not is_here("k-mnist", root=tmp_path)
+    write_mnist(tmp_path)
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(b"damaged")
+    assert is_here("k-mnist", root=tmp_path)
+    assert not is_here("k-mnist", root=tmp_path, part="test10k")
 
 
 IMAGES = np.zeros((20, 28, 28), np.uint8)
