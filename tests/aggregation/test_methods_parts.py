@@ -34,6 +34,7 @@ from crowdwise.aggregation.core.crowd import MemoryCrowd
 from crowdwise.aggregation.core.dependence import effective_votes, error_correlations
 from crowdwise.aggregation.hierarchical import evidence, scaled_diagonal
 from crowdwise.aggregation.panel import EXPONENTS, _matrices, _only
+from crowdwise.aggregation.recommend import suitable_method
 from crowdwise.annotations import Annotations
 from crowdwise.errors import ConfigError
 from fixtures import t2
@@ -550,3 +551,19 @@ def test_a_part_without_labels_shows_no_pattern() -> None:
     layout = MemoryCrowd.of(Annotations.from_triples([], [], [], n_instances=3, n_annotators=1, n_classes=2)).layout
     assert patterns.count(layout, 1).sum() == 0
     assert patterns.count(layout._replace(weight=np.empty(0)), 1).sum() == 0
+
+
+# -- chance ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("agreed", "chance"), [(54, True), (56, False)])
+def test_agreement_is_chance_within_a_standard_deviation(agreed: int, chance: bool) -> None:
+    """A hundred pairs of two classes: 8 or 12 % beyond chance, of which the standard deviation is 10 %."""
+    first = np.arange(100) % 2
+    second = np.where(np.arange(100) < agreed, first, 1 - first)
+    i = np.tile(np.arange(100), 2)
+    annotator = np.concatenate([np.arange(100) % 3, (np.arange(100) + 1) % 3])
+    crowd = MemoryCrowd.of(Annotations.from_triples(i, annotator, np.concatenate([first, second]), n_instances=150))
+    name, reason = suitable_method(crowd)
+    assert (name == "majority-vote") is chance
+    assert ("no more than by chance (+0.08 beyond it)" in reason) is chance
