@@ -13,17 +13,20 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from crowdwise.annotations import Annotations
-from crowdwise.errors import AnnotationError, ReadError
+from crowdwise.errors import AnnotationError, ConfigError, ReadError
 from crowdwise.readers import _answers, _guess, _quotes, read, table
 from crowdwise.readers._answers import Classes, Found, Token, find_label, find_object, guess_label, soft_label
 from crowdwise.readers._collector import is_picture, picture_of, text_of
 from crowdwise.readers._columnar import _decoded_size
 from crowdwise.readers._row_ids import _may_be_items
+from crowdwise.readers._text import encoding_of
 from crowdwise.readers.gold import read_gold
-from export_samples import cvat_parts
+from crowdwise.readers.kinds import named_models
+from export_samples import cvat_parts, sample
 
 
 def put(path: Path, *lines: str) -> Path:
@@ -633,6 +636,60 @@ class TestTables:
         assert {"w0", "w2"} <= kept.keys()
         assert not {"w1", "w3", "w4"} & kept.keys()
         assert "2 rejected, 1 expired" in export.message
+
+
+class TestSmall:
+    def test_truth_values_of_any_spelling_are_one_class(self, tmp_path: Path) -> None:
+        pq.write_table(pa.table({"item": [1, 2], "worker": ["a", "a"], "label": [True, False]}), tmp_path / "a.parquet")
+        for yes, no in (("TRUE", "FALSE"), ("True", "False"), ("true", "false")):
+            put(tmp_path / "b.csv", "item,worker,label", f"1,b,{yes}", f"2,b,{no}")
+            found = read([tmp_path / "a.parquet", tmp_path / "b.csv"]).annotations
+            assert sorted(found.votes().tolist()) == [[0, 2], [2, 0]]
+
+    def test_an_archive_of_one_annotator_is_recognised(self, tmp_path: Path) -> None:
+        rows = [{"id": k, "text": "t", "label": ["xy"[k % 2]]} for k in range(3)]
+        with zipfile.ZipFile(tmp_path / "d.zip", "w") as archive:
+            archive.writestr("ann.jsonl", "\n".join(map(json.dumps, rows)))
+        assert read(tmp_path / "d.zip").format == "doccano"
+
+    def test_a_sign_that_nobody_sees_makes_no_other_encoding(self, tmp_path: Path) -> None:
+        for text in ("a\0b", "ab\0"):
+            path = tmp_path / "a.csv"
+            path.write_text(f"item,worker,label,text\n1,ann,x,{text}\n2,ann,y,plain\n")
+            assert encoding_of(path) == "utf-8"
+
+    def test_gold_of_the_crowd_alone_is_not_said_to_have_more(self, tmp_path: Path) -> None:
+        crowd = TestGold.CROWD
+        assert "more not in the crowd" not in read_gold(put(tmp_path / "g.csv", "item,gold", "a,x"), crowd).message
+
+    def test_what_cannot_be_guessed_names_the_option(self) -> None:
+        columns = {"p": pa.array([1, 2]), "q": pa.array([1, 2])}
+        for known, parameter in (({}, "instance"), ({"instance": "p"}, "annotator")):
+            with pytest.raises(AnnotationError) as error:
+                _guess.guess_columns(columns, known, text=False)
+            assert error.value.parameter == parameter
+
+    @pytest.mark.parametrize("option", ["several", "duplicates"])
+    def test_a_policy_that_does_not_exist_is_refused(self, tmp_path: Path, option: str) -> None:
+        with pytest.raises(ConfigError, match=f"{option}.*'frist'|did you mean 'first'"):
+            read(put(tmp_path / "a.csv", *LONG), **{option: "frist"})
+
+    def test_a_blank_answer_is_none(self, tmp_path: Path) -> None:
+        rows = [{"id": k, "model": "m", "content": said} for k, said in enumerate(["yes", " \n", "no", ""])]
+        assert "left out: 2 empty" in read(records(tmp_path / "a.jsonl", *rows)).message
+
+    def test_what_argilla_holds_without_a_submitted_answer_is_counted(self, tmp_path: Path) -> None:
+        path = sample(tmp_path, "records.jsonl")
+        drafts = path.read_text().count('"draft"')
+        assert drafts > 1
+        assert f"{drafts} draft" in read(path, "argilla").message
+
+    def test_models_are_told_by_name_and_counted(self) -> None:
+        assert named_models(["ann", "gpt-4", "bob"], None)[0] == {1}
+        said = [named_models(["gpt-4", "claude-3", "ann"][:number], None)[1] for number in (1, 2)]
+        assert said[0].startswith("; 1 annotator is a model, by name: gpt-4 (")
+        assert said[1].startswith("; 2 annotators are models, by name: gpt-4, claude-3 (")
+        assert named_models(["gpt-4", "ann"], {"ann": "model", "gpt-4": "person"}) == ({1}, "")
 
 
 class TestInspect:
