@@ -154,10 +154,15 @@ def test_whole_annotators_come_by_number() -> None:
 
 def test_every_annotator_has_a_mean_of_its_own() -> None:
     losses = torch.tensor([1.0, 3.0, 10.0], requires_grad=True)
-    mean = heads.annotator_mean(losses, torch.tensor([2, 2, 0]), 4)
+    mean = heads.annotator_mean(losses, torch.ones(3), torch.tensor([2, 2, 0]), 4)
     assert mean.item() == pytest.approx((2 + 10) / 2)  # what is shown
     mean.backward()
     assert losses.grad.tolist() == [0.5, 0.5, 1.0]  # what each follows
+    losses.grad = None
+    mean = heads.annotator_mean(losses, torch.tensor([0.6, 0.2, 0.1]), torch.tensor([2, 2, 0]), 4)
+    assert mean.item() == pytest.approx((1.5 + 10) / 2)
+    mean.backward()
+    assert losses.grad.tolist() == pytest.approx([0.75, 0.25, 1.0])
 
 
 def test_examples_are_single_annotations_of_the_chosen() -> None:

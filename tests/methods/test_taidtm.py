@@ -67,7 +67,7 @@ def test_batches_of_annotators_hold_every_example_once_in_mini_batches():
 
 def test_every_annotator_follows_its_own_mean():
     losses = torch.tensor([1.0, 3.0, 10.0], requires_grad=True)
-    shown = annotator_mean(losses, torch.tensor([0, 0, 2]), 3)
+    shown = annotator_mean(losses, torch.ones(3), torch.tensor([0, 0, 2]), 3)
     assert shown.item() == pytest.approx((2 + 10) / 2)
     shown.backward()
     torch.testing.assert_close(losses.grad, torch.tensor([0.5, 0.5, 1.0]))

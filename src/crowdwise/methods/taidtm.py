@@ -189,7 +189,8 @@ class TAIDTM(BLTM):
             def loss(batch: Batch) -> Tensor:
                 g = transition.features(batch.x) if reference else batch.x
                 logits = transition.row_logits(g, batch.target, batch.row, batch.annotator)
-                return annotator_mean(row_loss(logits, batch.label), batch.annotator, n_annotators)
+                losses = row_loss(logits, batch.label)
+                return annotator_mean(losses, batch.weight, batch.annotator, n_annotators)
 
             def plan(generator: torch.Generator) -> Sequence[Tensor]:
                 if reference:

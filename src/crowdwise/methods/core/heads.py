@@ -73,10 +73,10 @@ def examples_of(units: Units, chosen: Tensor) -> Units:
     return examples.subset(torch.nonzero(chosen[examples.annotator]).squeeze(1))
 
 
-def annotator_mean(losses: Tensor, annotator: Tensor, n_annotators: int) -> Tensor:
-    """The mean loss of each annotator in the batch; shows their mean, but lets every head follow its own."""
-    counts = sum_over_ranks(torch.bincount(annotator, minlength=n_annotators).float())
-    total = (losses / counts[annotator].clamp_min(1)).sum()
+def annotator_mean(losses: Tensor, weight: Tensor, annotator: Tensor, n_annotators: int) -> Tensor:
+    """The mean loss of each annotator in the batch, by weight; shows their mean, but lets every head follow its own."""
+    counts = sum_over_ranks(losses.new_zeros(n_annotators).index_add_(0, annotator, weight.to(losses.dtype)))
+    total = (losses * weight / counts[annotator].clamp_min(1e-12)).sum()
     shown = total.detach() / (counts > 0).sum().clamp_min(1)
     return shown + total - total.detach()
 
