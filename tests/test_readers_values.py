@@ -251,6 +251,12 @@ class TestWriting:
         assert back.gold == export.gold == {"a": "x", "b": "x"}
         assert [str(value) for value in back.extra.column("instance 2").to_pylist()] == ["7", "8"]
 
+    def test_times_that_are_not_known_stay_empty(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.csv"
+        path.write_text("item,worker,label,timestamp\na,ann,x,2026-01-02T03:04:05Z\nb,ann,y,\n")
+        write(read(path), tmp_path / "b.csv")
+        assert read(tmp_path / "b.csv").timestamps.astype(str).tolist() == ["2026-01-02T03:04:05.000000", "NaT"]
+
     def test_soft_labels_are_their_heaviest_class_for_label_studio(self, tmp_path: Path) -> None:
         table = tmp_path / "a.csv"
         rows = ["a,ann,x,0.3", "a,ann,y,0.7", "a,bob,x,2", "b,bob,x,1", "b,bob,y,1", "b,ann,y,0.5"]

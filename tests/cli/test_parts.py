@@ -45,16 +45,6 @@ class TestWords:
         measured = SimpleNamespace(right=RightShare(0.5, 0.4, 0.6, "measured", 40), estimated=self.SHARE)
         assert cli_aggregate._estimate(promise, measured) is None
 
-    def test_the_share_to_believe_is_said_with_its_interval_and_reason(self) -> None:
-        found = SimpleNamespace(right=self.SHARE, near=None, why="Because.")
-        assert cli_aggregate._right(found) == "about 87.5% of the labels, between 80.0% and 92.5%. Because."
-        measured = RightShare(0.5, 0.4, 0.6, "measured", 40)
-        near = SimpleNamespace(right=measured, near=RightShare(0.75, 0.7, 0.8, "measured", 40), why="Because.")
-        assert cli_aggregate._right(near) == (
-            "50.0% of the labels, between 40.0% and 60.0%. 75.0% are right or one step off. Because."
-        )
-        assert cli_aggregate._right(SimpleNamespace(right=None, near=None, why="Because.")) == "unknown. Because."
-
     def test_agreement_of_a_scale_comes_before_that_of_names(self) -> None:
         figures = SimpleNamespace(alpha=0.25, raw_agreement=0.5)
         assert cli_aggregate._agreement(figures, None) == "Krippendorff's alpha 0.250, raw agreement 0.500"

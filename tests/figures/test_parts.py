@@ -240,6 +240,20 @@ class TestWorth:
         assert not only.holds(0.499)
         assert not only.holds(0.851)
 
+    def test_the_share_to_believe_is_said_with_its_interval_and_reason(self) -> None:
+        crowd, _ = self.crowd()
+        found = figures.worth(crowd, quality.majority_posterior(crowd))
+        estimate = share(0.875, 0.8, 0.925, 40, "estimated")
+        said = dataclasses.replace(found, right=estimate, near=None, why="Because.").sentence
+        assert said == "about 87.5% of the labels, between 80.0% and 92.5%. Because."
+        near = dataclasses.replace(
+            found, right=share(0.5, 0.4, 0.6, 40), near=share(0.75, 0.7, 0.8, 40), why="Because."
+        )
+        assert near.sentence == (
+            "50.0% of the labels, between 40.0% and 60.0%. 75.0% are right or one step off. Because."
+        )
+        assert dataclasses.replace(found, right=None, near=None, why="Because.").sentence == "unknown. Because."
+
     def test_labels_one_step_off_are_estimated_by_their_neighbours(self) -> None:
         """The names are in another order than the steps: mild, none, severe."""
         rng = np.random.default_rng(3)

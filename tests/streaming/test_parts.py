@@ -18,6 +18,7 @@ from crowdwise.aggregation.core import queries
 from crowdwise.data.factorise import Column
 from crowdwise.errors import AnnotationError, ConfigError, CrowdwiseWarning, DataError
 from crowdwise.readers import read_table
+from crowdwise.registry import AGGREGATORS
 from crowdwise.streaming import aggregate, parse_memory, preparation
 from crowdwise.streaming import crowd as streaming_crowd
 from crowdwise.streaming import table as tables
@@ -316,6 +317,14 @@ def test_files_of_a_folder_are_in_order_and_hidden_ones_left_out(tmp_path: Path)
     for name, problem in (("missing.parquet", "no such file"), ("n.csv", "only Parquet .* can be streamed")):
         with pytest.raises(DataError, match=problem):
             tables.parquet_files(tmp_path / name)
+
+
+def test_methods_that_stream_are_listed_and_no_others() -> None:
+    listed = streaming.streamable()
+    assert listed == sorted(listed)
+    for name in AGGREGATORS:
+        assert (name in listed) is bool(getattr(AGGREGATORS[name], "streams", False)), name
+    assert 0 < len(listed) < len(list(AGGREGATORS))
 
 
 def test_suffixes_of_single_files_are_read_in_any_case(tmp_path: Path) -> None:
