@@ -355,3 +355,30 @@ def test_matrices_are_in_the_order_that_annotators_are_asked_for() -> None:
     weight = np.where(np.arange(40) < 10, 3.0, 1.0)
     truth = np.where(np.arange(40) < 10, y, 1 - y)
     assert model.score(X, truth, sample_weight=weight) == pytest.approx(0.5)
+
+
+def test_predictions_that_are_no_numbers_are_refused_with_advice() -> None:
+    X = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    model = crowdwise.CrowdLayer(steps=5, verbose=0).fit(X, (X[:, :2] > 0).astype(int))
+    last = model.history_[-1]["loss"]
+    with torch.no_grad():
+        model.classifier_.linear.bias[0] = torch.nan
+    for ask in (model.predict, model.predict_proba):
+        with pytest.raises(crowdwise.errors.TrainingError, match=f"predictions for 30 of 30 instances .*{last:.3g}"):
+            ask(X)
+
+
+def test_a_model_shows_what_it_learnt_of_annotators() -> None:
+    X = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    model = crowdwise.CE(steps=100, lr=0.01, verbose=0)
+    assert "instances" not in model._repr_html_()
+    table = {
+        "item": np.repeat(np.arange(30), 2),
+        "worker": ["<b>", "y"] * 30,
+        "label": np.repeat(X[:, 0] > 0, 2).astype(int),
+    }
+    shown = model.fit(X, table)._repr_html_()
+    assert "2 classes, 30 instances." in shown
+    assert "&lt;b&gt;" in shown
+    assert "<b>&" not in shown
+    assert model._repr_mimebundle_()["text/html"] == shown
