@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from crowdwise import figures, quality
+from crowdwise.aggregation import HierarchicalDawidSkene
 from crowdwise.annotations import Annotations
 from crowdwise.figures import Evidence, Person, RightShare, Verdict, evidence, needed, worth
 
@@ -251,3 +252,26 @@ def test_as_many_true_labels_as_are_needed_show_a_share_to_within_ten_points() -
         number = needed(items)
         draws = np.array([rng.choice(right, number, replace=False).mean() for _ in range(2_000)])
         assert np.mean(np.abs(draws - right.mean()) <= 0.1) >= 0.92  # shares come in steps
+
+
+def test_the_estimate_for_votes_is_true_of_crowds_whose_errors_are_independent() -> None:
+    """Skilled annotators among poor ones: labels are better than the votes, and both estimates say how good they are."""
+    for seed in range(3):
+        crowd, truth = dense(600, [0.95, 0.9, 0.9, 0.4, 0.4, 0.4], seed=seed)
+        model = HierarchicalDawidSkene(calibration="none").fit(crowd)
+        found = worth(crowd, model.posterior_)
+        assert found.votes_estimated is not None
+        assert found.estimated is not None
+        votes = figures.shared_hits(crowd.votes(), truth).mean()
+        assert found.votes_estimated.share == pytest.approx(votes, abs=0.04)  # 2 standard errors of 600 items
+        assert found.votes_estimated.holds(votes)
+        assert found.estimated.share > found.votes_estimated.share + 0.03
+
+
+def test_votes_are_as_good_as_labels_that_follow_them() -> None:
+    crowd, _ = dense(100, [0.8] * 5)
+    posterior = quality.majority_posterior(crowd)
+    found = worth(crowd, posterior)
+    assert found.votes_estimated is not None
+    assert found.estimated is not None
+    assert found.votes_estimated.share == pytest.approx(found.estimated.share)

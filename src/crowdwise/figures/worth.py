@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from crowdwise.aggregation.core.queries import TIE_TOLERANCE
 from crowdwise.agreement import Ordered, Scale, scale_of
 from crowdwise.annotations import Annotations
 from crowdwise.data.types import Floats
@@ -41,6 +42,8 @@ class Worth:
     """The order of the classes, if they are ordered."""
     near: RightShare | None = None
     """The share of labels that are right or one step of the scale off, on the basis of ``right``; None without a scale."""
+    votes_estimated: RightShare | None = None
+    """The share of majority votes that should be right by the same probabilities; ties are shared."""
 
     @property
     def contradicted(self) -> bool:
@@ -91,6 +94,11 @@ def worth(
     given = evidence(crowd, gold=gold, ordered=ordered, models=models)
     enough = given.enough or given.kind == "no labels"  # labels whose annotations are missing still have a confidence
     expected = estimated(confidence[labelled], classes) if enough and estimate else None
+    voted = None
+    if expected is not None and len(crowd):
+        first = tied_for_first(votes)
+        of_votes = (posterior * first).sum(axis=1) / first.sum(axis=1)
+        voted = estimated(np.clip(of_votes[labelled], 0, 1), classes)
     scores = posterior if scores is None else scores
     found = measured(scores, known) if classes > 1 else None
     right, why = believed(expected, found, given, shares=not estimate)
@@ -109,7 +117,17 @@ def worth(
         why=why,
         scale=scale,
         near=None if scale is None or right is None else _near(right, scale, scores, known, posterior, label, labelled),
+        votes_estimated=voted,
     )
+
+
+def tied_for_first(scores: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which classes share the first place in each row of scores, (n, C).
+
+    >>> tied_for_first(np.array([[2, 1], [1, 1]])).tolist()
+    [[True, False], [True, True]]
+    """
+    return np.asarray(scores >= scores.max(axis=1, keepdims=True) - TIE_TOLERANCE)
 
 
 def _near(
