@@ -13,6 +13,7 @@ from crowdwise.aggregation.core.correlation import typical
 from crowdwise.data.types import Floats
 from crowdwise.errors import ConfigError
 
+HALFWAY = 0.5  # between independent errors and those that confidence allows for
 DRAWS = 20_000  # items drawn: all of them over and over where there are fewer, some of them where there are more
 
 
@@ -33,9 +34,10 @@ def more_labels(
     """The share of right labels that a fitted aggregator should reach with ``further`` labels of each item.
 
     New labels are drawn as the old ones let expect. An item has a rate of right labels of its own, since items differ in
-    difficulty: Beta around the crowd's accuracy, with the correlation that confidence assumes, given the labels it has. Wrong
-    labels go to other classes in proportion to their votes. The new labels are then weighed by the same urn. Annotators are
-    those of the crowd, at random. Errors that all share stay invisible, as they do to confidence.
+    difficulty: Beta around the crowd's accuracy, given the labels it has. Its correlation is half of that which confidence
+    assumes: as annotators are judged, halfway between independent errors and those that all share. Wrong labels go to other
+    classes in proportion to their votes. The new labels are then weighed by the same urn. Annotators are those of the crowd,
+    at random.
 
     >>> from crowdwise.aggregation import HierarchicalDawidSkene
     >>> model = HierarchicalDawidSkene().fit([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0]])
@@ -51,7 +53,7 @@ def more_labels(
     votes, belief = votes[labelled].astype(np.float64), model.posterior_[labelled]
     now = float(belief.max(axis=1).mean())
     accuracy = float(np.clip((belief * votes).sum() / votes.sum(), 1 / crowd.n_classes, 0.99))
-    urn = 1.0 / _correlation(model) - 1.0
+    urn = 1.0 / (HALFWAY * _correlation(model)) - 1.0
     rng = np.random.default_rng(random_state)
     if len(labelled) > DRAWS:
         some = rng.choice(len(labelled), DRAWS, replace=False)
