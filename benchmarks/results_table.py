@@ -31,7 +31,7 @@ from script_tables import Record, listed, table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = "results", "taidtm", "reliability", "text", "tables"
+PAGES = "results", "taidtm", "reliability", "text", "tables", "aggregation"
 DOCUMENTS = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in PAGES))
 
 ORDER = tuple(load_experiment("table1").rows)  # the paper's, and where methods it does not have stand
@@ -403,6 +403,8 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
         "neighbours": neighbours,
         "inference": script_tables.inference,
         "simulated_crowds": script_tables.simulated_crowds,
+        "label_only": script_tables.label_only,
+        "further_labels": script_tables.further_labels,
         "peers": script_tables.peers,
         "threads": script_tables.threads,
         "startup": script_tables.startup,

@@ -190,6 +190,57 @@ def simulated_crowds(records: list[Record]) -> str:
     return table(head, rows, right=range(1, len(head)))
 
 
+def label_only(records: list[Record]) -> str:
+    """Right labels of the default and of other methods, beside the votes, and how far claims are from them."""
+    found = [r for r in records if r.get("benchmark") == "label only"]
+    kinds = {"people": "people", "panel": "panels of models", "simulated": "simulated"}
+    rows = []
+    for kind, shown in kinds.items():
+        mine = [r for r in found if r["kind"].startswith(kind)]
+        for method in dict.fromkeys(r["method"] for r in mine):
+            some = [r for r in mine if r["method"] == method]
+            gains = [r["right"] - r["votes"] for r in some]
+            off = [r["claimed"] - r["right"] for r in some]
+            losses = sum(gain < -5 for gain in gains)
+            rows.append(
+                (
+                    f"{len(some)} {shown}",
+                    "what `recommend` takes" if method == "recommend" else f"`{method}`",
+                    mean_of([r["right"] for r in some], 1),
+                    f"{statistics.mean(gains):+.1f}",
+                    f"{min(gains):+.1f}",
+                    str(losses),
+                    mean_of([abs(each) for each in off], 1),
+                    f"{statistics.mean(off):+.1f}",
+                )
+            )
+    head = (
+        "crowds",
+        "method",
+        "right, %",
+        "above the votes",
+        "worst",
+        "5 under the votes",
+        "claim off by",
+        "claim minus right",
+    )
+    return table(head, rows, right=range(2, len(head)))
+
+
+def further_labels(records: list[Record]) -> str:
+    """What further labels of each item were expected to bring, and what they brought, by how many there were."""
+    found = [r for r in records if r.get("benchmark") == "label only more"]
+    rows = []
+    for kept in dict.fromkeys(r["method"].split()[0] for r in found):
+        some = [r for r in found if r["method"].split()[0] == kept]
+        gains, expected = [r["gain"] for r in some], [r["expected"] for r in some]
+        off = [abs(one - other) for one, other in zip(expected, gains, strict=True)]
+        without = mean_of([abs(gain) for gain in gains], 1)
+        rows.append((kept, str(len(some)), mean_of(gains, 1), mean_of(expected, 1), mean_of(off, 1), without))
+    head = ("labels per item", "comparisons", "gain, points", "expected", "off by", "off by if none is expected")
+    return table(head, rows, right=range(len(head)))
+
+
 def peers(records: list[Record]) -> str:
     """Processor time of other libraries beside that of crowdwise, of the latest run of each comparison."""
     found = latest(records, "peers", "peer", "what", "size")
