@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from crowdwise import datasets, simulate
-from crowdwise.readers import load_columns, read_table
+from crowdwise.readers import load_columns, read, read_table
 
 
 def test_the_table_is_the_crowd_of_the_library(cli: Any) -> None:
@@ -70,3 +71,15 @@ def test_what_cannot_be_simulated(cli: Any) -> None:
         "labels_per_instance must be at most the number of annotators, 2, got 3"
         in cli("simulate", "digits", "--annotators", 2, "--labels-per-instance", 3, code=1).output
     )
+
+
+def test_the_truth_of_a_simulation_is_gold(cli: Any) -> None:
+    """Items and annotators have the same numbers there; only items have a true class."""
+    cli("simulate", "digits", "-o", "crowd.csv", "--annotators", 9, "--truth", "truth.csv")
+    found = read("crowd.csv", gold="truth.csv")
+    truth = {
+        row["id"]: row["truth"]
+        for row in csv.DictReader(Path("truth.csv").read_text().splitlines())
+        if row["kind"] == "instance"
+    }
+    assert {str(item): str(label) for item, label in found.gold.items()} == truth

@@ -121,3 +121,21 @@ def test_gold_of_some_spares_them(cli: Any, write: Write, tmp_path: Path) -> Non
 def test_one_instance_is_no_instances(cli: Any, write: Write) -> None:
     path = write([("a", "w0", "x"), ("a", "w1", "x"), ("a", "w2", "x")])
     assert "1 instance drawn" in cli("route", path, "-o", "ask.csv").output
+
+
+def test_noise_gives_models_no_share_and_routes_no_confidence(cli: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    rows = ["item,worker,label,kind"]
+    for item in range(120):
+        labels = rng.choice(list("abcd"), 6)
+        rows += [f"{item},w{who},{label},{'model' if who < 2 else 'human'}" for who, label in enumerate(labels)]
+    (tmp_path / "noise.csv").write_text("\n".join(rows))
+    found = json.loads(cli("judges", tmp_path / "noise.csv", "--json").stdout)
+    assert [model["people"] for model in found["models"]] == [None, None]
+    assert found["dependence"] is None
+    output = cli("route", tmp_path / "noise.csv", "-o", tmp_path / "ask.csv", "--sample", 30).output
+    assert "Agreement is within chance" in output
+    with (tmp_path / "ask.csv").open() as lines:
+        asked = list(csv.DictReader(lines))
+    assert 0 < len(asked) <= 30  # drawn with replacement
+    assert {row["confidence"] for row in asked} == {""}

@@ -175,3 +175,11 @@ def test_grades_are_a_scale_in_report_and_aggregate(cli: Any, write: Any) -> Non
     assert any(order in warning for warning in page["warnings"])
     plain = json.loads(cli("report", path, "-o", "page.html", "--ordered", "no", "--json").stdout)
     assert plain["worth"]["near"] is None
+
+
+def test_gold_that_a_method_was_told_is_no_estimate(cli: Any, write: Any) -> None:
+    """With gold for every item, a method is certain of all; what agreement says is another number."""
+    path = write(crowd(90, 6, 3, [0.9, 0.8, 0.7, 0.7, 0.6, 0.5], gold=90))
+    worth = json.loads(cli("aggregate", path, "--gold-column", "gold", "-o", "labels.csv", "--json").stdout)["worth"]
+    assert worth["right"] == worth["measured"]
+    assert 0.6 < worth["estimated"]["share"] < 0.99

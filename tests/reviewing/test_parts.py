@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -443,3 +444,15 @@ def test_texts_or_pictures_for_other_items_are_refused(make: Any) -> None:
         with pytest.raises(ConfigError, match="name of a reviewer"):
             make(export=export, reviewers=("fine", name))
     make(export=export, reviewers=("x" * 200,))
+
+
+def test_labels_within_chance_get_no_doubt_in_a_review(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    rows = [f"{item},w{who},{rng.choice(list('abcd'))}" for item in range(60) for who in range(6)]
+    (tmp_path / "noise.csv").write_text("\n".join(["item,worker,label", *rows]))
+    (tmp_path / "folder").mkdir()
+    with sessions.Session(read(tmp_path / "noise.csv"), tmp_path / "folder") as session:
+        assert not session.consensus.comparable
+        assert session.progress("reviewer").outlook is None
+        session.answer("reviewer", "label", 0, 0)
+        assert not session.settle().comparable

@@ -103,19 +103,16 @@ def suitable_method(crowd: Crowd, models: Sequence[Any] = ()) -> tuple[str, str]
     number = people.astype(np.float64)
     pairs = max(float((number * np.maximum(number - 1.0, 0.0)).sum()) / 2.0, 1.0)
     if agreement < max(_CHANCE, _DEVIATIONS / np.sqrt(pairs * max(crowd.n_classes - 1, 1))):
-        return "majority-vote", (
-            f"Two labels of an instance agree no more than by chance ({agreement:+.2f} beyond it), so no method can "
-            "tell right from wrong: check the task and its instructions."
-        )
+        if agreement < _CHANCE:
+            return (
+                "majority-vote",
+                "Labels agree hardly more often than guesses, so no method can learn who labels well.",
+            )
+        return "majority-vote", "Too few labels can be compared for a method to learn who labels well."
     if agreement > _UNANIMOUS:
-        return (
-            "majority-vote",
-            f"Annotators agree almost always ({agreement:.2f} beyond chance): there is nothing left to gain.",
-        )
+        return "majority-vote", "Annotators agree almost always: there is nothing left to gain."
     typical, votes = float(np.median(given)), float(people.sum()) / crowd.n_labelled
-    facts = (
-        f"{typical:g} labels per annotator (median), {votes:.1f} per instance, agreement {agreement:.2f} beyond chance"
-    )
+    facts = f"{typical:g} labels per annotator (median), {votes:.1f} per instance"
     if 8.0 * crowd.n_annotators * crowd.n_classes**2 > _TABLES:
         return "one-coin", (
             f"Confusion matrices of {crowd.n_annotators} annotators by {crowd.n_classes} classes do not fit into "

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.agreement import chance_test
+from crowdwise.annotations import Annotations
+from crowdwise.data.comparing import comparable
 from crowdwise.data.shares import wilson
 from crowdwise.data.types import Ints
 from crowdwise.errors import DataError
@@ -170,8 +172,9 @@ def summary(
 ) -> JudgedModels:
     """Every model compared with people (`alt_test`) and with gold labels, and all of them with each other (`dependence`).
 
-    There is no verdict if people agree no more than by chance, or gave a single class: nothing then tells a good model from
-    a bad one. Classes of which a model finds hardly any are listed, by gold if there is any, else by the consensus of people.
+    There is no verdict, and no share against people, if people agree no more than by chance or gave a single class:
+    nothing then tells a good model from a bad one. Classes of which a model finds hardly any are listed, by gold if there
+    is any, else by the consensus of people.
 
     >>> crowd = [[c, c, c, c] for c in ["yes", "no"] * 20]
     >>> found = summary(crowd, models=[3])
@@ -183,7 +186,7 @@ def summary(
     n_people = int(np.count_nonzero(crowd.labels_per_annotator[sides.people]))
     test, no_test = _tested(sides, names, people=people, epsilon=epsilon, score=score, random_state=random_state)
     consensus, truth = None, gold_codes(crowd, gold)
-    if n_people > 1:
+    if n_people > 1 and _tell(sides.of_people()) is None:
         consensus = likeliest(people_consensus(sides))
     tables = [] if test is None else zip(test.table.to_pylist(), test.needed.to_pylist(), strict=True)
     found: Mapping[Any, Any] = {row["model"]: row | needed for row, needed in tables}
@@ -222,13 +225,20 @@ def _tested(sides: Sides, names: list[Any], **options: Any) -> tuple[AltTest | N
         test = alt_test(sides.crowd, names, **options)
     except DataError as error:
         return None, str(error)
-    people = sides.of_people()
+    reason = _tell(sides.of_people())
+    return (test, None) if reason is None else (None, reason)
+
+
+def _tell(people: Annotations) -> str | None:
+    """Why labels of people tell nothing about a model; None if they do."""
     if len(np.unique(people.label)) == 1:
-        return None, f"people gave a single class, {str(people.classes[people.label[0]])!r}"
+        return f"people gave a single class, {str(people.classes[people.label[0]])!r}"
+    if not comparable(people):
+        return None  # the test says what is missing
     chance = chance_test(people)
     if chance.within_chance:
-        return None, f"people agree no more than by chance (alpha {chance.alpha:.2f}, p = {chance.p_value:.2g})"
-    return test, None
+        return f"people agree no more than by chance (alpha {chance.alpha:.2f}, p = {chance.p_value:.2g})"
+    return None
 
 
 def _missed(said: Ints, truth: Ints | None, classes: list[Any]) -> tuple[MissedClass, ...]:

@@ -30,6 +30,7 @@ from crowdwise.readers._export import Export, ReadOptions
 from crowdwise.readers._files import load_columns
 from crowdwise.readers.table import GOLD, naming, record_name, truths_of, whole_numbers
 
+KIND = "kind"  # of what a row of `crowdwise simulate --truth` is about
 IN_GOLD_TABLES = (*GOLD, "expert", "expertlabel", "reference", "referencelabel", "correct", "correctlabel", "target")
 
 
@@ -43,6 +44,11 @@ class GoldRead:
     """Instance -> true class, in the user's ids."""
     message: str
     """One line that says what was taken for what."""
+
+
+def _simulated(names: Sequence[str]) -> bool:
+    """Whether this is what `crowdwise simulate --truth` writes: true classes of instances and groups of annotators."""
+    return list(names) == [KIND, "id", "truth"]
 
 
 def with_gold(export: Export, path: Path, options: ReadOptions, column: str | None = None) -> Export:
@@ -90,12 +96,15 @@ def read_gold(
                 parameter="gold",
             )
         columns.update(instance=own, gold=truth)
-        return list(columns.values())
+        return [*columns.values(), *([KIND] if _simulated(names) else [])]
 
     with naming(path):
         loaded = load_columns(path, choose)
         ids, truths = (Column.of(loaded[name], f"column {name!r}", record_name) for name in columns.values())
-        given = np.flatnonzero(truths.data.is_valid().to_numpy())
+        valid = truths.data.is_valid().to_numpy()
+        if KIND in loaded:
+            valid = valid & np.array([str(kind) == "instance" for kind in loaded[KIND].to_pylist()], bool)
+        given = np.flatnonzero(valid)
         ids, truths = _like(ids.take(given), crowd.instance_vocabulary), truths.take(given)
         truths, remarks = _in_classes(_like(truths, crowd.class_vocabulary, whole=True), crowd, rules)
         named = np.flatnonzero(truths.data.is_valid().to_numpy())

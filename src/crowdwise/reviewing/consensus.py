@@ -17,6 +17,7 @@ from crowdwise.annotations import Annotations
 from crowdwise.data.comparing import comparable
 from crowdwise.data.factorise import Vocabulary, is_text
 from crowdwise.data.types import Array, Floats, Ints
+from crowdwise.figures import evidence
 from crowdwise.registry import AGGREGATORS
 from crowdwise.reviewing.answers import Answers
 
@@ -121,11 +122,13 @@ def refit(
     method: str = "auto",
     trust: Trust = "gold",
     seed: int = 0,
+    told: bool | None = None,
 ) -> Consensus:
     """Fit a method to ``annotations``, in which annotators from ``n_crowd`` on are reviewers.
 
     Gold: what reviewers ``agreed`` on (n,), -1 where nothing, is true, as is what was ``known`` (n,) before; reviewers
     count as experts where they do not agree. Expert: reviewers are annotators who start with a good record, see `EXPERT`.
+    ``told`` is what `tells` says of the crowd, if that is known.
     """
     crowd = MemoryCrowd.of(annotations)
     name, reason = suitable_method(crowd) if method == "auto" else (method, "")
@@ -139,8 +142,14 @@ def refit(
         model = kind(random_state=seed, calibration="usual").fit_crowd(MemoryCrowd.of(annotations, gold, history))
     reviewed = np.zeros(annotations.n_instances, bool)
     reviewed[annotations.instance[annotations.annotator >= n_crowd]] = True
-    told = comparable(annotations.where(annotations.annotator < n_crowd))
+    if told is None:
+        told = tells(annotations.where(annotations.annotator < n_crowd))
     return Consensus(version, name, reason, annotations, model.posterior_, reviewed, told)
+
+
+def tells(crowd: Annotations) -> bool:
+    """Whether the labels of a crowd tell right from wrong: some can be compared, and agree more often than by chance."""
+    return comparable(crowd) and evidence(crowd).enough
 
 
 def _experts(annotations: Annotations, n_crowd: int) -> Floats:

@@ -19,7 +19,7 @@ from crowdwise.quality import Outlook, measured, outlook
 from crowdwise.readers import MODEL, Export
 from crowdwise.registry import AGGREGATORS
 from crowdwise.reviewing.answers import COMMENT, HEADER, VERSION, Action, Answer, Answers, Asked, kept
-from crowdwise.reviewing.consensus import Consensus, Trust, merged, refit
+from crowdwise.reviewing.consensus import Consensus, Trust, merged, refit, tells
 from crowdwise.reviewing.queue import View, pinned, queue
 from crowdwise.storage.journal import Journal
 
@@ -79,7 +79,7 @@ class Session:
         _check(self, method)
         gold = gold_codes(self.crowd, export.gold) if export.gold else None
         self._known = np.full(self.crowd.n_instances, -1, np.int32) if gold is None else gold
-        self._how: dict[str, Any] = {"method": method, "trust": trust, "seed": seed}
+        self._how: dict[str, Any] = {"method": method, "trust": trust, "seed": seed, "told": tells(self.crowd)}
         self.answers = Answers(self.crowd)
         self.journal = Journal(folder / JOURNAL)
         self._replay()

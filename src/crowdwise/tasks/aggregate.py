@@ -358,12 +358,16 @@ def labels_worth(
     If the aggregator was told gold, ``checked`` is a posterior (n, C) that saw none of an instance's own.
     """
     model = fitted.model
-    gold = 0 if truth is None or checked is None else int(np.count_nonzero(truth >= 0))
+    gold, confidence = 0, None
+    if truth is not None and checked is not None:  # what was told is certain, and no estimate
+        gold = int(np.count_nonzero(truth >= 0))
+        confidence = np.where(truth >= 0, checked.max(axis=1, initial=0), model.posterior_.max(axis=1, initial=0))
     return worth(
         crowd,
         model.posterior_,
         truth,
         label=fitted.labels,
+        confidence=confidence,
         scores=crowd.votes() if isinstance(model, MajorityVote) else checked,
         gold=gold,
         estimate=not _only_shares(model),

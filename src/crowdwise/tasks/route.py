@@ -12,6 +12,7 @@ import pyarrow as pa
 from crowdwise import judges
 from crowdwise.aggregation.core.gold import gold_codes
 from crowdwise.errors import DataError, UsageError, spelled
+from crowdwise.figures import evidence
 from crowdwise.judges import Route
 from crowdwise.readers.gold import read_gold
 from crowdwise.tasks.aggregate import fit, write_together
@@ -88,6 +89,9 @@ def route(
             f"{answers}: {len(unknown):,} of the {len(result.ask):,} instances to ask for have no answer, such as {missing!r}",
             parameter="answers",
         )
+    given = evidence(crowd, gold=int(np.count_nonzero(truth >= 0)))
+    if not given.enough:
+        observer.note(f"{given.sentence} Until then no label has a confidence, and the items are drawn at random.")
     rows, goes = unknown, np.full(crowd.n_instances, ASK, object)
     if not len(unknown):
         result = judges.route(posterior, **options, answers=truth)
@@ -99,7 +103,7 @@ def route(
         {
             "instance": crowd.instance_vocabulary.take(rows),
             "label": crowd.class_vocabulary.take(final[rows]),
-            "confidence": posterior[rows, labels[rows]],
+            "confidence": pa.array(posterior[rows, labels[rows]], mask=np.full(len(rows), not given.enough)),
             "goes_to": pa.array(goes[rows].tolist(), pa.string()),
         }
     )
