@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 
-from crowdwise import figures, quality
+from crowdwise import agreement, figures, quality
 from crowdwise.aggregation import HierarchicalDawidSkene
 from crowdwise.annotations import Annotations
-from crowdwise.figures import Evidence, Person, RightShare, Verdict, evidence, needed, worth
+from crowdwise.figures import Evidence, Person, RightShare, Verdict, by_chance_test, evidence, needed, worth
 
 
 def dense(n: int, skill: list[float], classes: int = 3, seed: int = 0) -> tuple[Annotations, np.ndarray]:
@@ -275,3 +275,25 @@ def test_votes_are_as_good_as_labels_that_follow_them() -> None:
     assert found.votes_estimated is not None
     assert found.estimated is not None
     assert found.votes_estimated.share == pytest.approx(found.estimated.share)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "p_value", "kind", "words"),
+    [
+        (0.012, 0.3, "chance", "Agreement is within chance"),
+        (0.012, 0.03, "chance", "Agreement is hardly beyond chance"),
+        (0.012, 0.005, "labels", ""),
+        (0.2, 0.03, "labels", ""),
+        (0.2, 0.06, "chance", "these are too few labels"),
+    ],
+)
+def test_next_to_no_agreement_must_be_clear(
+    alpha: float, p_value: float, kind: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One noisy crowd in twenty agrees beyond chance; of so little agreement, more certainty is asked for."""
+    test = agreement.ChanceTest(alpha, p_value, 300, 3600)
+    monkeypatch.setattr(agreement, "chance_test", lambda *_, **__: test)
+    found = by_chance_test(Annotations.from_dense([[0, 1], [1, 0]]))
+    assert found.kind == kind
+    assert words in found.reason
+    assert bool(found.reason) == (kind == "chance")

@@ -38,6 +38,8 @@ REMEDIES: dict[Kind, str] = {
 }
 WITHIN = 0.1  # of the share that is right, to which true labels should show it
 ENOUGH = 20  # true labels from which on they measure, and tell a method who labels well
+HARDLY = 0.02  # alpha below which labels are worth next to nothing
+CLEAR = 0.01  # p-value from which on so little agreement is taken for chance
 LITTLE = 0.1  # alpha from which on agreement that may be chance is rather that of too few labels
 
 
@@ -65,7 +67,8 @@ class Evidence:
             return "Too few items have labels from two annotators, so label quality cannot be estimated."
         p_value = "p < 0.001" if test.p_value < 0.001 else f"p = {test.p_value:.2g}"
         labels = f"{count(test.n_labels, 'labels')} of {count(test.n, 'items')}"
-        found = f"{REASONS['chance']} (Krippendorff's alpha {test.alpha:.2f}, {p_value}, {labels})"
+        start = REASONS["chance"] if test.within_chance else "Agreement is hardly beyond chance"
+        found = f"{start} (Krippendorff's alpha {test.alpha:.2f}, {p_value}, {labels})"
         if test.alpha < LITTLE:
             return f"{found}: the labels show neither which of them are right nor who labels well."
         return f"{found}: these are too few labels to estimate their quality."
@@ -132,4 +135,5 @@ def by_chance_test(crowd: Annotations, ordered: agreement.Ordered = "auto") -> E
     test = agreement.chance_test(crowd, ordered=ordered)
     if not test.defined:  # the items that two annotators labelled have one class in all
         return Evidence("chance")
-    return Evidence("chance" if test.within_chance else "labels", test)
+    hardly = test.alpha < HARDLY and test.p_value >= CLEAR
+    return Evidence("chance" if test.within_chance or hardly else "labels", test)
