@@ -203,3 +203,12 @@ def test_gold_of_numbers_stays_gold_where_a_new_name_is_a_word(
     assert export.gold[1] == "1.5"
     assert gold in map(str, export.gold.values())
     assert labels in map(str, export.annotations.classes)
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.date64()])
+def test_gold_that_has_a_type_of_dates_is_gold_of_labels_that_are_texts(tmp_path: Path, kind: pa.DataType) -> None:
+    truth = pa.array([datetime.date(2026, 1, 2), None, datetime.date(2026, 1, 3), None], pa.date32()).cast(kind)
+    labels = ["2026-01-02", "2026-01-03", "2026-01-03", "2026-01-03"]
+    table = pa.table({"item": [1, 1, 2, 2], "worker": list("abab"), "label": labels, "gold": truth})
+    write_table(table, tmp_path / "a.parquet")
+    assert read(tmp_path / "a.parquet").gold == {1: "2026-01-02", 2: "2026-01-03"}

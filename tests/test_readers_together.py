@@ -359,3 +359,11 @@ class TestGoldByTheRulesOfLabels:
         result = predict(tmp_path / "model", tmp_path / "X.npy", tmp_path / "p.csv", gold=gold, reading=reading)
         assert result.gold is not None
         assert result.gold > 0.8
+
+
+def test_classes_that_are_listed_keep_their_names_where_labels_are_merged(tmp_path: Path) -> None:
+    for name, worker in (("a.csv", "ann"), ("b.csv", "bob")):
+        (tmp_path / name).write_text(f"item,worker,label\n1,{worker},very  good\n2,{worker},BAD\n")
+    listed = ["very  good", "bad"]
+    export = crowdwise.read([tmp_path / "a.csv", tmp_path / "b.csv"], clean=True, classes=listed)
+    assert export.annotations.classes.tolist() == listed

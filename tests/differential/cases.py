@@ -144,6 +144,8 @@ def _add_texts(draw: random.Random, roles: dict[str, str], order: list[str], rec
         one = shown(record[roles["instance"]])
         texts.setdefault(one, f"{draw.choice(words)} {len(texts)}" if draw.random() < 0.9 else f"{len(texts)}.0")
         record[roles["text"]] = texts[one]
+    if draw.random() < 0.3:  # an item whose rows do not all have its text, or not all the same
+        draw.choice(records)[roles["text"]] = draw.choice([None, "another text"])
 
 
 def _add_weights(
@@ -157,7 +159,9 @@ def _add_weights(
     if roles["weight"] == "share":
         options["weight"] = "share"
     order.append(roles["weight"])
-    usual = draw.choice([[1, 2, 5], [0.5, 0.25, 1.0], [0, 1, 2], [1, 1, 1], ["1", "0.5", "2"], ["0,5", "1,5"]])
+    usual = draw.choice(
+        [[1, 2, 5], [0.5, 0.25, 1.0], [0, 1, 2], [0, 0.25, 1], [1, 1, 1], ["1", "0.5", "2"], ["0,5", "1,5"]]
+    )
     for record in records:
         record[roles["weight"]] = draw.choice(usual)
     if draw.random() < 0.1:

@@ -28,6 +28,7 @@ LABELS: dict[str, list[Any]] = {
     "long numbers": [2**53 + 1, 2**53 + 2, 2**53],
     "spelt numbers": ["1", "1.0", "2", "2.0"],
     "odd numbers": ["1", "01", "+1", "1e0", "2"],
+    "zeros": ["0", "-0", "0.0", "1", "unsure"],
     "numbers and words": ["1", "1.0", "2", "unsure"],
     "decimal commas": ["0,5", "1,5", "1,0", "1"],
     "truth and numbers": ["TRUE", "1", "0", "FALSE"],

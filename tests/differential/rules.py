@@ -110,6 +110,9 @@ def settle(parts: Sequence[Read], options: Mapping[str, Any]) -> Crowd:
             raise Refused("a label without an instance or an annotator")
     labels = [row.label for row in rows]
     names, key = _classes(labels, options, all(part.is_text for part in parts))
+    for label in every if options.get("clean") and options.get("classes") is None else ():
+        if key(label) in names:  # labels that are left out may be spelled more often
+            names[key(label)] |= {tidy(name) for name in written(label)}
     triples = [(shown(row.instance), shown(row.annotator), key(row.label), row.weight) for row in rows]
     chosen = _names(every, key) if options.get("classes") is None else names
     gold = _gold(parts, there, named, key, names, chosen)
@@ -118,7 +121,7 @@ def settle(parts: Sequence[Read], options: Mapping[str, Any]) -> Crowd:
     texts: dict[str, str | None] = {}
     for part in parts:
         for row in part.rows:
-            if row.text is not None and shown(row.instance) in there:
+            if row.text is not None and named(row.label) is not None and shown(row.instance) in there:
                 texts.setdefault(shown(row.instance), shown(row.text))
         texts = {one: text for one, text in part.texts.items() if one in there} | texts
     return Crowd(
@@ -215,7 +218,8 @@ def _gold(
             if truth not in chosen and not part.gold_asked and not part.gold:
                 truths = {}
                 break
-            names.setdefault(truth, written(value))
+            names.setdefault(truth, set()).update(tidy(name) for name in written(value))
+            names[truth] |= written(value)
             if truths.setdefault(one, truth) != truth:
                 dropped.add(one)
         if dropped and not part.gold and not part.gold_asked:

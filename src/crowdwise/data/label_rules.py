@@ -93,7 +93,8 @@ class LabelRules:
                 remarks += merged
             elif len(labels) <= MOST:
                 remarks += _similar(found[value] for value in labels)
-            remarks += _of_one_meaning(found[value] for value in labels)
+            if len(labels) <= MOST:
+                remarks += _of_one_meaning(found[value] for value in labels)
         truths = {value: found[value] for value in gold}
         if self.classes is None and len(labels) <= MOST:
             known = {found[value] for value in labels} - {None}
@@ -225,7 +226,8 @@ def resolved(
     rules: LabelRules, label: Column, gold: Column | None, *, sure: bool = True, checked: bool = False
 ) -> tuple[Column, Column | None, list[str]]:
     """Columns of labels and gold in one vocabulary, null where there is none; and remarks."""
-    if rules != NO_RULES:  # which speak of labels as texts
+    differ = gold is not None and decoded(gold.data).type != decoded(label.data).type
+    if rules != NO_RULES or differ:  # which speak of labels as texts, as one of two columns may do
         label = _as_text(label)
         gold = None if gold is None else _as_text(gold)
     mine, truth = _plain(label), None if gold is None else _plain(gold)

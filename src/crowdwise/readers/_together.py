@@ -119,7 +119,9 @@ class _Merged:
         crowds = [export.annotations for export in exports]
         for role in ("instances", "annotators"):
             crowds = _with_one_kind_of_ids(crowds, role)
-        crowds, self.names, remarks = _with_one_kind_of_labels(crowds, self.files, clean=request.options.rules.clean)
+        rules = request.options.rules
+        clean = rules.clean and rules.classes is None  # classes that are listed keep their names
+        crowds, self.names, remarks = _with_one_kind_of_labels(crowds, self.files, clean=clean)
         told = [export.message for export in exports]
         self.remarks = [one for one in remarks if not any(one in message for message in told)]
         self.crowds = crowds
