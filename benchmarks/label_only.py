@@ -153,7 +153,7 @@ def thinned(crowd: Known) -> Iterator[dict[str, Any]]:
     from crowdwise.quality import more_labels
 
     a, per_item = crowd.annotations, crowd.annotations.labels_per_instance
-    if crowd.kind != "people" or len(a) > 5 * FEW:
+    if crowd.kind != "people" or len(a) > 30_000:
         return
     order = np.lexsort((np.random.default_rng(0).random(len(a)), a.instance))
     place = np.empty(len(a), np.int64)  # of each label among those of its item

@@ -31,7 +31,7 @@ from script_tables import Record, listed, table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = "results", "taidtm", "reliability", "text", "tables", "aggregation"
+PAGES = "results", "taidtm", "reliability", "text", "tables", "aggregation", "quality"
 DOCUMENTS = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in PAGES))
 
 ORDER = tuple(load_experiment("table1").rows)  # the paper's, and where methods it does not have stand

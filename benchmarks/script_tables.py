@@ -193,7 +193,7 @@ def simulated_crowds(records: list[Record]) -> str:
 def label_only(records: list[Record]) -> str:
     """Right labels of the default and of other methods, beside the votes, and how far claims are from them."""
     found = [r for r in records if r.get("benchmark") == "label only"]
-    kinds = {"people": "people", "panel": "panels of models", "simulated": "simulated"}
+    kinds = {"people": "sets of people", "panel": "panels of models", "simulated": "simulated crowds"}
     rows = []
     for kind, shown in kinds.items():
         mine = [r for r in found if r["kind"].startswith(kind)]
