@@ -22,16 +22,22 @@ def two_workers(**options: object) -> Iterator[None]:
 
     import_ray()
     variables = {"PYTHONPATH": SOURCES, "OMP_NUM_THREADS": "1"}
-    ray.init(
-        "local",
-        num_cpus=2,
-        include_dashboard=False,
-        logging_level=logging.ERROR,
-        log_to_driver=False,
-        object_store_memory=200_000_000,
-        runtime_env={"env_vars": variables},
-        **options,
-    )
+    usual = {
+        "num_cpus": 2,
+        "include_dashboard": False,
+        "logging_level": logging.ERROR,
+        "log_to_driver": False,
+        "object_store_memory": 200_000_000,
+        "runtime_env": {"env_vars": variables},
+    }
+    for attempts_left in reversed(range(5)):
+        try:
+            ray.init("local", **usual | options)
+            break
+        except Exception as error:  # Ray gives itself 30 seconds, which a busy machine may need alone for its start
+            ray.shutdown()
+            if "timed out during startup" not in str(error) or not attempts_left:
+                raise
     try:
         yield
     finally:
