@@ -341,6 +341,15 @@ def test_the_lead_over_other_similarities_is_told_by_a_paired_test() -> None:
     records = [*runs("TAIDTM", 70, 71, 72, 73), *runs(jaccard, 67, 68, 69.1, 70), *runs(cbcc, 71, 70, 73, 72)]
     told = results_table.paper_tables.lead_seen(records)
     assert "tells 1 of 2 differences from chance: Jaccard label vectors on Music (+2.98" in told
+    assert "Its largest lead here is 2.98 points (Jaccard label vectors on Music)" in told
+
+
+def test_the_papers_lead_over_other_similarities_is_larger_than_any_on_the_page() -> None:
+    assert "the paper's lead of TAIDTM over other similarities is not seen at its size" in PAGE
+    similarities = [row for row in rows_of("variants") if row[0] == "Table 6" and row[5]]
+    assert len(similarities) == 6
+    theirs = min(lead for _, lead in results_table.paper_tables.printed_leads())
+    assert max(float(row[5]) for row in similarities) < theirs
 
 
 def shown(table: str, data: str, method: str, column: int, number: int = 0) -> float:
@@ -373,3 +382,13 @@ def test_figures_in_sentences_of_other_pages_are_in_the_tables(page: str, patter
     found = re.search(pattern, (ROOT / page).read_text(encoding="utf-8"))
     assert found is not None, f"the sentence is gone from {page}: {pattern}"
     assert list(found.groups()) == [f"{shown(*place):.1f}" for place in places]
+
+
+def test_what_is_said_to_help_and_to_harm_does_on_the_page() -> None:
+    worth = {row[0]: float(row[1]) for row in rows_of("changes")}
+    assert "On digits the start is what helps, and the rate alone harms" in PAGE
+    for method in ("BLTM", "TAIDTM"):
+        start = next(points for what, points in worth.items() if what.startswith(f"{method}: the sharpened start"))
+        rate = next(points for what, points in worth.items() if what.startswith(f"{method}: rate 0.05"))
+        assert start > 0 > rate
+    assert worth["CrowdLayer: Adam in place of SGD"] > 5
