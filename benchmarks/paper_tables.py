@@ -259,7 +259,7 @@ def measured_at(root: Path, results: Path) -> str:
     rows = []
     for path in sorted(results.rglob("*.jsonl")):
         records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        found = [record for record in records if "curve" in record or "commit" in record]
+        found = [record for record in records if "curve" in record]  # runs that were trained
         if not found:
             continue
         counts = Counter(str(record.get("commit", ""))[:7] for record in found)
