@@ -212,3 +212,12 @@ def test_gold_that_has_a_type_of_dates_is_gold_of_labels_that_are_texts(tmp_path
     table = pa.table({"item": [1, 1, 2, 2], "worker": list("abab"), "label": labels, "gold": truth})
     write_table(table, tmp_path / "a.parquet")
     assert read(tmp_path / "a.parquet").gold == {1: "2026-01-02", 2: "2026-01-03"}
+
+
+@pytest.mark.parametrize(("labels", "name"), [(("-0", "0.0"), "0"), (("1.0", "1.00"), "1")])
+def test_equal_numbers_are_one_class_where_nobody_writes_it_plainly(
+    tmp_path: Path, labels: tuple[str, str], name: str
+) -> None:
+    rows = [f"1,a,{labels[0]}", f"1,b,{labels[1]}", "2,a,unsure", "2,b,unsure"]
+    (tmp_path / "a.csv").write_text("\n".join(["item,worker,label", *rows]))
+    assert sorted(read(tmp_path / "a.csv").annotations.classes) == [name, "unsure"]

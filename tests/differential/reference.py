@@ -52,7 +52,7 @@ def read(files: Mapping[str, bytes], names: tuple[str, ...], kind: str, options:
 def _read_one(name: str, files: Mapping[str, bytes], kind: str, options: Mapping[str, Any]) -> Read:
     data = files[name]
     if kind == "matrix":
-        return _matrix(text_rows(name, data, options))
+        return _matrix(text_rows(name, data, options), options)
     if kind in TOOLS:
         if suffix_of(name) == "zip":
             return TOOLS[kind](open_parts(data), options)
@@ -134,7 +134,7 @@ def _long(table: Table, files: Mapping[str, bytes], options: Mapping[str, Any]) 
     return Read(rows, table.is_text, gold_asked=asked_for_gold)
 
 
-def _matrix(rows: list[list[Any]]) -> Read:
+def _matrix(rows: list[list[Any]], options: Mapping[str, Any]) -> Read:
     """A row for each instance, a column for each annotator; the first column and row hold ids."""
     header, *body = rows
     body = [row for row in body if row != header]
@@ -143,6 +143,8 @@ def _matrix(rows: list[list[Any]]) -> Read:
     whole = all(number(cell) is not None for cell in cells if not is_blank(cell) and str(cell).lower() != "nan")
     full = not any(is_blank(cell) for cell in cells)
     read = Read([], is_text=True)
+    spoken_of = [*(options.get("classes") or []), *(options.get("map") or {}), *(options.get("missing") or [])]
+    told = any(number(name) == -1 for name in spoken_of)
     scale = whole and (numbers == {-1, 1} or any(found < -1 for found in numbers))
     if whole and numbers == {-1, 0, 1} and full:
         read.open = "-1 may be a class or a missing label"
@@ -152,7 +154,7 @@ def _matrix(rows: list[list[Any]]) -> Read:
         for annotator, cell in zip(header[1:], row[1:], strict=True):
             if is_blank(cell) or (str(cell) in ("nan", "NaN") and whole):
                 continue
-            if number(cell) == -1 and not scale:
+            if number(cell) == -1 and not scale and not told:
                 continue
             read.rows.append(Row(row[0], annotator, cell))
     return read

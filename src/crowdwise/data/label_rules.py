@@ -302,7 +302,8 @@ def _settled(found: dict[Any, Any], counts: Mapping[Any, int]) -> tuple[dict[Any
     """Whole numbers with and without a point under one name, and remarks on that and on blanks that were left out."""
     names = {name for name in found.values() if isinstance(name, str)}
     short = {name: by_value(name) for name in names}
-    short = {name: number for name, number in short.items() if number != name and number in names}
+    times = Counter(short.values())
+    short = {name: number for name, number in short.items() if number != name and times[number] > 1}
     blanks = sum(
         counts[value] for value, name in found.items() if isinstance(value, str) and name == value.strip() != value
     )
