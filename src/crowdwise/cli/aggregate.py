@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crowdwise.cli.console import number, share, show_facts, verb
-from crowdwise.cli.options import Files, GoldColumn, Method, Ray, Seed, Workers, reads
+from crowdwise.cli.options import FilesOrFolder, GoldColumn, Method, Ray, Seed, Workers, reads
 
 if TYPE_CHECKING:
     from crowdwise.figures import Worth
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @verb
 @reads
 def aggregate(
-    path: Files,
+    path: FilesOrFolder,
     out: Annotated[
         Path,
         typer.Option("--out", "-o", metavar="OUT", help="Table of labels with confidence to write, by its suffix."),

@@ -16,7 +16,7 @@ from crowdwise.cli.options import Device, Image, Ray, Root, Seed, Text, Workers,
 @reads
 def compare(
     labels: Annotated[
-        str | None, typer.Argument(metavar="[LABELS]", help="Labels: a table with a row per label, or an export.")
+        str | None, typer.Argument(metavar="LABELS", help="Labels: a table with a row per label, or an export.")
     ] = None,
     inputs: Annotated[
         str | None, typer.Option(metavar="FILE|DIR", help="Your instances, in a file or folder as for `train`.")

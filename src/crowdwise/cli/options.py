@@ -23,7 +23,7 @@ File = Annotated[
     typer.Argument(
         metavar="FILE",
         help="Annotations: an export of Label Studio, Toloka, MTurk, Prodigy, Argilla, CVAT or doccano, a table with a "
-        "row per label, or a matrix; - is standard input; aggregate also takes a folder of parquet files.",
+        "row per label, or a matrix; - is standard input.",
     ),
 ]
 Files = Annotated[
@@ -31,8 +31,18 @@ Files = Annotated[
     typer.Argument(
         metavar="FILE",
         help="Annotations: an export of Label Studio, Toloka, MTurk, Prodigy, Argilla, CVAT or doccano, what language "
-        "models answered, a table with a row per label, or a matrix. Several files are matched by instance; aggregate also "
-        "takes a folder of parquet files.",
+        "models answered, a table with a row per label, or a matrix. Several files are matched by instance.",
+    ),
+]
+
+
+FilesOrFolder = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="FILE|DIR",
+        help="Annotations: an export of Label Studio, Toloka, MTurk, Prodigy, Argilla, CVAT or doccano, what language "
+        "models answered, a table with a row per label, or a matrix. Several files are matched by instance. A folder of "
+        "Parquet files is one table.",
     ),
 ]
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from crowdwise.cli.console import say, verb
-from crowdwise.cli.options import Device, Image, Root, Text, asked, reads
+from crowdwise.cli.options import Device, Root, asked, reads
 
 
 @verb
@@ -29,8 +29,12 @@ def predict(
     ids: Annotated[
         str | None, typer.Option(metavar="COLUMN|FILE", help="Ids of the rows, as for `crowdwise train`.")
     ] = None,
-    text: Text = None,
-    image: Image = None,
+    text: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of texts to predict, in the inputs' table.")
+    ] = None,
+    image: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of pictures' paths, in the inputs' table.")
+    ] = None,
     root: Root = None,
     annotations: Annotated[
         str | None,
