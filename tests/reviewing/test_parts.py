@@ -231,9 +231,14 @@ def test_gold_and_answers_measure_together_where_nothing_can_be_compared(make: A
 
 
 def test_what_is_shown_of_an_item(make: Any) -> None:
-    labels = {"item": [0] * 5 + [1] * 2, "worker": list("abcdeab"), "label": list("xyyyzxx")}
+    others = [item for item in range(2, 14) for _ in "ab"]  # on which all agree, so that labels tell right from wrong
+    labels = {
+        "item": [0] * 5 + [1] * 2 + others,
+        "worker": list("abcdeab") + list("ab") * 12,
+        "label": list("xyyyzxx") + ["xyz"[item % 3] for item in others],
+    }
     crowd = Annotations.from_frame(labels)
-    export, _ = export_of(crowd, ["the text of it", None])
+    export, _ = export_of(crowd, ["the text of it", *[None] * 13])
     export.kinds[2] = "model"
     session = make(export=export, reviewers=("ann", "bob"))
     session.answer("ann", "label", 0, 1, comment="of ann")
