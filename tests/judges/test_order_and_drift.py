@@ -10,6 +10,7 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from crowdwise import Annotations, judges
+from crowdwise.data.shares import wilson
 from crowdwise.errors import ConfigError, DataError
 from crowdwise.judges import _drift
 
@@ -64,6 +65,74 @@ def test_pairs_in_one_order_are_counted_apart():
         judges.order({name: values for name, values in table.items() if name != "winner"})
     with pytest.raises(DataError, match="row 0: the winner 'c' is neither"):
         judges.order({**table, "winner": ["c", "a", "a"]})
+
+
+MIXED = [  # item, judge, first, second, winner
+    (1, "j", "a", "b", "first"), (1, "j", "b", "a", "a"),  # consistent
+    (2, "j", "a", "b", "first"), (2, "j", "b", "a", "b"),  # the first place, both times
+    (3, "j", "b", "a", "second"), (3, "j", "a", "b", "b"),  # the second place, both times
+    (4, "j", "x", "a", "tie"), (4, "j", "a", "x", "a"),  # a tie and a winner
+    (5, "j", "a", "b", "tie"), (5, "j", "b", "a", "tie"),  # consistent
+    (6, "j", "b", "c", "b"),  # one order only
+    (7, "j", "a", "b", "b"), (7, "j", "a", "b", "a"), (7, "j", "b", "a", "a"),  # asked twice: the last answer counts
+    (1, "k", "a", "b", "second"), (1, "k", "b", "a", "second"),  # the second place, by another judge
+]  # fmt: skip
+
+
+def mixed():
+    columns = ("item", "judge", "first", "second", "winner")
+    return {name: [row[k] for row in MIXED] for k, name in enumerate(columns)}
+
+
+def test_verdicts_of_all_kinds_are_counted_by_hand():
+    j, k = judges.order(mixed(), level=0.9).table.to_pylist()
+    assert (j["judge"], j["n_pairs"], j["n_inconsistent"], j["n_single"]) == ("j", 6, 2, 1)
+    assert j["consistency"] == pytest.approx(3 / 6)
+    assert j["first_share"] == pytest.approx(1 / 2)
+    assert j["p_value"] == pytest.approx(1)
+    assert j["tie_rate"] == pytest.approx(3 / 14)
+    assert (j["low"], j["high"]) == pytest.approx(tuple(map(float, wilson(3, 6, 0.9))))
+    assert (j["first_low"], j["first_high"]) == pytest.approx(tuple(map(float, wilson(1, 2, 0.9))))
+    assert (k["n_pairs"], k["consistency"], k["first_share"], k["p_value"], k["tie_rate"]) == (1, 0, 0, 1, 0)
+    biased = [(i, "j", *pair, "first") for i in range(9) for pair in (("a", "b"), ("b", "a"))]
+    biased += [(9, "j", "a", "b", "second"), (9, "j", "b", "a", "second")]
+    table = {name: [row[k] for row in biased] for k, name in enumerate(mixed())}
+    row = judges.order(table).table.to_pylist()[0]
+    assert row["first_share"] == 0.9
+    assert row["p_value"] == pytest.approx(2 * 11 / 2**10)  # 9 or 10 of 10, either way
+
+
+def test_verdicts_are_weighed_by_hand():
+    def weights(rule):
+        table = judges.order(mixed()).to_table(rule).to_pylist()
+        found = {}
+        for row in table:
+            key = row["instance"][0], row["annotator"], row["label"]
+            found[key] = found.get(key, 0) + row["weight"]
+        return found
+
+    agreed = {("1", "j", "a"): 1, ("5", "j", "tie"): 1, ("6", "j", "b"): 1}
+    halves = {("2", "j", "a"): 0.5, ("2", "j", "b"): 0.5, ("3", "j", "a"): 0.5, ("3", "j", "b"): 0.5}
+    halves |= {("4", "j", "tie"): 0.5, ("4", "j", "a"): 0.5, ("7", "j", "b"): 0.25, ("7", "j", "a"): 0.75}
+    halves |= {("1", "k", "a"): 0.5, ("1", "k", "b"): 0.5}
+    assert weights("half") == agreed | halves
+    assert weights("drop") == agreed
+    ties = {(item, judge, "tie"): 1 for item, judge in (("2", "j"), ("3", "j"), ("4", "j"), ("7", "j"), ("1", "k"))}
+    assert weights("tie") == agreed | ties
+    names = judges.order(mixed()).to_table()["instance"].to_pylist()
+    assert names[0] == "1: a vs b"
+    assert "4: a vs x" in names
+    with pytest.raises(ConfigError, match="inconsistent"):
+        judges.order(mixed()).to_table("both")
+
+
+def test_nonsense_about_pairs_is_refused():
+    with pytest.raises(DataError, match="row 0: 'a' is compared with itself"):
+        judges.order({name: [value] for name, value in zip(mixed(), (1, "j", "a", "a", "a"), strict=True)})
+    with pytest.raises(DataError, match="no verdicts"):
+        judges.order({name: [] for name in mixed()})
+    verdicts_ = judges.order(mixed()).verdicts.to_pylist()
+    assert [row["winner"] for row in verdicts_[:5]] == ["a", "a", "a", "b", "a"]
 
 
 def versions(change=0.0, n=400, seed=0, people=4):
@@ -210,3 +279,47 @@ def test_versions_must_be_there():
         judges.drift(crowd, pairs=[("gpt@1", "gpt@3")])
     with pytest.raises(DataError, match="no model has two versions"):
         judges.drift([[0, 1], [1, 1]])
+
+
+def test_several_changes_are_corrected_for_their_number():
+    """Holm: the smallest p-value counts three times, the next one twice; each is the smaller of two, times two."""
+    rng = np.random.default_rng(3)
+    truth = rng.integers(0, 2, 200)
+
+    def version(right):
+        return np.where(rng.random(200) < right, truth, 0)
+
+    labels = np.stack([version(right) for right in (0.9, 0.9, 0.75, 0.55)], axis=1)
+    pairs = [(0, 1), (1, 2), (2, 3)]
+    rows = judges.drift(Annotations.from_dense(labels), truth, pairs=pairs).table.to_pylist()
+    for row, (a, b) in zip(rows, pairs, strict=True):
+        up = int(np.sum((labels[:, a] == 0) & (labels[:, b] == 1)))
+        down = int(np.sum((labels[:, a] == 1) & (labels[:, b] == 0)))
+        better = int(np.sum((labels[:, a] != truth) & (labels[:, b] == truth)))
+        worse = int(np.sum((labels[:, a] == truth) & (labels[:, b] != truth)))
+        shares, right = (stats.binomtest(x, x + y).pvalue for x, y in ((up, down), (better, worse)))
+        assert row["shares_p"] == pytest.approx(shares)
+        assert row["accuracy_p"] == pytest.approx(right)
+        assert row["p_value"] == pytest.approx(min(1, 2 * min(shares, right)))
+        assert (row["model"], row["before"], row["after"]) == (str(b), a, b)
+    order = np.argsort([row["p_value"] for row in rows])
+    steps = np.maximum.accumulate([rows[k]["p_value"] * (3 - place) for place, k in enumerate(order)])
+    assert [rows[k]["p_adjusted"] for k in order] == pytest.approx(np.minimum(steps, 1).tolist())
+
+
+def test_the_interval_of_kappas_difference_is_that_of_resampled_instances():
+    crowd, truth, before, after = versions(0.2, n=150)
+    row = judges.drift(crowd, truth, n_bootstrap=2000, level=0.8).table.to_pylist()[0]
+    rng = np.random.default_rng(9)
+    gains = []
+    for _ in range(2000):
+        k = rng.integers(0, 150, 150)
+        gains.append(cohen_kappa_score(after[k], truth[k]) - cohen_kappa_score(before[k], truth[k]))
+    assert (row["kappa_low"], row["kappa_high"]) == pytest.approx(np.quantile(gains, [0.1, 0.9]), abs=0.012)
+
+
+def test_versions_without_common_instances_are_not_compared():
+    labels = {"item": [1, 2, 3, 4], "worker": ["m@1", "m@1", "m@2", "m@2"], "label": ["a", "b", "a", "b"]}
+    row = judges.drift(labels).table.to_pylist()[0]
+    assert (row["n_common"], row["shares_p"], row["p_value"], row["p_adjusted"]) == (0, None, None, None)
+    assert (row["low"], row["high"]) == (0, 1)

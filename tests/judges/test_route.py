@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from crowdwise import judges
 from crowdwise.errors import ConfigError, CrowdwiseWarning, DataError
@@ -81,3 +82,81 @@ def test_what_is_missing_is_named():
     with pytest.raises(ConfigError, match="leave out labels"):
         judges.route([[0.5, 0.5]], labels=[0])
     assert "then route again" in str(first)
+
+
+def by_trying_all(sure, right, draws, error, risk):
+    """The lowest confidence that may be kept, by trying all of them: the draws below it show at most ``error``."""
+    best = None
+    for threshold in np.sort(np.unique(sure))[::-1]:
+        wrong = int(np.sum(~right[draws] & (sure[draws] >= threshold)))
+        if stats.beta.ppf(1 - risk, wrong + 1, len(draws) - wrong) > error:
+            break
+        best = threshold, wrong
+    return best
+
+
+@pytest.mark.parametrize(("error", "risk"), [(0.05, 0.05), (0.1, 0.05), (0.08, 0.3)])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_threshold_is_the_lowest_one_whose_bound_holds(error, risk, seed):
+    sure, right = machine(1500, seed=seed)
+    found = routed(sure, right, error=error, risk=risk, sample=200, random_state=seed)
+    threshold, wrong = by_trying_all(sure, right, found.draws, error, risk)
+    assert len(found.draws) == 200
+    assert sorted(set(found.draws.tolist())) == found.ask.tolist()
+    kept = np.flatnonzero(sure >= found.threshold)
+    assert found.threshold == pytest.approx(threshold, abs=1e-4)  # ties are broken by noise of 1e-5
+    assert found.bound == pytest.approx(stats.beta.ppf(1 - risk, wrong + 1, 200 - wrong))
+    expected = np.ones(1500, bool)
+    expected[np.setdiff1d(kept, found.ask)] = False
+    np.testing.assert_array_equal(found.to_people, expected)
+    assert found.n_people == expected.sum()
+    assert found.saved == pytest.approx(1 - expected.mean())
+
+
+def test_answers_of_another_shape_are_refused():
+    sure, right = machine(100)
+    with pytest.raises(DataError, match="answers has 99 entries, but there are 100 instances"):
+        judges.route(sure, answers=right[:99])
+    with pytest.raises(DataError, match=r"labels has shape \(99,\), but confidence \(100,\)"):
+        judges.route(sure, labels=np.zeros(99, int))
+    for bad in (np.full(3, np.nan), [-0.1], np.zeros((2, 2, 2))):
+        with pytest.raises(DataError, match="must hold probabilities"):
+            judges.route(bad)
+
+
+def test_an_answer_of_minus_one_or_none_is_no_answer():
+    sure, right = machine(300)
+    first = judges.route(sure, labels=np.zeros(300, int), sample=100)
+    truth = np.where(right, 0, 1)
+    for nothing in (-1, None):
+        answers = truth.astype(object)
+        answers[first.ask[3]] = nothing
+        with pytest.raises(
+            DataError, match=f"1 of the {len(first.ask)} instances drawn have no answer .*{first.ask[3]}"
+        ):
+            judges.route(sure, labels=np.zeros(300, int), sample=100, answers=answers)
+    full = judges.route(sure, labels=np.zeros(300, int), error=0.3, sample=100, answers=truth)
+    told = judges.route(sure, error=0.3, sample=100, answers=dict(enumerate(right.tolist())))
+    np.testing.assert_array_equal(full.to_people, told.to_people)
+
+
+def test_what_a_route_says():
+    sure, right = machine(1000)
+    first = judges.route(sure, sample=100)
+    assert f"{len(first.ask)}" in str(first)
+    assert first.to_people is None
+    assert str(routed(sure, right, error=0.2)).startswith("people label")
+
+
+def test_a_fitted_aggregator_has_its_own_labels():
+    from crowdwise.aggregation import MajorityVote
+
+    rng = np.random.default_rng(0)
+    truth = rng.integers(0, 3, 300)
+    labels = np.where(rng.random((300, 5)) < 0.8, truth[:, None], rng.integers(0, 3, (300, 5)))
+    model = MajorityVote().fit(labels)
+    one = judges.route(model, error=0.1, answers=truth)
+    other = judges.route(model.posterior_, error=0.1, answers=truth)
+    np.testing.assert_array_equal(one.to_people, other.to_people)
+    with pytest.raises(ConfigError, match="leave out labels"):
+        judges.route(model, labels=truth)
