@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from scipy import stats
 
+from crowdwise.agreement._votes import Bootstrap
 from crowdwise.constraints import NonNegativeInt, OpenProbability, checked
 from crowdwise.data.shares import holm, wilson
 from crowdwise.data.types import Ints
@@ -129,9 +130,13 @@ def _compared(
         better, worse = int(np.sum((a != y) & (b == y))), int(np.sum((a == y) & (b != y)))
         p = float(stats.binomtest(better, better + worse).pvalue) if better + worse else 1.0
         drawn = rng.integers(0, len(y), (times, len(y)))
-        gains = [_kappa(b[k], y[k], classes) - _kappa(a[k], y[k], classes) for k in drawn]
-        ends = np.nanquantile(gains, [0.5 - level / 2, 0.5 + level / 2]) if gains else (None, None)
-        found = (np.mean(a == y), np.mean(b == y), p, _kappa(a, y, classes), _kappa(b, y, classes), *ends)
+        kappas = _kappa(a, y, classes), _kappa(b, y, classes)
+        ends: tuple[Any, Any] = None, None
+        if times:
+            gains = np.array([_kappa(b[k], y[k], classes) - _kappa(a[k], y[k], classes) for k in drawn])
+            value, n = np.float64(kappas[1] - kappas[0]), np.float64(len(y))
+            ends = Bootstrap(times, level, None).interval(gains, value, n)
+        found = (np.mean(a == y), np.mean(b == y), p, *kappas, *ends)
         row |= {"n_reference": len(y)} | {
             name: None if value is None else float(value) for name, value in zip(names, found, strict=True)
         }
