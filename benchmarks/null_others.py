@@ -76,7 +76,7 @@ CHANCE = Simulation(
         "ordered classes": {"n": 80, "annotators": 5, "classes": 5, "votes": 3, "level": "ordinal"},
     },
     chance,
-    1_000,
+    400,
     ("usual", "12 items"),
 )
 
@@ -129,8 +129,7 @@ INTERVALS = Simulation(
     {name: options for name, options in CROWDS.items() if name != "many items"}
     | {"no agreement": {"n": 60, "annotators": 4, "classes": 3, "votes": 3, "skills": (1 / 3, 1 / 3)}},
     measures,
-    300,
-    ("few items",),
+    100,
 )
 
 
@@ -194,7 +193,7 @@ PROFILES = Simulation(
         "eight classes, by a model": CROWDS["eight classes"] | {"model": "model"},
     },
     profiles,
-    250,
+    100,
     ("usual", "few items", "few labels each"),
 )
 
@@ -315,7 +314,7 @@ EXPECTED = Simulation(
         "independent errors": {"kind": "independent"},
     },
     expected,
-    60,
+    20,
 )
 
 

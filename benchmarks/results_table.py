@@ -31,7 +31,8 @@ from script_tables import Record, listed, table
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PAGES = "results", "taidtm", "reliability", "text", "tables", "aggregation", "quality"
+PAGES = "results", "taidtm", "reliability", "text", "tables", "aggregation", "quality", "agreement", "judges"
+NULL_AREAS = "agreement", "quality", "judges", "aggregation"
 DOCUMENTS = (ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in PAGES))
 
 ORDER = tuple(load_experiment("table1").rows)  # the paper's, and where methods it does not have stand
@@ -412,6 +413,7 @@ def tables(folder: Path = RESULTS) -> dict[str, str]:
     }
     records = read(folder)
     made = {name: make(records) for name, make in makers.items()}
+    made |= {f"null_{area}": script_tables.under_null(records, area) for area in NULL_AREAS}
     own = {kind: [r for r in read(folder / "own_data") if r["device"] == kind] for kind in ("cpu", "cuda")}
     for make in (own_tables.own_overview, own_tables.own_features, own_tables.own_labels):
         made[make.__name__] = make(own["cpu"])

@@ -303,6 +303,23 @@ def mean_of(values: list[float], digits: int = 2) -> str:
     return f"{statistics.mean(values):.{digits}f}"
 
 
+def under_null(records: list[Record], area: str) -> str:
+    """Rates of false alarms and coverage of what is published, over settings."""
+    rows: dict[str, list[Record]] = {}
+    for record in records:
+        if record.get("benchmark") == "null" and record["area"] == area:
+            rows.setdefault(record["what"], []).append(record)
+    body = []
+    for what, found in rows.items():
+        rates = [record["rate"] for record in found]
+        event = "false alarms" if found[0]["kind"] == "test" else "true value held"
+        rate = " to ".join(dict.fromkeys(f"{100 * each:.1f}" for each in (min(rates), max(rates))))
+        nominal = "none" if found[0]["kind"] == "estimate" else f"{100 * found[0]['nominal']:g} %"
+        trials = sum(record["trials"] for record in found)
+        body.append((what, event, nominal, f"{rate} %", str(len(found)), f"{trials:,}"))
+    return table(("what", "counted", "nominal", "seen", "settings", "crowds"), body, right=range(2, 6))
+
+
 def listed(records: Iterable[Record], columns: Mapping[str, str], right: Iterable[int]) -> str:
     """A table with a row for each record; ``columns`` has what is formatted, by its heading."""
     return table(tuple(columns), [[form.format(**record) for form in columns.values()] for record in records], right)
