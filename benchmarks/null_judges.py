@@ -312,7 +312,7 @@ ESTIMATES = Simulation(
     estimates,
     400,
     ("100 gold, 3 classes", "a mean, 40 gold"),
-    {"accuracy, 50 gold": 40, "accuracy, 25 gold, nearly all right": 40, "confusions, 150 gold": 40},
+    {"accuracy, 50 gold": 60, "accuracy, 25 gold, nearly all right": 60, "confusions, 150 gold": 60},
 )  # fmt: skip
 
 
