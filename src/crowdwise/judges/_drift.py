@@ -134,7 +134,7 @@ def _compared(
         ends: tuple[Any, Any] = None, None
         if times:
             gains = np.array([_kappa(b[k], y[k], classes) - _kappa(a[k], y[k], classes) for k in drawn])
-            value, n = np.float64(kappas[1] - kappas[0]), np.float64(len(y))
+            value, n = np.asarray(kappas[1] - kappas[0]), np.asarray(len(y), np.float64)
             ends = Bootstrap(times, level, None).interval(gains, value, n)
         found = (np.mean(a == y), np.mean(b == y), p, *kappas, *ends)
         row |= {"n_reference": len(y)} | {
