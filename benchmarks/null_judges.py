@@ -310,7 +310,7 @@ ESTIMATES = Simulation(
         "confusions, 150 gold": {"n": 600, "gold": 150, "classes": 3, "right": 0.8, "what": "confusion"},
     },
     estimates,
-    400,
+    1_000,
     ("100 gold, 3 classes", "a mean, 40 gold"),
     {"accuracy, 50 gold": 60, "accuracy, 25 gold, nearly all right": 60, "confusions, 150 gold": 60},
 )  # fmt: skip

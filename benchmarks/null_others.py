@@ -129,7 +129,7 @@ INTERVALS = Simulation(
     {name: options for name, options in CROWDS.items() if name != "many items"}
     | {"no agreement": {"n": 60, "annotators": 4, "classes": 3, "votes": 3, "skills": (1 / 3, 1 / 3)}},
     measures,
-    100,
+    300,
 )
 
 
