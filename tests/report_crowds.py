@@ -41,9 +41,9 @@ def crowd(
     )
 
 
-def shaped(names: tuple[str, ...], people: list[str], **rest: Any) -> Source:
+def shaped(names: tuple[str, ...], people: list[str], size: int = 40, **rest: Any) -> Source:
     """A small crowd with these names of classes and annotators."""
-    source = crowd(40, len(people), min(3, len(people)), names)
+    source = crowd(size, len(people), min(3, len(people)), names)
     triples = source.annotations
     renamed = Annotations.from_triples(
         triples.instance, triples.annotator, triples.label, annotators=people, classes=list(names)
@@ -60,6 +60,8 @@ SHAPES = {
     "a hundred classes": shaped(tuple(f"class {k}" for k in range(100)), list("abcd")),
     "one annotator": shaped(("cat", "dog"), ["ann"]),
     "long names": shaped((LONG + " 1", LONG + " 2"), [ADDRESS.format(k) for k in range(5)], texts=[LONG * 9] * 40),
-    "right to left": shaped(("שלום", "مرحبا"), ["אבי", "بدر", "Zoë"], texts=["שלום, עולם 123!"] * 40),
+    "right to left": shaped(
+        ("שלום", "مرحبا"), ["אבי", "بدر", "Zoë", "דנה", "سعد"], 160, texts=["שלום, עולם 123!"] * 160
+    ),
 }
 """Crowds that a page must look right for."""
