@@ -395,7 +395,7 @@ def test_text_is_read_in_its_own_direction(of_shape: Callable[[str], Any]) -> No
            }"""
     )
     assert ends[0] > ends[1]  # the first letter is on the right, the exclamation mark on the left
-    worst = page.locator("#annotator-table td.words").first.inner_text()
+    worst = page.locator("#annotator-table td.of-worst").first.inner_text()
     assert worst.endswith("%)")
 
 
