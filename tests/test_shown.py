@@ -52,7 +52,7 @@ SLOW = re.compile(
 NUMBERED_ROWS = {"report.md", "benchmarks.md"}
 """Pages on which labels name rows of X.npy."""
 
-HOURS = re.compile(r"bench run (table\d|recommended|benchmarks/)")
+HOURS = re.compile(r"bench run (table\d|recommended|printed|benchmarks/)")
 """Experiments that take hours on a GPU: their runs are planned only."""
 
 SERVES = re.compile(r"--serve\b|crowdwise review (?!.*--(labels|export))")
