@@ -223,6 +223,7 @@ def train(case: Training) -> dict[str, Any]:
     X, crowd, y, kind = kinds_of_annotators(case)
     model = TAIDTM(
         recipe="paper",
+        classifier_start="sharpened",  # random weights lose classes where there are few examples
         backbone="mlp",
         bottleneck=case.bottleneck,
         head_rank=case.rank,

@@ -16,13 +16,17 @@ import pytest
 from typer.testing import CliRunner
 
 DOCS = Path(__file__).parents[1] / "docs"
-TRAINING = {"text.md", "pictures.md"}
+SLOW = {"text.md", "pictures.md", "cluster.md"}  # they train networks, or start Ray
 PEERS = {"crowd-kit": "crowdkit", "cleanlab": "cleanlab", "peerannot": "peerannot"}
 PAGES = sorted(set((DOCS / "tutorials").glob("*.md")) - {DOCS / "tutorials" / "index.md"})
 
 
 def blocks(path: Path) -> list[tuple[str, str]]:
-    return re.findall(r"^```(python|sh)\n(.*?)^```", path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    """Language and text of every block that is run."""
+    found = re.findall(
+        r"^(<!-- not run: .*? -->\n)?```(python|sh)\n(.*?)^```", path.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    return [(language, text) for left_out, language, text in found if not left_out]
 
 
 def run_examples(text: str, name: str, names: dict[str, Any]) -> None:
@@ -46,7 +50,7 @@ def run_command(line: str) -> None:
 
 @pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize(
-    "path", [pytest.param(path, marks=[pytest.mark.slow] * (path.name in TRAINING), id=path.stem) for path in PAGES]
+    "path", [pytest.param(path, marks=[pytest.mark.slow] * (path.name in SLOW), id=path.stem) for path in PAGES]
 )
 def test_the_tutorial_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

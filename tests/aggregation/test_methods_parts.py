@@ -566,4 +566,4 @@ def test_agreement_is_chance_within_a_standard_deviation(agreed: int, chance: bo
     crowd = MemoryCrowd.of(Annotations.from_triples(i, annotator, np.concatenate([first, second]), n_instances=150))
     name, reason = suitable_method(crowd)
     assert (name == "majority-vote") is chance
-    assert ("no more than by chance (+0.08 beyond it)" in reason) is chance
+    assert ("Too few labels can be compared" in reason) is chance

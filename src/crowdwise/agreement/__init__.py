@@ -24,6 +24,7 @@ from crowdwise.agreement._result import Agreement, PairwiseAgreement, Report
 from crowdwise.agreement._scales import Ordered as Ordered
 from crowdwise.agreement._scales import Scale, scale_of
 from crowdwise.agreement._values import class_values as class_values
+from crowdwise.agreement._votes import Bootstrap as Bootstrap  # for judges: its own intervals
 
 __all__ = [
     "Agreement",

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from scipy import stats
 
-from crowdwise.agreement._votes import Bootstrap
+from crowdwise.agreement import Bootstrap
 from crowdwise.constraints import NonNegativeInt, OpenProbability, checked
 from crowdwise.data.shares import holm, wilson
 from crowdwise.data.types import Ints
