@@ -318,3 +318,14 @@ def test_the_interval_of_the_advantage_probability_holds_it_where_losses_are_few
         assert row["low"] <= row["advantage_probability"] <= row["high"]
         held.append(row["low"] <= 0.9 <= row["high"])
     assert np.mean(held) >= 0.93 - 2 * np.sqrt(0.95 * 0.05 / 300)
+
+
+def test_ranks_look_at_all_differences_where_nothing_is_allowed_for():
+    """With an epsilon of 0, ties are no differences: the model is better in 12 of 30 items, and never worse."""
+    truth = np.arange(30) % 2
+    person = np.where(np.arange(30) < 12, 1 - truth, truth)
+    crowd = Annotations.from_dense(np.column_stack([person, truth, truth, truth]))
+    row = judges.alt_test(crowd, [3], epsilon=0.0, test="wilcoxon", n_bootstrap=0).people.to_pylist()[0]
+    assert row["p_value"] < 0.01
+    same = judges.alt_test(np.column_stack([truth] * 4), [3], epsilon=0.0, test="wilcoxon", n_bootstrap=0)
+    assert set(same.people["p_value"].to_pylist()) == {1.0}

@@ -207,3 +207,17 @@ def test_few_items_do_not_make_independent_models_err_alike():
     assert judges.dependence(labels, truth).beyond_chance
     assert np.isnan(judges.dependence(labels).error)
     assert judges.dependence(labels).beyond_chance  # not known, so not denied
+
+
+@pytest.mark.parametrize("missing", [0, 2])
+def test_items_that_an_annotator_skipped_do_not_count_without_gold(missing):
+    """Of 400 items, one annotator skipped half; those of another, who labelled no others, tell as much."""
+    rng = np.random.default_rng(6)
+    labels, _ = independent(rng, 400, 5, 3, 0.75)
+    labels[:200, missing] = -1
+    found = judges.dependence(Annotations.from_dense(labels, missing=[-1]))
+    for row in found.pairs.to_pylist():
+        assert row["n_common"] == (200 if missing in (row["first"], row["second"]) else 400)
+    pairs = found.correlation[np.triu_indices(5, 1)]
+    assert np.abs(pairs).max() < 0.3
+    np.testing.assert_allclose(found.correlation, found.correlation.T, atol=1e-9)
