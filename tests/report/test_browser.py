@@ -201,6 +201,7 @@ def test_headings_are_in_order_and_charts_have_words(page: Any) -> None:
     assert levels.count(1) == 1
     assert all(level - before <= 1 for before, level in pairwise(levels))
     drawn(page)
+    page.wait_for_function("() => [...document.querySelectorAll('.chart')].every((each) => each.ariaLabel)")
     charts = page.evaluate("[...document.querySelectorAll('.chart')].map((each) => each.ariaLabel)")
     assert len(charts) >= 9
     assert all(charts)
